@@ -1,0 +1,1 @@
+"""The specification: frozen dataclasses, Literals and Protocols, standard library only."""

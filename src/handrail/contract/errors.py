@@ -1,0 +1,57 @@
+"""The three families of errors, and who each of them is for.
+
+    1. ToolFailed(Failure)       raised below the gates, meant for the model; gates/invoke.py turns it into a Result
+       Unavailable               raised by drivers: the thing below is gone or busy; becomes Failure("unavailable")
+    2. HandrailError             the programmer's fault; raised where the mistake is made, never shown to a model
+       |-- NameConflict          two tools of one name, or a reserved name
+       |-- BadSchema             a schema that does not compile, or a parameter that has none
+       |-- BadEnvelope           a text that is not a result envelope
+       |-- BrokenDriver          a driver that breaks its contract
+       `-- WeakerThanAsked       isolation weaker than asked for, without allow_weaker
+    3. Cancellation              the event loop's own exception; never swallowed, recorded on its way
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from handrail.contract.result import Failure
+
+
+class HandrailError(Exception):
+    """The programmer's fault: raised at construction, never shown to a model."""
+
+
+class NameConflict(HandrailError):
+    """Two tools of one name, or a name that Handrail keeps for itself."""
+
+
+class BadSchema(HandrailError):
+    """A JSON Schema that does not compile, or a type that has none."""
+
+
+class BadEnvelope(HandrailError, ValueError):
+    """A text that is not a result envelope."""
+
+
+class BrokenDriver(HandrailError):
+    """A driver that breaks the contract in contract/driver.py."""
+
+
+class WeakerThanAsked(HandrailError):
+    """The machine offers weaker isolation than asked for, and allow_weaker was not given."""
+
+
+class ToolFailed(Exception):
+    """Raise it in a tool's body to answer the model with exactly this Failure."""
+
+    def __init__(self, failure: "Failure") -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class Unavailable(Exception):
+    """What the call needs is gone, busy or not there yet. `retryable=False` when trying again cannot help."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable

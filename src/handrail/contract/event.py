@@ -1,0 +1,42 @@
+"""An Event: one line of the transcript. Hooks, traces, progress, logs and screens are readers of one stream of them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+EventType = Literal[
+    "call_started",  # tool, arguments, arguments_hash, origin
+    "call_output",  # text: what the tool shows while it runs; stream: stdout, stderr or progress
+    "call_waiting",  # lane, behind: the call waits for its place
+    "call_repaired",  # repairs: what preflight changed before the call went on
+    "call_ended",  # tool, status (ok or failed), kind, arguments_hash, duration_ms, origin, result: the envelope
+    "call_late",  # what came of work that outlived its answer
+    "approval_asked",  # the request, as it is shown
+    "approval_settled",  # decision, and the rule where one was remembered
+    "job_started",  # job, pid, command
+    "job_ended",  # job, exit_code
+    "user",  # text: what the person asked
+    "text",  # text: a piece of the model's answer
+    "thinking",  # text: a piece of the model's reasoning
+    "model_asked",  # a request to the model begins
+    "model_answered",  # usage, stop
+    "run_started",  # a new user turn
+    "run_ended",  # reason, text
+    "warning",  # message: something that harmed nobody but should be known
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`seq` counts from 0 without gaps; every accepted call has one call_started and exactly one call_ended."""
+
+    seq: int
+    time: float
+    type: EventType
+    call_id: str | None
+    parent: str | None
+    data: Mapping[str, Any]
+
+
+Reader = Callable[[Event], Awaitable[None] | None]
+"""Sees every event on a queue of its own. One that raises or blocks is dropped with a warning; nobody else notices."""

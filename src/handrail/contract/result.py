@@ -1,0 +1,189 @@
+"""A Result: the one honest answer to a call, and its form on the wire."""
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from handrail.contract.errors import BadEnvelope
+
+FailureKind = Literal[
+    "invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout", "budget_exhausted",
+    "timeout", "cancelled", "execution_error", "not_found", "unavailable", "unknown_outcome",
+]  # fmt: skip
+FAILURE_KINDS: Final[frozenset[str]] = frozenset(get_args(FailureKind))
+RETRY_MAY_HELP: Final[frozenset[str]] = frozenset({"invalid_args", "timeout", "execution_error", "unavailable"})
+REFUSALS: Final[frozenset[str]] = frozenset(
+    {"invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout"}
+)
+"""Kinds that mean: the body did not run. They do not spend the call budget."""
+LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture for the model. It travels beside the text, in each provider's own form."""
+
+    data: bytes = field(repr=False)
+    media_type: str = "image/png"
+
+    def to_wire(self) -> dict[str, Any]:
+        """What the text envelope says of it: never the bytes."""
+        return {"kind": "image", "media_type": self.media_type, "size": len(self.data)}
+
+    def base64(self) -> str:
+        """The bytes as providers want them."""
+        return b64encode(self.data).decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactRef:
+    """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in."""
+
+    ref: str
+    size: int = 0
+    media_type: str = "application/octet-stream"
+    name: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The handle as the model sees it and may pass it on."""
+        wire: dict[str, Any] = {"$artifact": self.ref, "size": self.size, "media_type": self.media_type}
+        return wire if self.name is None else {**wire, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The tool ran and answered. `value` is plain JSON data, an Image, an ArtifactRef, or these inside lists and dicts."""
+
+    value: Any
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> Literal[True]:
+        return True
+
+    def to_envelope(self, tool: str) -> dict[str, Any]:
+        """`{"ok": true, "tool", "result", "warnings"?}`; text becomes `{"text": …}`."""
+        value = self.value
+        result = {"text": value} if isinstance(value, str) else to_wire(value)
+        envelope: dict[str, Any] = {"ok": True, "tool": tool, "result": result}
+        if self.warnings:
+            envelope["warnings"] = list(self.warnings)
+        return envelope
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Failure:
+    """Everything that is not an answer. The message says what happened, to which field, and what to do next."""
+
+    kind: FailureKind
+    message: str
+    field: str | None
+    expected: str | None
+    data: Mapping[str, Any] | None
+    warnings: tuple[str, ...]
+    retryable: bool
+    """Whether the same call may work later; by kind unless it was given."""
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        field: str | None = None,
+        expected: str | None = None,
+        data: Mapping[str, Any] | None = None,
+        warnings: tuple[str, ...] = (),
+        retryable: bool | None = None,
+    ) -> None:
+        if kind not in FAILURE_KINDS:
+            raise ValueError(f"{kind!r} is not a failure kind; the kinds are {', '.join(sorted(FAILURE_KINDS))}")
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "message", message)
+        put(self, "field", field)
+        put(self, "expected", expected)
+        put(self, "data", data)
+        put(self, "warnings", tuple(warnings))
+        put(self, "retryable", kind in RETRY_MAY_HELP if retryable is None else retryable)
+
+    @property
+    def ok(self) -> Literal[False]:
+        return False
+
+    def to_envelope(self, tool: str) -> dict[str, Any]:
+        """`{"ok": false, "kind", "message", "field"?, "expected"?, "tool", "retryable", "data"?, "warnings"?}`."""
+        envelope: dict[str, Any] = {"ok": False, "kind": self.kind, "message": self.message}
+        if self.field is not None:
+            envelope["field"] = self.field
+        if self.expected is not None:
+            envelope["expected"] = self.expected
+        envelope |= {"tool": tool, "retryable": self.retryable}
+        if self.data:
+            envelope["data"] = to_wire(self.data)
+        if self.warnings:
+            envelope["warnings"] = list(self.warnings)
+        return envelope
+
+
+Result = Success | Failure
+
+
+def to_wire(value: Any) -> Any:
+    """`value` with every Image and ArtifactRef inside it in its wire form; the same object when there is none."""
+    if isinstance(value, Image | ArtifactRef):
+        return value.to_wire()
+    if isinstance(value, Mapping):
+        return {key: to_wire(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_wire(item) for item in value]
+    return value
+
+
+def read_envelope(text: str) -> Result:
+    """Parse what `to_envelope` wrote. It never searches inside the text.
+
+    A text that begins with one of the legacy prefixes is the Failure it stands for; any other text that is
+    not an envelope raises BadEnvelope.
+    """
+    for prefix, kind in LEGACY_PREFIXES.items():
+        if text.startswith(prefix):
+            return Failure(kind, text[len(prefix) :].strip())
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadEnvelope(f"not a result envelope: {error}") from None
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("ok"), bool):
+        raise BadEnvelope('not a result envelope: it is no object with "ok": true or false')
+    warnings = tuple(str(warning) for warning in envelope.get("warnings") or ())
+    if envelope["ok"]:
+        return Success(_read_value(envelope), warnings)
+    return _read_failure(envelope, warnings)
+
+
+def _read_value(envelope: dict[str, Any]) -> Any:
+    if "result" not in envelope:
+        raise BadEnvelope('not a result envelope: a success has a "result"')
+    value = envelope["result"]
+    if isinstance(value, dict) and value.keys() == {"text"} and isinstance(value["text"], str):
+        return value["text"]
+    return value
+
+
+def _read_failure(envelope: dict[str, Any], warnings: tuple[str, ...]) -> Failure:
+    kind, message, data = envelope.get("kind"), envelope.get("message"), envelope.get("data")
+    if kind not in FAILURE_KINDS or not isinstance(message, str):
+        raise BadEnvelope(f'not a result envelope: a failure has a "message" and a known "kind", not {kind!r}')
+    if data is not None and not isinstance(data, dict):
+        raise BadEnvelope('not a result envelope: "data" is an object')
+    retryable = envelope.get("retryable")
+    return Failure(
+        kind,
+        message,
+        field=envelope.get("field"),
+        expected=envelope.get("expected"),
+        data=data,
+        warnings=warnings,
+        retryable=retryable if isinstance(retryable, bool) else None,
+    )
