@@ -1,0 +1,1 @@
+"""Schemas: derived from functions, enforced on arguments, explained to models, exported to providers."""

@@ -1,0 +1,194 @@
+"""Turn a typed function into a schema: what the schema accepts, the function accepts."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, get_args, get_origin
+
+import typing_extensions
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError
+
+from handrail.contract.errors import BadSchema
+from handrail.schema.annotations import is_contract, modern, resolve_hints
+from handrail.schema.docs import read_docstring
+from handrail.schema.strict import Strict, tidy
+from handrail.schema.validate import Problem
+from handrail.schema.words import dotted, shorten, show
+
+_PLAIN = (str, int, bool, type(None))
+_NO_DEFAULT: Any = inspect.Parameter.empty
+_REFUSED: Mapping[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args)",
+    inspect.Parameter.VAR_KEYWORD: "it takes any names (**kwargs)",
+    inspect.Parameter.POSITIONAL_ONLY: "it can only be given by position",
+}
+_make_dict: Any = typing_extensions.TypedDict
+Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class NotConvertible(Exception):
+    """Arguments that fit the schema, and that the function's own types refuse."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a function says about itself."""
+
+    description: str
+    parameters: dict[str, Any]
+    output: dict[str, Any] | None
+    """None where the function promises nothing that could be checked."""
+    convert: Convert
+    """From plain JSON to the function's own types. Raises NotConvertible."""
+    context_parameter: str | None
+    """The parameter that is filled in by the runtime, not by the model."""
+
+
+def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping[str, Any] | None = None) -> Derived:
+    """Read signature and docstring. Raises BadSchema, naming the parameter, for what has no schema."""
+    documented = read_docstring(inspect.getdoc(function))
+    hints = resolve_hints(function, local_names or {})
+    fields: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    context: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = _annotation(name, parameter, hints)
+        if _is_injected(annotation, injected):
+            if context is not None:
+                raise BadSchema(f"parameters {context!r} and {name!r} are both the {injected.__name__}")
+            context = name
+            continue
+        if parameter.default is not _NO_DEFAULT and not isinstance(parameter.default, FieldInfo):
+            defaults[name] = parameter.default
+        fields[name] = _field(annotation, parameter.default, documented.parameters.get(name))
+    adapter = _adapter(fields)
+    schema = tidy(adapter.json_schema(schema_generator=Strict))
+    _write_defaults(schema, fields, defaults)
+    return Derived(documented.description, schema, _output(hints), _converter(adapter), context)
+
+
+def _annotation(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    if parameter.kind in _REFUSED:
+        raise BadSchema(f"parameter {name!r} cannot be in a schema: {_REFUSED[parameter.kind]}")
+    if name not in hints:
+        raise BadSchema(f"parameter {name!r} has no annotation, so it has no schema")
+    return hints[name]
+
+
+def _is_injected(annotation: Any, injected: type) -> bool:
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation is injected or set(get_args(annotation)) == {injected, type(None)}
+
+
+def _field(annotation: Any, default: Any, description: str | None) -> Any:
+    annotation = modern(annotation)
+    extras: list[Any] = [default] if isinstance(default, FieldInfo) else []
+    infos = [item for item in (*get_args(annotation)[1:], *extras) if isinstance(item, FieldInfo)]
+    if description and not any(info.description for info in infos):
+        extras.append(Field(description=description))
+    for extra in extras:
+        annotation = Annotated[annotation, extra]
+    optional = default is not _NO_DEFAULT and not isinstance(default, FieldInfo)
+    given = any(not info.is_required() for info in infos)
+    return NotRequired[annotation] if optional or given else annotation
+
+
+def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    try:
+        return _build(fields)
+    except (PydanticUserError, TypeError, NameError, RecursionError, NotImplementedError) as whole:
+        for name, annotation in fields.items():
+            try:
+                _build({name: annotation})
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this parameter's
+                raise BadSchema(f"parameter {name!r} has no schema: {_first_line(error)}") from None
+        raise BadSchema(f"the parameters have no schema: {_first_line(whole)}") from None
+
+
+def _build(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    shape = _make_dict("arguments", dict(fields))
+    shape.__pydantic_config__ = ConfigDict(extra="forbid")
+    adapter: TypeAdapter[Any] = TypeAdapter(shape)
+    adapter.json_schema(schema_generator=Strict)
+    return adapter
+
+
+def _first_line(error: BaseException) -> str:
+    return shorten(str(error).strip().partition("\n")[0] or type(error).__name__, 200)
+
+
+def _write_defaults(schema: dict[str, Any], fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    names = dict(zip(fields, schema.get("properties", {}), strict=True))
+    for name, default in defaults.items():
+        described = schema["properties"][names[name]]
+        described["default"] = default if type(default) in _PLAIN else _as_json(name, fields[name], default)
+
+
+def _as_json(name: str, annotation: Any, default: Any) -> Any:
+    (inner,) = get_args(annotation)  # it is NotRequired[...]
+    try:
+        made = TypeAdapter(inner).dump_python(default, mode="json", warnings="error", by_alias=True)
+        json.dumps(made, allow_nan=False)
+        return made
+    except (PydanticSerializationError, PydanticUserError, ValueError, TypeError) as error:
+        raise BadSchema(
+            f"parameter {name!r} has a default that cannot be written into a schema: {_first_line(error)}"
+        ) from None
+
+
+def _output(hints: Mapping[str, Any]) -> dict[str, Any] | None:
+    annotation = hints.get("return", Any)
+    if annotation is Any or annotation is object or is_contract(annotation):
+        return None
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(modern(annotation))
+        return tidy(adapter.json_schema(mode="serialization", schema_generator=Strict))
+    except (PydanticUserError, TypeError, NameError, RecursionError, NotImplementedError) as error:
+        raise BadSchema(f"the return type has no schema: {_first_line(error)}") from None
+
+
+def _converter(adapter: TypeAdapter[Any]) -> Convert:
+    check = adapter.validator.validate_python
+
+    def convert(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            converted: dict[str, Any] = check(arguments)
+        except ValidationError as error:
+            raise NotConvertible(_problems(error, arguments)) from None
+        except Exception as error:  # noqa: BLE001 - a validator of the user's own may raise anything
+            message = f"the arguments were refused: {_first_line(error)}"
+            raise NotConvertible([Problem("", message, "values that the tool's own checks accept", "")]) from None
+        return converted
+
+    return convert
+
+
+def _problems(error: ValidationError, arguments: Mapping[str, Any]) -> list[Problem]:
+    found: dict[tuple[str, str], Problem] = {}
+    for item in error.errors(include_url=False, include_context=False):
+        path, value = _follow(item["loc"], arguments)
+        reason = shorten(item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "), 200)
+        where = dotted(path)
+        message = f"`{where}` was refused: {reason}" if where else f"the arguments were refused: {reason}"
+        found[where, reason] = Problem(where, message, reason, show(value))
+    return list(found.values())
+
+
+def _follow(location: tuple[int | str, ...], value: Any) -> tuple[list[int | str], Any]:
+    """The steps of a location that really are in the value; the rest are names of union branches."""
+    path: list[int | str] = []
+    for step in location:
+        inside = isinstance(step, int) and isinstance(value, list | tuple) and 0 <= step < len(value)
+        if inside or (isinstance(value, Mapping) and step in value):
+            value = value[step]
+            path.append(step)
+    return path, value

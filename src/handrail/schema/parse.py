@@ -1,0 +1,152 @@
+"""Read JSON strictly: one meaning per text, and no text that can exhaust the stack."""
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from math import isfinite
+from typing import Any, Final, Never
+
+DEEPEST: Final = 128
+"""Levels of nesting that are accepted."""
+LONGEST_NUMBER: Final = 4300
+"""Digits of a number that are accepted."""
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class NotJson(ValueError):
+    """A text that is not strict JSON: what is wrong with it, and at which character."""
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+
+
+def parse(text: str) -> Any:
+    """The value of a strict JSON text.
+
+    Raises NotJson for anything else, and for duplicate keys at any level, NaN, Infinity, numbers too large,
+    characters that are half of a pair, and nesting deeper than DEEPEST.
+    """
+    try:
+        value = _decode(text)
+    except json.JSONDecodeError as error:
+        raise NotJson(error.msg, error.pos) from None
+    except RecursionError:
+        raise NotJson(f"nested deeper than {DEEPEST} levels") from None
+    except NotJson:
+        raise
+    except ValueError:  # an integer beyond the interpreter's own limit
+        raise NotJson("a number is too large") from None
+    if (not text.isascii() or "\\ud" in text or "\\uD" in text) and _has_lone_surrogate(text, value):
+        raise NotJson("it has half of a character pair (a lone surrogate)")
+    if text.count("{") + text.count("[") > DEEPEST and too_deep(value):
+        raise NotJson(f"nested deeper than {DEEPEST} levels")
+    return value
+
+
+def too_deep(value: Any, limit: int = DEEPEST) -> bool:
+    """Whether lists and dicts are nested deeper than `limit`; safe for any depth."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, dict | list)
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def plain(value: Any) -> str | None:
+    """Why a Python value is not plain JSON, or None when it is. Safe for any depth and for circles."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 2):
+        inner: list[Any] = []
+        for item in level:
+            kind = type(item)
+            if kind is dict:
+                inner.extend(item)
+                inner.extend(item.values())
+                reason = None if all(type(key) is str for key in item) else "an object has a key that is not a string"
+            elif kind is list or kind is tuple:
+                inner.extend(item)
+                reason = None
+            else:
+                reason = _unfit(item, kind)
+            if reason is not None:
+                return reason
+        if not inner:
+            return None
+        level = inner
+    return f"nested deeper than {DEEPEST} levels"
+
+
+def _unfit(item: Any, kind: type) -> str | None:
+    if kind is str:
+        lone = not item.isascii() and _LONE_SURROGATE.search(item)
+        return "it has half of a character pair (a lone surrogate)" if lone else None
+    if kind is float:
+        return None if isfinite(item) else "NaN and Infinity are not JSON"
+    if kind is int:
+        return "a number is too large" if item.bit_length() > LONGEST_NUMBER * 3 else None
+    return None if item is None or kind is bool else f"{kind.__name__} is not JSON"
+
+
+def canonical(value: Any) -> str:
+    """Compact JSON with sorted keys: equal values give equal texts. What JSON does not know is shown by `str`."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_show)
+
+
+def arguments_hash(arguments: str | Mapping[str, Any]) -> str:
+    """One hash for the same arguments however they are spaced or ordered; of the raw text where it is not JSON."""
+    text: str
+    try:
+        text = canonical(parse(arguments) if isinstance(arguments, str) else arguments)
+    except (ValueError, TypeError, RecursionError):
+        text = arguments if isinstance(arguments, str) else _flat(arguments)
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _show(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _flat(arguments: Mapping[str, Any]) -> str:
+    return " ".join(sorted(f"{key!s}:{type(value).__name__}" for key, value in arguments.items()))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise NotJson(f"the key {twice[:80]!r} is there twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise NotJson("a number is too large")
+    return number
+
+
+def _constant(name: str) -> Never:
+    raise NotJson(f"{name} is not JSON")
+
+
+def _has_lone_surrogate(text: str, value: Any) -> bool:
+    if _LONE_SURROGATE.search(text):
+        return True
+    if "\\ud" not in text and "\\uD" not in text:
+        return False
+    reason = plain(value)
+    return reason is not None and "surrogate" in reason
+
+
+_decode: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_constant).decode

@@ -1,0 +1,106 @@
+"""Say schemas and values in plain, short words."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from handrail.schema.walk import resolve
+
+SHORT: Final = 80
+_ARTICLES: Final = {
+    "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
+    "object": "an object", "array": "a list", "null": "null",
+}  # fmt: skip
+_LIMITS: Final = (
+    ("minimum", "at least {}"), ("exclusiveMinimum", "greater than {}"),
+    ("maximum", "at most {}"), ("exclusiveMaximum", "less than {}"), ("multipleOf", "a multiple of {}"),
+    ("minLength", "at least {} characters"), ("maxLength", "at most {} characters"),
+    ("minItems", "at least {} items"), ("maxItems", "at most {} items"),
+    ("minProperties", "at least {} keys"), ("maxProperties", "at most {} keys"), ("pattern", "matching {}"),
+)  # fmt: skip
+
+
+def shorten(text: str, limit: int = SHORT) -> str:
+    """At most `limit` characters, with an ellipsis where something was left out."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def show(value: Any, limit: int = SHORT) -> str:
+    """A value as short JSON; large values are named, not written out."""
+    if isinstance(value, str):
+        return _quote(value, limit)
+    if isinstance(value, Mapping) and len(value) > 20:
+        return f"an object with {len(value)} keys"
+    if isinstance(value, list | tuple) and len(value) > 20:
+        return f"a list of {len(value)} items"
+    try:
+        return shorten(json.dumps(value, ensure_ascii=False), limit)
+    except (TypeError, ValueError, RecursionError):
+        return f"a value of type {type(value).__name__}"
+
+
+def _quote(value: str, limit: int) -> str:
+    quoted = json.dumps(value[:limit], ensure_ascii=False)
+    return shorten(quoted, limit) if len(value) <= limit else shorten(quoted[:-1] + "……", limit)
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`items[0].name` for ("items", 0, "name"); empty for the whole."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
+    return shorten(text, 200)
+
+
+def describe(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """What a schema wants, such as `an integer, at least 1`."""
+    schema = resolve(root, schema)
+    if not isinstance(schema, Mapping):
+        return "nothing" if schema is False else "any value"
+    if "const" in schema:
+        return f"exactly {show(schema['const'])}"
+    if isinstance(schema.get("enum"), list):
+        return _one_of(schema["enum"])
+    branches = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(branches, list) and depth < 2:
+        words = dict.fromkeys(describe(branch, root, depth + 1) for branch in branches[:6])
+        return shorten(" or ".join(words), 200)
+    return shorten(", ".join([_type(schema, root, depth), *_limits(schema)]), 200)
+
+
+def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    types = schema.get("type")
+    names = types if isinstance(types, list) else [types]
+    known = [_ARTICLES[name] for name in names if isinstance(name, str) and name in _ARTICLES]
+    if names == ["array"] and isinstance(schema.get("items"), Mapping) and depth < 2:
+        return f"a list, each item {describe(schema['items'], root, depth + 1)}"
+    if names == ["object"] and isinstance(schema.get("properties"), Mapping) and schema["properties"]:
+        return f"an object with {', '.join(list(schema['properties'])[:8])}"
+    return " or ".join(known) or "any value"
+
+
+def _limits(schema: Mapping[str, Any]) -> list[str]:
+    return [words.format(shorten(str(schema[key]), 60)) for key, words in _LIMITS if key in schema]
+
+
+def _one_of(members: Sequence[Any]) -> str:
+    shown = ", ".join(show(member, 40) for member in members[:12])
+    return f"one of {shown}" + (f" and {len(members) - 12} more" if len(members) > 12 else "")
+
+
+def near(word: Any, choices: Iterable[Any]) -> str | None:
+    """The one choice that `word` was probably meant to be: the same letters in another spelling, or nearly so."""
+    if not isinstance(word, str) or len(word) > 200:
+        return None
+    names = [choice for choice in choices if isinstance(choice, str)][:200]
+    same = [name for name in names if fold(name) == fold(word)]
+    if same:
+        return same[0] if len(same) == 1 else None
+    close = get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
+    return next((name for name in names if name.lower() == close[0]), None) if close else None
+
+
+def fold(name: str) -> str:
+    """A name without case, `_`, `-` and spaces."""
+    return "".join(letter for letter in name.casefold() if letter not in "_- ")
