@@ -121,7 +121,7 @@ class Process(Protocol):
         """What it prints, with back-pressure; ends when the command has ended and all it printed was given."""
 
     async def send(self, data: bytes | None) -> None:
-        """Feed its input; returns when it was taken. None closes the input. Raises BrokenPipeError when nobody reads."""
+        """Feed its input; returns when it was taken. None closes it. Raises BrokenPipeError when nobody reads."""
 
     async def wait(self) -> int:
         """The exit code, 128 + N after signal N. The tree is dead when it returns. May be called many times."""
@@ -146,7 +146,7 @@ class Driver(Protocol):
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes: ...
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Atomic: a reader sees the old content or the new, never part. Parents are made. The mode of an old file stays."""
+        """Atomic: a reader sees the old content or the new, never part. Parents are made; the old mode stays."""
 
     async def stat(self, path: str) -> FileStat: ...
 

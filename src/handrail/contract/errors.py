@@ -1,14 +1,14 @@
 """The three families of errors, and who each of them is for.
 
-    1. ToolFailed(Failure)       raised below the gates, meant for the model; gates/invoke.py turns it into a Result
-       Unavailable               raised by drivers: the thing below is gone or busy; becomes Failure("unavailable")
-    2. HandrailError             the programmer's fault; raised where the mistake is made, never shown to a model
-       |-- NameConflict          two tools of one name, or a reserved name
-       |-- BadSchema             a schema that does not compile, or a parameter that has none
-       |-- BadEnvelope           a text that is not a result envelope
-       |-- BrokenDriver          a driver that breaks its contract
-       `-- WeakerThanAsked       isolation weaker than asked for, without allow_weaker
-    3. Cancellation              the event loop's own exception; never swallowed, recorded on its way
+1. ToolFailed(Failure)       raised below the gates, meant for the model; gates/invoke.py turns it into a Result
+   Unavailable               raised by drivers: the thing below is gone or busy; becomes Failure("unavailable")
+2. HandrailError             the programmer's fault; raised where the mistake is made, never shown to a model
+   |-- NameConflict          two tools of one name, or a reserved name
+   |-- BadSchema             a schema that does not compile, or a parameter that has none
+   |-- BadEnvelope           a text that is not a result envelope
+   |-- BrokenDriver          a driver that breaks its contract
+   `-- WeakerThanAsked       isolation weaker than asked for, without allow_weaker
+3. Cancellation              the event loop's own exception; never swallowed, recorded on its way
 """
 
 from typing import TYPE_CHECKING

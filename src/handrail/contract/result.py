@@ -54,7 +54,7 @@ class ArtifactRef:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The tool ran and answered. `value` is plain JSON data, an Image, an ArtifactRef, or these inside lists and dicts."""
+    """The tool ran and answered. `value` is plain JSON data, with Images and ArtifactRefs anywhere inside it."""
 
     value: Any
     warnings: tuple[str, ...] = ()

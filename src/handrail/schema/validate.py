@@ -40,10 +40,11 @@ class Validator:
     is_valid: Callable[[Any], bool]
     """Whether an instance fits; takes plain JSON values only."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, any_root: bool = False) -> None:
+        """`any_root` is for what a tool returns, which may be anything."""
         self.schema = _copy(schema)
         root = resolve(self.schema, self.schema)
-        if not isinstance(root, Mapping) or root.get("type") != "object":
+        if not any_root and (not isinstance(root, Mapping) or root.get("type") != "object"):
             raise BadSchema('the root of a tool\'s schema must say "type": "object"')
         self._compiled = compile_schema(self.schema)
         self.is_valid = self._compiled.is_valid

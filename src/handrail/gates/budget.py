@@ -1,0 +1,36 @@
+"""Hold a run to its number of calls, refusals and seconds; a refused call gets its place back."""
+
+from handrail.contract.result import REFUSALS, Failure, Result
+from handrail.toolkit.gate import Counts, Next, Step
+from handrail.toolkit.policy import Budget
+
+
+async def budget(step: Step, proceed: Next) -> Result:
+    """The place is taken before the first await, so that calls that arrive together cannot share one."""
+    counts = step.rules.counts
+    if spent := _spent(step, counts, step.rules.budget):
+        return Failure("budget_exhausted", spent)
+    counts.calls += 1
+    script = step.call.parent if step.call.origin == "script" else None
+    if script is not None:
+        counts.scripts[script] = counts.scripts.get(script, 0) + 1
+    result = await proceed(step)
+    if not result.ok and result.kind in REFUSALS:
+        counts.calls -= 1
+        counts.refusals += 1
+        if script is not None:
+            counts.scripts[script] -= 1
+    return result
+
+
+def _spent(step: Step, counts: Counts, limits: Budget) -> str | None:
+    if limits.calls is not None and counts.calls >= limits.calls:
+        return f"All {limits.calls} calls of this run are used. Answer with what you have."
+    if limits.refusals is not None and counts.refusals >= limits.refusals:
+        return f"{counts.refusals} calls of this run were refused, which is the limit. Answer with what you have."
+    if limits.seconds is not None and counts.clock.now() >= limits.seconds:
+        return f"The {limits.seconds:g} s of this run are over. Answer with what you have."
+    if step.call.origin == "script" and limits.script_calls is not None:
+        if counts.scripts.get(step.call.parent or "", 0) >= limits.script_calls:
+            return f"This script has made all its {limits.script_calls} calls. Return what you have."
+    return None

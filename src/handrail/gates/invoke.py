@@ -1,0 +1,127 @@
+"""Call the tool's body, here and nowhere else, and make a Result of whatever comes out of it."""
+
+import asyncio
+import errno
+import inspect
+from math import inf
+from typing import Any, Final
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from handrail.contract.errors import ToolFailed, Unavailable
+from handrail.contract.result import Failure, FailureKind, Result, Success
+from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.isolated import run_isolated
+from handrail.toolkit.plain import NotPlain, plain
+from handrail.toolkit.threads import Work
+from handrail.toolkit.tool import Tool
+
+LONGEST_MESSAGE: Final = 2_000
+BY_ERRNO: Final[dict[int, FailureKind]] = {
+    errno.ENOENT: "not_found",
+    errno.EISDIR: "invalid_args",
+    errno.ENOTDIR: "invalid_args",
+    errno.ELOOP: "invalid_args",
+    errno.EPERM: "rejected",
+    errno.EACCES: "rejected",
+    errno.EROFS: "rejected",
+    errno.EXDEV: "rejected",
+}
+"""What an OSError of a body means to the model; every other number is an execution_error."""
+
+
+async def invoke(step: Step, proceed: Next) -> Result:
+    """The last gate. Nothing leaves it but a Result and the caller's own cancellation."""
+    await checkpoint_if_cancelled()
+    try:
+        return _settle(step.tool, await _run(step))
+    except ToolFailed as error:
+        return error.failure
+    except Unavailable as error:
+        return Failure("unavailable", str(error), retryable=error.retryable)
+    except OSError as error:
+        return _os_failure(error)
+    except Exception as error:  # noqa: BLE001 - a body may raise anything; the model is told what
+        return _bug(error)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, anyio.get_cancelled_exc_class()) and _is_cancelled():
+            raise
+        return _bug(error)
+
+
+async def _run(step: Step) -> Any:
+    tool = step.tool
+    if tool.runs == "process":
+        return await run_isolated(tool.function or tool.body, step.converted)
+    if tool.runs == "thread":
+        value = await _in_thread(step)
+    else:
+        value = tool.body(step.context, step.converted)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _in_thread(step: Step) -> Any:
+    """A caller who leaves is let go at once; what the body does after that is told as `call_late`."""
+    tool, context, arguments = step.tool, step.context, step.converted
+
+    def late(work: Work) -> None:
+        outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
+        step.emit("call_late", {"tool": tool.name, "outcome": outcome})
+
+    work = Work(lambda: tool.body(context, arguments), late)
+    try:
+        return await work.wait()
+    except BaseException:
+        step.still_running = work.left_running
+        context.stopped = f"{tool.name} was cancelled or ran out of time: stop here."
+        raise
+
+
+def _settle(tool: Tool, value: Any) -> Result:
+    if isinstance(value, Failure):
+        return value
+    warnings: tuple[str, ...] = ()
+    if isinstance(value, Success):
+        value, warnings = value.value, value.warnings
+    try:
+        value = plain(value)
+    except NotPlain as error:
+        return Failure(
+            "execution_error", f"{tool.name} returned {type(value).__name__}, which has no JSON form: {error}"
+        )
+    if tool.output_checks is not None and not tool.output_checks.is_valid(value):
+        problem = tool.output_checks.problems(value)[0]
+        where = f" at {problem.path}" if problem.path else ""
+        return Failure(
+            "execution_error", f"{tool.name} broke its own output schema{where}: {problem.message}"[:LONGEST_MESSAGE]
+        )
+    return Success(value, warnings)
+
+
+def _bug(error: BaseException) -> Failure:
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - even the message of an error may raise
+        said = "its message cannot be shown"
+    return Failure("execution_error", f"{type(error).__name__}: {said}"[:LONGEST_MESSAGE])
+
+
+def _os_failure(error: OSError) -> Failure:
+    kind = BY_ERRNO.get(error.errno or 0, "execution_error")
+    path = error.filename if isinstance(error.filename, str) else None
+    message = f"{error.strerror or error}" + (f": {path}" if path else "")
+    return Failure(kind, message[:LONGEST_MESSAGE], field="path" if kind == "invalid_args" and path else None)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody really cancelled this task, as against a body that raised the exception by itself."""
+    if anyio.current_effective_deadline() == -inf:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return True
+    return task is None or task.cancelling() > 0

@@ -1,0 +1,60 @@
+"""Write down that a call began and, exactly once, how it ended, whatever happens in between."""
+
+from hashlib import sha256
+from time import perf_counter
+from typing import Any
+
+from handrail.contract.call import Arguments
+from handrail.contract.result import Failure, Result
+from handrail.schema.parse import arguments_hash
+from handrail.toolkit.gate import Next, Step
+
+
+async def record(step: Step, proceed: Next) -> Result:
+    """Outermost, so it sees every outcome: a result, a bug in a gate, a cancellation."""
+    call, began = step.call, perf_counter()
+    step.arguments_hash = _hash(call.arguments)
+    step.emit(
+        "call_started",
+        {"tool": call.name, "arguments": call.arguments, "arguments_hash": step.arguments_hash, "origin": call.origin},
+    )
+    try:
+        result = await proceed(step)
+    except Exception as error:  # noqa: BLE001 - a gate of the caller's own may hold a bug; the model gets an answer
+        result = Failure(
+            "execution_error", f"A gate failed before {call.name} could answer: {type(error).__name__}: {error}"
+        )
+    except BaseException as error:
+        _ended(step, began, Failure("cancelled", _why(step, error)))
+        raise
+    _ended(step, began, result)
+    return result
+
+
+def _hash(arguments: Arguments) -> str:
+    """Of the arguments as they were sent; of a mapping, as key-sorted JSON."""
+    if isinstance(arguments, str):
+        return sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
+    return arguments_hash(arguments)
+
+
+def _why(step: Step, error: BaseException) -> str:
+    who = "by an interrupt" if isinstance(error, KeyboardInterrupt) else "by its caller"
+    rest = " Its thread cannot be stopped and may still be running." if step.still_running else ""
+    return f"{step.call.name} was cancelled {who}.{rest}"
+
+
+def _ended(step: Step, began: float, result: Result) -> None:
+    call = step.call
+    data: dict[str, Any] = {
+        "tool": call.name,
+        "status": "ok" if result.ok else "failed",
+        "kind": None if result.ok else result.kind,
+        "arguments_hash": step.arguments_hash,
+        "duration_ms": round((perf_counter() - began) * 1000, 3),
+        "origin": call.origin,
+        "result": result.to_envelope(call.name),
+    }
+    if step.repairs:
+        data["repairs"] = [repair.to_data() for repair in step.repairs]
+    step.emit("call_ended", data)

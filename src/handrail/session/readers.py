@@ -1,0 +1,117 @@
+"""Give each reader every event on a queue of its own; drop the one that raises, blocks or falls behind."""
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+from typing import Any, Final
+
+import anyio
+from anyio.lowlevel import EventLoopToken, current_token
+
+from handrail.contract.event import Event, Reader
+from handrail.toolkit.wake import wake
+
+QUEUE: Final = 1_000
+"""Events a reader may be behind."""
+STUCK: Final = 5.0
+"""Seconds a reader may take over one event, and all of them together when the session ends."""
+
+
+class ReaderQueue:
+    """One reader. `put` never blocks or raises; a plain reader runs in a daemon thread, an async one in a task."""
+
+    def __init__(self, reader: Reader, warn: Callable[[str], None]) -> None:
+        self._reader: Callable[[Event], Any] = reader
+        self._warn = warn
+        self._events: deque[Event] = deque()
+        self._deadline = inf
+        self._dropped = False
+        self._ending = False
+        self._token: EventLoopToken | None = None
+        self._woken: anyio.Event | None = None
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        call = getattr(reader, "__call__", None)  # noqa: B004 - an object with an async __call__ is an async reader
+        self.is_async = inspect.iscoroutinefunction(reader) or inspect.iscoroutinefunction(call)
+
+    def put(self, event: Event) -> None:
+        """From any thread."""
+        if self._dropped:
+            return
+        if len(self._events) >= QUEUE:
+            self._drop(f"was {QUEUE:,} events behind")
+        elif monotonic() > self._deadline:
+            self._drop(f"took more than {STUCK:g} s over one event")
+        else:
+            self._events.append(event)
+            self._wake()
+
+    async def serve(self) -> None:
+        """For an async reader: run it in this task until the session ends."""
+        self._token = current_token()
+        while not self._dropped:
+            self._woken = anyio.Event()
+            while self._events and not self._dropped:
+                await self._give(self._events.popleft())
+            if self._ending:
+                return
+            if not self._events:
+                await self._woken.wait()
+
+    async def finish(self) -> None:
+        """Wait, a bounded time, until it has seen everything."""
+        self._ending = True
+        self._wake()
+        if self._thread is None:
+            return
+        limit = anyio.current_time() + STUCK
+        while self._thread.is_alive() and not self._dropped:
+            if anyio.current_time() > limit:
+                self._drop(f"had not finished {STUCK:g} s after the session ended")
+            await anyio.sleep(0.002)
+
+    async def _give(self, event: Event) -> None:
+        self._deadline = monotonic() + STUCK
+        try:
+            with anyio.move_on_after(STUCK) as limit:
+                await self._reader(event)
+        except Exception as error:  # noqa: BLE001 - a reader may fail as it likes
+            self._drop(f"raised {type(error).__name__}: {error}")
+        if limit.cancelled_caught or monotonic() > self._deadline:
+            self._drop(f"took more than {STUCK:g} s over one event")
+        self._deadline = inf
+
+    def _wake(self) -> None:
+        if not self.is_async:
+            if self._thread is None and self._events:
+                self._thread = threading.Thread(target=self._loop, name="handrail reader", daemon=True)
+                self._thread.start()
+            with self._news:
+                self._news.notify()
+        elif self._token is not None and self._woken is not None and not self._woken.is_set():
+            wake(self._token, self._woken)
+
+    def _loop(self) -> None:
+        while not self._dropped:
+            with self._news:
+                while not self._events and not self._ending and not self._dropped:
+                    self._news.wait()
+            if not self._events:
+                return
+            self._deadline = monotonic() + STUCK
+            try:
+                self._reader(self._events.popleft())
+            except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
+                self._drop(f"raised {type(error).__name__}: {error}")
+            self._deadline = inf
+
+    def _drop(self, why: str) -> None:
+        if not self._dropped:
+            self._dropped = True
+            self._events.clear()
+            self._wake()
+            name = getattr(self._reader, "__qualname__", type(self._reader).__qualname__)
+            self._warn(f"The event reader {name} {why} and was dropped; nothing else is affected.")

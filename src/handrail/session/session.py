@@ -1,0 +1,192 @@
+"""The only door: every call, whoever makes it, enters here, walks the gates, and stays in the transcript."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import count
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from handrail.contract.approval import Approver
+from handrail.contract.call import Arguments, Call, Origin
+from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.event import Event, EventType, Reader
+from handrail.contract.result import Failure, Result
+from handrail.session.host import SessionHost
+from handrail.session.readers import ReaderQueue
+from handrail.session.standard import STANDARD
+from handrail.session.transcript import Transcript
+from handrail.toolkit.clock import CallClock
+from handrail.toolkit.context import Context, Host
+from handrail.toolkit.gate import Gate, Rules, Step, fold
+from handrail.toolkit.policy import Budget, Policy
+from handrail.toolkit.tool import Tool
+from handrail.toolkit.toolbox import Toolbox, ToolLike
+
+
+class Session:
+    """Tools, their sandbox and their rules for one piece of work. Use it with `async with`."""
+
+    def __init__(
+        self,
+        tools: Iterable[ToolLike] | Toolbox = (),
+        *,
+        sandbox: Any = None,
+        policy: Policy = Policy(),
+        approver: Approver | None = None,
+        budget: Budget = Budget(),
+        artifacts: Any = None,
+        store: Any = None,
+        readers: Sequence[Reader] = (),
+        secrets: Sequence[str] = (),
+        state: Any = None,
+        host: Host | None = None,
+        gates: Sequence[Gate] | None = None,
+        id: str | None = None,
+    ) -> None:
+        _refuse_unbuilt(sandbox=sandbox, approver=approver, artifacts=artifacts, store=store, secrets=secrets or None)
+        self.id = id or uuid4().hex[:12]
+        self.state = state
+        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        self.host = SessionHost(self.toolbox, host)
+        self.artifacts = artifacts
+        self.tokens_left: int | None = None
+        self.call_count = 0
+        self.rules = Rules(policy, budget)
+        self._walk = fold(STANDARD if gates is None else gates)
+        self._transcript = Transcript()
+        self._memory: dict[str, dict[str, Any]] = {}
+        self._running: dict[str, Step] = {}
+        self._ids: set[str] = set()
+        self._numbers = count(1)
+        self._readers = [ReaderQueue(reader, self._warn) for reader in readers]
+        self._transcript.listeners = [reader.put for reader in self._readers]
+        self._open = AsyncExitStack()
+        self._closed = False
+        for tool in self.toolbox:
+            _refuse_unserved(tool)
+
+    async def __aenter__(self) -> "Session":
+        group = await self._open.enter_async_context(anyio.create_task_group())
+        for reader in self._readers:
+            if reader.is_async:
+                group.start_soon(reader.serve)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            for reader in self._readers:
+                await reader.finish()
+        self._transcript.close()
+        return await self._open.__aexit__(kind, error, trace)
+
+    async def call(
+        self,
+        name: str,
+        arguments: Arguments = "{}",
+        *,
+        origin: Origin = "model",
+        inside: str | None = None,
+        id: str | None = None,
+    ) -> Result:
+        """Run one tool and give back its one result. A tool's fault is a Failure, never an exception.
+
+        `inside` is the id of the running call of which this one is a part.
+        """
+        call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=inside)
+        return await self._run(self._admit(call))
+
+    async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
+        """Run calls together where their lanes allow; the answers come in the order asked.
+
+        `into` is filled as they come, so that a cancelled caller still has those that did.
+        """
+        results: dict[int, Result] = {} if into is None else into
+        steps = [self._admit(call) for call in calls]
+        if len(steps) == 1:
+            await self._fill(results, 0, steps[0])
+        else:
+            async with anyio.create_task_group() as group:
+                for place, step in enumerate(steps):
+                    group.start_soon(self._fill, results, place, step)
+        return [results[place] for place in range(len(steps))]
+
+    def begin_run(self) -> None:
+        """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
+        self.rules = Rules(self.rules.policy, self.rules.budget)
+        self.rules.counts.clock.start()
+
+    def schemas(self, provider: str) -> list[dict[str, Any]]:
+        """What to offer to the model: sorted, stable, in this provider's form."""
+        return self.host.schemas(provider)
+
+    def events(self, start: int = 0) -> AsyncIterator[Event]:
+        """Every event from number `start` on, then each new one, until the session ends."""
+        return self._transcript.follow(start)
+
+    @property
+    def trace(self) -> tuple[Event, ...]:
+        return tuple(self._transcript.events)
+
+    def emit(
+        self,
+        type: EventType,
+        call_id: str | None = None,
+        parent: str | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write an event into the transcript."""
+        self._transcript.write(type, call_id, parent, data or {})
+
+    def memory(self, tool_name: str) -> dict[str, Any]:
+        """What a tool keeps for the length of this session."""
+        return self._memory.setdefault(tool_name, {})
+
+    def sandbox_for(self, context: Context) -> Any:
+        """The sandbox as one call sees it."""
+        raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
+
+    def _admit(self, call: Call) -> Step:
+        """Accept a call: from here on it will have exactly one terminal event."""
+        if self._closed:
+            raise HandrailError(f"session {self.id} is closed; calls go into an open one")
+        if call.id in self._ids:  # some models number their calls anew in every answer
+            call = Call(
+                f"{call.id}#{next(self._numbers)}", call.name, call.arguments,
+                origin=call.origin, parent=call.parent, cut=call.cut,
+            )  # fmt: skip
+        self._ids.add(call.id)
+        self.call_count += 1
+        rules, around = self.rules, self._running.get(call.parent) if call.parent else None
+        clock = CallClock(around.clock if around else rules.counts.clock)
+        return Step(call, self.toolbox.find(call.name), self, clock, rules)
+
+    async def _fill(self, results: dict[int, Result], place: int, step: Step) -> None:
+        results[place] = await self._run(step)
+
+    async def _run(self, step: Step) -> Result:
+        self._running[step.call.id] = step
+        try:
+            return await self._walk(step)
+        finally:
+            del self._running[step.call.id]
+
+    def _warn(self, message: str) -> None:
+        self.emit("warning", data={"message": message})
+
+
+def _refuse_unbuilt(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise HandrailError(f"Session({name}=…) is not built yet; leave it out")
+
+
+def _refuse_unserved(tool: Tool) -> None:
+    if tool.needs:
+        needs = ", ".join(sorted(tool.needs))
+        raise HandrailError(f"tool {tool.name} needs a sandbox that enforces {needs}, and this session has none")

@@ -1,0 +1,72 @@
+"""The append-only list of a session's events, which many may follow at their own pace."""
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from time import time
+from typing import Any
+
+import anyio
+from anyio.lowlevel import EventLoopToken, current_token
+
+from handrail.contract.event import Event, EventType
+from handrail.toolkit.wake import wake
+
+
+class Transcript:
+    """Events may be written from any thread; `seq` has no gaps; what was shown is never changed."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.listeners: list[Callable[[Event], None]] = []
+        """Called in the writer's thread with each event, in order; they must not block or raise."""
+        self._lock = threading.RLock()
+        self._untold: deque[Event] = deque()
+        self._telling = False
+        self._waiting: list[tuple[EventLoopToken, anyio.Event]] = []
+        self._closed = False
+
+    def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
+        with self._lock:
+            event = Event(len(self.events), time(), type, call_id, parent, data)
+            self.events.append(event)
+            if self.listeners:
+                self._tell(event)
+        if self._waiting:
+            self._wake()
+        return event
+
+    def close(self) -> None:
+        """Nothing more will be written: those who follow come to the end."""
+        self._closed = True
+        self._wake()
+
+    async def follow(self, start: int = 0) -> AsyncIterator[Event]:
+        """Every event from number `start` on, then each new one, until the transcript is closed."""
+        while True:
+            while start < len(self.events):
+                start += 1
+                yield self.events[start - 1]
+            woken = anyio.Event()
+            self._waiting.append((current_token(), woken))
+            if start == len(self.events):
+                if self._closed:
+                    return
+                await woken.wait()
+
+    def _tell(self, event: Event) -> None:
+        """A listener that writes an event itself (to say that it was dropped) does not change the order."""
+        self._untold.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        while self._untold:
+            event = self._untold.popleft()
+            for listener in self.listeners:
+                listener(event)
+        self._telling = False
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for token, woken in waiting:
+            wake(token, woken)

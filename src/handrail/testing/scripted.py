@@ -1,0 +1,48 @@
+"""A model that says what it was told to say, so that everything runs with no network."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Turn
+
+Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the model was asked: a reference into the conversation, not a copy of it."""
+
+    conversation: Sequence[Message]
+    length: int
+    tools: Sequence[Mapping[str, Any]]
+    system: str
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The conversation as it was then."""
+        return self.conversation[: self.length]
+
+
+class ScriptedModel:
+    """Each line answers one request: a Turn, a text, an exception to raise, or a function of the messages."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self.requests: list[Request] = []
+        self._lines = iter(lines)
+
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
+    ) -> AsyncIterator[ModelEvent]:
+        self.requests.append(Request(messages, len(messages), tools, system))
+        try:
+            line = next(self._lines)
+        except StopIteration:
+            raise ModelFailed(f"the script is over after {len(self.requests) - 1} answers") from None
+        if isinstance(line, Exception):
+            raise line
+        said = line(messages) if callable(line) else line
+        turn = Turn(said) if isinstance(said, str) else said
+        if turn.text:
+            yield TextDelta(turn.text)
+        yield turn

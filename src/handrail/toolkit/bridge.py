@@ -1,0 +1,31 @@
+"""The one bridge from plain code into Handrail's async world."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+import anyio
+from anyio.lowlevel import current_token
+
+from handrail.contract.errors import HandrailError
+
+T = TypeVar("T")
+
+
+def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Run a coroutine, or an async function with its arguments, to its end, and return what it returns.
+
+    Raises HandrailError inside a running event loop, where `await` is the way.
+    """
+    try:
+        current_token()
+    except anyio.NoEventLoopError:
+        return anyio.run(partial(_await, work, args))
+    if isawaitable(work) and hasattr(work, "close"):
+        work.close()
+    raise HandrailError("run_sync() was called inside a running event loop; write `await` instead")
+
+
+async def _await(work: Awaitable[T] | Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
+    return await (work(*args) if callable(work) else work)

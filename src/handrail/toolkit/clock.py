@@ -1,0 +1,110 @@
+"""A clock for one call whose limits stand still, with those of every clock around it, while a person is asked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+from types import TracebackType
+
+import anyio
+
+
+class CallLimit:
+    """One limit: a cancel scope whose deadline moves on when its clock was paused."""
+
+    __slots__ = ("_clock", "_left", "_scope", "seconds")
+
+    def __init__(self, clock: "CallClock", seconds: float) -> None:
+        self._clock = clock
+        self._left = seconds
+        self.seconds = seconds
+
+    def __enter__(self) -> "CallLimit":
+        clock = self._clock
+        deadline = inf if clock.paused else anyio.current_time() + self._left
+        self._scope = anyio.CancelScope(deadline=deadline)
+        self._scope.__enter__()
+        clock.limits.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._clock.limits.remove(self)
+        return self._scope.__exit__(kind, error, trace)
+
+    @property
+    def passed(self) -> bool:
+        return self._scope.cancelled_caught
+
+    def hold(self, now: float) -> None:
+        """Stop running out. A limit that has already passed stays passed."""
+        self._left = self._scope.deadline - now
+        if self._left > 0:
+            self._scope.deadline = inf
+
+    def resume(self, now: float) -> None:
+        """Run on from where it was held."""
+        if self._scope.deadline == inf:
+            self._scope.deadline = now + self._left
+
+
+class CallClock:
+    """Implements contract.clock.Clock. `around` is the clock of the call, or run, inside which this one runs."""
+
+    __slots__ = ("_around", "_began", "_held_at", "_lost", "_pauses", "limits")
+
+    def __init__(self, around: "CallClock | None" = None) -> None:
+        self._around = around
+        self._began: float | None = None
+        self._held_at = 0.0
+        self._lost = 0.0
+        self._pauses = 0
+        self.limits: list[CallLimit] = []
+
+    @property
+    def paused(self) -> bool:
+        return self._pauses > 0
+
+    def start(self) -> None:
+        """Begin to count; `now` is 0 until then."""
+        if self._began is None:
+            self._began = anyio.current_time()
+
+    def limit(self, seconds: float) -> CallLimit:
+        return CallLimit(self, seconds)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        clocks: list[CallClock] = []
+        clock: CallClock | None = self
+        while clock is not None:
+            clocks.append(clock)
+            clock = clock._around
+        for each in clocks:
+            each._hold()
+        try:
+            yield
+        finally:
+            for each in clocks:
+                each._release()
+
+    def now(self) -> float:
+        if self._began is None:
+            return 0.0
+        return (self._held_at if self.paused else anyio.current_time()) - self._began - self._lost
+
+    def _hold(self) -> None:
+        self._pauses += 1
+        if self._pauses == 1:
+            self._held_at = anyio.current_time()
+            for limit in self.limits:
+                limit.hold(self._held_at)
+
+    def _release(self) -> None:
+        self._pauses -= 1
+        if self._pauses == 0:
+            now = anyio.current_time()
+            if self._began is not None:
+                self._lost += now - max(self._held_at, self._began)
+            for limit in self.limits:
+                limit.resume(now)

@@ -1,0 +1,102 @@
+"""A Context: everything a tool's body may reach, bound to the one call it answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from handrail.contract.call import Arguments, Call
+from handrail.contract.clock import Clock
+from handrail.contract.errors import ToolFailed
+from handrail.contract.event import EventType
+from handrail.contract.result import Failure, Result
+
+
+class Host(Protocol):
+    """Who stands around a session: a loop, a person, a program. What it cannot do raises ToolFailed(unavailable)."""
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        """Put a question to the person and wait for the answer."""
+
+    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
+        """Give a task to a child session and wait for what it found."""
+
+    def finish(self, summary: str) -> None:
+        """End the loop after this round."""
+
+    def deferred_tools(self) -> Mapping[str, str]:
+        """Names and descriptions of tools that are not loaded. The Session serves this."""
+
+    def load_tools(self, names: Sequence[str]) -> None:
+        """Put them among the schemas from the next request on. The Session serves this."""
+
+
+class Desk(Protocol):
+    """What a Context may see of its session."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def state(self) -> Any: ...
+    @property
+    def host(self) -> Host: ...
+    @property
+    def artifacts(self) -> Any: ...
+    def sandbox_for(self, context: "Context") -> Any: ...
+    def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
+    def memory(self, tool_name: str) -> dict[str, Any]: ...
+    async def call(self, name: str, arguments: Arguments = "{}", *, inside: str | None = None) -> Result: ...
+
+
+class Context:
+    """Made for one call, and of no use after it."""
+
+    __slots__ = ("_desk", "_sandbox", "call", "clock", "stopped")
+
+    def __init__(self, call: Call, clock: Clock, desk: Desk) -> None:
+        self.call = call
+        self.clock = clock
+        self.stopped = ""
+        """Why the body should stop, once it should."""
+        self._desk = desk
+        self._sandbox: Any = None
+
+    @property
+    def session_id(self) -> str:
+        return self._desk.id
+
+    @property
+    def state(self) -> Any:
+        """The object that the caller gave to the session."""
+        return self._desk.state
+
+    @property
+    def host(self) -> Host:
+        return self._desk.host
+
+    @property
+    def artifacts(self) -> Any:
+        return self._desk.artifacts
+
+    @property
+    def sandbox(self) -> Any:
+        """The Sandbox, bound to this call's clock and id. Raises ToolFailed(unavailable) where there is none."""
+        if self._sandbox is None:
+            self._sandbox = self._desk.sandbox_for(self)
+        return self._sandbox
+
+    def show(self, output: str | bytes, *, stream: str = "progress") -> None:
+        """Let whoever watches see this now. It is not part of the result."""
+        text = output if isinstance(output, str) else output.decode("utf-8", "replace")
+        self._desk.emit("call_output", self.call.id, self.call.parent, {"text": text, "stream": stream})
+
+    def check(self) -> None:
+        """Raise when the call was cancelled or its time is over: for long `def` bodies, which nobody can stop."""
+        if self.stopped:
+            raise ToolFailed(Failure("cancelled", self.stopped))
+
+    async def use(self, name: str, arguments: Arguments = "{}") -> Result:
+        """Call another tool, through every gate, as part of this call."""
+        return await self._desk.call(name, arguments, inside=self.call.id)
+
+    def memory(self, tool_name: str) -> dict[str, Any]:
+        """What this tool keeps for the length of the session."""
+        return self._desk.memory(tool_name)

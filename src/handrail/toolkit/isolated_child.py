@@ -1,0 +1,59 @@
+"""The other side of isolated.py: import one function, call it once, and send back what it gave."""
+
+import asyncio
+import importlib
+import inspect
+import os
+import pickle
+import runpy
+import sys
+from functools import reduce
+from typing import Any
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.toolkit.isolated import HEADER
+
+
+def main() -> None:
+    """Standard output becomes the private way back; what the function prints goes to the error stream."""
+    way_back = os.dup(1)
+    os.dup2(2, 1)
+    answer = _answer()
+    with open(way_back, "wb") as stream:
+        stream.write(len(answer).to_bytes(HEADER, "big") + answer)
+
+
+def _answer() -> bytes:
+    try:
+        value = _call()
+        return pickle.dumps(("value", value))
+    except ToolFailed as error:
+        return pickle.dumps(("failure", error.failure))
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller is told
+        return pickle.dumps(("failure", Failure("execution_error", f"{type(error).__name__}: {error}"[:2_000])))
+
+
+def _call() -> Any:
+    path, main_file, module, qualname = pickle.load(sys.stdin.buffer)
+    sys.path[:] = path
+    if main_file is None:
+        names: Any = importlib.import_module(module)
+        found = reduce(getattr, qualname.split("."), names)
+    else:
+        scope = runpy.run_path(main_file, run_name="__handrail_main__")
+        sys.modules["__main__"].__dict__.update(scope)
+        first, *rest = qualname.split(".")
+        found = reduce(getattr, rest, scope[first])
+    function = getattr(found, "function", found)
+    arguments = pickle.load(sys.stdin.buffer)
+    value = function(**arguments)
+    return asyncio.run(_await(value)) if inspect.isawaitable(value) else value
+
+
+async def _await(value: Any) -> Any:
+    return await value
+
+
+if __name__ == "__main__":
+    main()

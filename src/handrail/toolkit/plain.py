@@ -1,0 +1,80 @@
+"""Turn whatever a body returned into plain JSON data, keeping Images and ArtifactRefs, or say why that cannot be."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from handrail.contract.result import ArtifactRef, Image
+
+SCALARS: Final = frozenset({bool, int, type(None)})
+FLAT: Final = SCALARS | {str}
+DEEPEST: Final = 200
+
+
+class NotPlain(ValueError):
+    """The value has no JSON form; the message says which part of it."""
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """JSON data: the same object where it already is. Raises NotPlain."""
+    kind = type(value)
+    if kind in SCALARS or kind is Image or kind is ArtifactRef:
+        return value
+    if kind is str:
+        return _text(value)
+    if kind is float:
+        return value if isfinite(value) else str(value)
+    if depth > DEEPEST:
+        raise NotPlain(f"it is nested deeper than {DEEPEST} levels, or contains itself")
+    if isinstance(value, Mapping):
+        return _mapping(value, depth)
+    if kind is list or kind is tuple:
+        return _sequence(value, depth)
+    return _other(value, depth)
+
+
+def _text(value: str) -> str:
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def _mapping(value: Mapping[Any, Any], depth: int) -> Any:
+    if type(value) is dict and all(type(key) is str for key in value) and FLAT.issuperset(map(type, value.values())):
+        if all(type(item) is not str or item.isascii() for item in value.values()):
+            return value
+    return {_key(key): plain(item, depth + 1) for key, item in value.items()}
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return _text(str(key))
+    made = plain(key)
+    return made if isinstance(made, str) else str(made)
+
+
+def _sequence(value: Any, depth: int) -> Any:
+    if type(value) is list and SCALARS.issuperset(map(type, value)):
+        return value
+    return [plain(item, depth + 1) for item in value]
+
+
+def _other(value: Any, depth: int) -> Any:
+    """Models, dataclasses, enums, dates, sets and the like, by pydantic's rules."""
+    try:
+        made = to_jsonable_python(value, inf_nan_mode="strings", fallback=_refuse)
+    except (PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
+        raise NotPlain(str(error)[:300]) from None
+    return plain(made, depth + 1)
+
+
+def _refuse(value: Any) -> Any:
+    if isinstance(value, Image | ArtifactRef):
+        return value
+    raise NotPlain(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")

@@ -1,0 +1,86 @@
+"""Run a `def` body in a daemon thread of its own: a stuck one delays neither the next call nor the exit."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import Any
+
+import anyio
+from anyio.lowlevel import EventLoopToken, current_token
+
+from handrail.toolkit.wake import wake
+
+IDLE_THREADS = 16
+"""Threads kept for the next call; a stuck one is never waited for, another is started."""
+
+
+class Work:
+    """One body in a thread. `on_late` is called there if it ends after its caller has left."""
+
+    def __init__(self, function: Callable[[], Any], on_late: Callable[["Work"], None]) -> None:
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self._run = function
+        self._context = copy_context()
+        self._on_late = on_late
+        self._lock = threading.Lock()
+        self._left = False
+        self._done = False
+        self._token: EventLoopToken | None = None
+        self._woken: anyio.Event | None = None
+
+    async def wait(self) -> Any:
+        """The body's value, or its exception. A cancelled caller leaves at once; the body runs on."""
+        self._token, self._woken = current_token(), anyio.Event()
+        _hand_out(self)
+        try:
+            await self._woken.wait()
+        except BaseException:
+            with self._lock:
+                self._left = not self._done
+            raise
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    @property
+    def left_running(self) -> bool:
+        return self._left
+
+    def execute(self) -> None:
+        """In the thread: run, keep the outcome, wake the caller if somebody still waits."""
+        try:
+            self.value = self._context.run(self._run)
+        except BaseException as error:  # noqa: BLE001 - every outcome of a body belongs to its caller
+            self.error = error
+        with self._lock:
+            self._done = True
+            late = self._left
+        if late:
+            self._on_late(self)
+        elif self._token is not None and self._woken is not None:
+            wake(self._token, self._woken)
+
+
+_idle: "deque[SimpleQueue[Work]]" = deque(maxlen=IDLE_THREADS)
+
+
+def _hand_out(work: Work) -> None:
+    try:
+        queue = _idle.pop()
+    except IndexError:
+        queue = SimpleQueue()
+        threading.Thread(target=_serve, args=(queue,), name="handrail body", daemon=True).start()
+    queue.put(work)
+
+
+def _serve(queue: "SimpleQueue[Work]") -> None:
+    while True:
+        work = queue.get()
+        work.execute()
+        del work
+        if len(_idle) >= IDLE_THREADS:
+            return
+        _idle.append(queue)

@@ -1,0 +1,127 @@
+"""A Toolbox: tools by name, in one stable order, shared by as many sessions as like."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from handrail.contract.approval import Effect, Risk
+from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
+from handrail.contract.result import Failure
+from handrail.schema.export import export
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import Tool, tool
+
+RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
+"""Names that only Handrail's own tools may carry."""
+OPTIONAL: Final = ("description", "output", "risk", "effects", "timeout", "lane", "needs", "deferred", "output_cap")
+ToolLike = Tool | Callable[..., Any]
+
+
+class Toolbox:
+    """Accepts Tools, typed functions, and any object with `name`, `parameters` and `__call__(context, arguments)`."""
+
+    def __init__(self, tools: "Iterable[ToolLike] | Toolbox" = ()) -> None:
+        self.changes = 0
+        """Counts every add and replace, so that what was made of the tools can be kept."""
+        self._tools: dict[str, Tool] = {}
+        for each in tools:
+            self.add(each)
+
+    def add(self, tool: ToolLike) -> Tool:
+        """Raises NameConflict for a name that is taken or reserved, saying by what."""
+        made = as_tool(tool)
+        if made.name in RESERVED and not _is_ours(made):
+            raise NameConflict(f"the name {made.name!r} is reserved for Handrail's own tool; rename {_where(made)}")
+        if other := self._tools.get(made.name):
+            both = f"{_where(other)} and {_where(made)}"
+            raise NameConflict(f"two tools are called {made.name!r}: {both}; use replace() if that is meant")
+        self._tools[made.name] = made
+        self.changes += 1
+        return made
+
+    def replace(self, tool: ToolLike) -> Tool:
+        """Put a tool in the place of the one that has its name. Raises HandrailError when there is none."""
+        made = as_tool(tool)
+        if made.name not in self._tools:
+            raise HandrailError(f"there is no tool {made.name!r} to replace; use add()")
+        self._tools[made.name] = made
+        self.changes += 1
+        return made
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def find(self, name: str) -> Tool:
+        """Never None: the unknown tool is a Tool that says so."""
+        return self._tools.get(name) or _unknown(name, self._tools)
+
+    def all(self) -> list[Tool]:
+        return [self._tools[name] for name in sorted(self._tools)]
+
+    def names(self) -> list[str]:
+        return sorted(self._tools)
+
+    def by_risk(self, risk: Risk) -> list[Tool]:
+        return [each for each in self.all() if each.risk == risk]
+
+    def by_effect(self, effect: Effect) -> list[Tool]:
+        return [each for each in self.all() if effect in each.effects]
+
+    def schemas(self, provider: str) -> list[dict[str, Any]]:
+        """Every tool that is not deferred, sorted by name, in this provider's form."""
+        return [_export(provider, each) for each in self.all() if not each.deferred]
+
+    def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
+        return [_export(provider, each) for each in self.all() if each.deferred]
+
+    def schema_for(self, name: str, provider: str = "mcp") -> dict[str, Any]:
+        found = self._tools.get(name)
+        if found is None:
+            raise HandrailError(f"there is no tool {name!r}; there are {', '.join(self.names()) or 'none'}")
+        return _export(provider, found)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return (name.name if isinstance(name, Tool) else name) in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.all())
+
+
+def as_tool(given: object) -> Tool:
+    """The Tool that `given` is or stands for."""
+    if isinstance(given, Tool):
+        return given
+    if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
+        options = {option: getattr(given, option) for option in OPTIONAL if hasattr(given, option)}
+        return Tool(given.name, given.parameters, given, **options)
+    if callable(given) and not isinstance(given, type):
+        return tool(given)
+    raise HandrailError(f"{given!r} is no tool: give a typed function, a Tool, or an object with name and parameters")
+
+
+def _export(provider: str, tool: Tool) -> dict[str, Any]:
+    return export(provider, tool.name, tool.description, tool.parameters)
+
+
+def _where(tool: Tool) -> str:
+    source = tool.function or tool.body
+    return f"{getattr(source, '__module__', '?')}.{getattr(source, '__qualname__', type(source).__qualname__)}"
+
+
+def _is_ours(tool: Tool) -> bool:
+    return str(getattr(tool.function or tool.body, "__module__", "")).startswith("handrail.")
+
+
+def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
+    near = get_close_matches(name, known, n=3)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    listed = ", ".join(sorted(known)[:40]) or "none"
+    message = f"There is no tool called {name[:100]!r}. {hint}The tools are: {listed}."
+
+    async def answer(context: Context, arguments: Mapping[str, Any]) -> Any:
+        raise ToolFailed(Failure("tool_not_found", message, data={"near": near} if near else None))
+
+    return Tool("unknown", {"type": "object"}, answer)
