@@ -1,0 +1,1 @@
+"""Places to run: each driver is one small file."""

@@ -1,0 +1,93 @@
+"""Check what a caller asks for before anything starts; each complaint says what to do instead."""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
+
+from handrail.contract.driver import Command
+
+
+def resolve(directory: str, path: str) -> str:
+    """`path` as an absolute, normalised path; a relative one begins in `directory`. Links are not looked at."""
+    if not isinstance(path, str):
+        raise ValueError(f"A path is a string, not {type(path).__name__}.")
+    if not path:
+        raise ValueError("The path is empty; give '.' for the sandbox's own directory.")
+    if "\0" in path:
+        raise ValueError("The path contains a NUL character, which no file name can; leave it out.")
+    return posixpath.normpath("/" + posixpath.join(directory, path).lstrip("/"))
+
+
+def as_command(
+    command: str | Sequence[str],
+    *,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    timeout: float | None,
+    input: bool,
+) -> Command:
+    """A string is a line for the shell, a sequence of strings is an argv. Raises ValueError."""
+    hint = None if timeout is None else ceil(timeout)
+    checked = _environment(env) if env else {}
+    if isinstance(command, str):
+        if not command.strip():
+            raise ValueError("The command is empty; give a line such as 'ls -l'.")
+        _no_nul(command, "The command")
+        return Command(line=command, cwd=cwd, env=checked, timeout=hint, input=input)
+    return Command(argv=_argv(command), cwd=cwd, env=checked, timeout=hint, input=input)
+
+
+def seconds(value: float | None, name: str) -> float | None:
+    """A limit in seconds: a finite number above 0, or None for no limit. Raises ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise ValueError(f"{name} is {value!r}; give a number of seconds above 0, or None for no limit.")
+    return value
+
+
+def count(value: int | None, name: str) -> int | None:
+    """A number of bytes above 0, or None for no limit. Raises ValueError."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name} is {value!r}; give a whole number of bytes above 0, or None for no limit.")
+    return value
+
+
+def as_bytes(data: str | bytes | None, name: str) -> bytes | None:
+    """Text becomes UTF-8. Raises ValueError."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise ValueError(f"{name} is text or bytes, not {type(data).__name__}.")
+
+
+def _argv(command: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(command, bytes | bytearray | Mapping) or not isinstance(command, Sequence):
+        raise ValueError(f"A command is a string or a sequence of strings, not {type(command).__name__}.")
+    argv = tuple(command)
+    for word in argv:
+        if not isinstance(word, str):
+            raise ValueError(f"Every word of a command is a string, not {word!r}.")
+        _no_nul(word, "The command")
+    if not argv or not argv[0]:
+        raise ValueError("The command is empty; its first word names the program, such as ['ls', '-l'].")
+    return argv
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ValueError(f"Environment variables are strings, not {name!r}: {value!r}.")
+        if not name or "=" in name:
+            raise ValueError(f"{name!r} is no name for an environment variable: it is empty or holds '='.")
+        _no_nul(name, "The environment")
+        _no_nul(value, f"The environment variable {name}")
+    return dict(env)
+
+
+def _no_nul(text: str, what: str) -> None:
+    if "\0" in text:
+        raise ValueError(f"{what} contains a NUL character, which no program can be given; leave it out.")

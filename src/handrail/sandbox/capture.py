@@ -1,0 +1,88 @@
+"""Hold the beginning and the end of one stream in bounded memory, and cut its text to a cap without breaking it."""
+
+import codecs
+from typing import Final, NamedTuple
+
+STDOUT_CAP: Final = 50_000
+STDERR_CAP: Final = 10_000
+"""Characters of each stream in what is returned."""
+HEAD_SHARE: Final = 0.4
+"""How much of a cap the beginning gets; the end gets the rest."""
+_WIDEST: Final = 4
+"""Bytes of the longest character."""
+
+
+class Cut(NamedTuple):
+    """One stream as it is returned. `data` is exactly what `text` was decoded from."""
+
+    text: str
+    data: bytes
+    truncated: bool
+
+
+class Capture:
+    """One stream: its first and last bytes, its true size, and a count of its characters once some are let go.
+
+    A byte that is no part of a character counts as one.
+    """
+
+    __slots__ = (
+        "_cap", "_decoder", "_ends", "_head", "_head_room", "_starts", "_tail", "_tail_room", "characters", "size",
+    )  # fmt: skip
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._starts = int(cap * HEAD_SHARE)
+        self._ends = cap - self._starts
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._head_room = self._starts * _WIDEST
+        self._tail_room = (self._ends + 1) * _WIDEST
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self.characters = 0
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece."""
+        self.size += len(data)
+        self._count(data)
+        room = self._head_room - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if len(data) >= self._tail_room:
+            self._tail[:] = data[-self._tail_room :]
+        elif data:
+            self._tail += data
+            if len(self._tail) > 2 * self._tail_room:
+                del self._tail[: -self._tail_room]
+
+    def cut(self) -> Cut:
+        """The stream within its cap: whole, or its beginning and end around a line that says what is missing."""
+        if self.size <= self._cap:
+            data = bytes(self._head + self._tail)
+            return Cut(data.decode("utf-8", "replace"), data, False)
+        if self.size == len(self._head) + len(self._tail):
+            data = bytes(self._head + self._tail)
+            whole = data.decode("utf-8", "surrogateescape")
+            if len(whole) <= self._cap:
+                return Cut(data.decode("utf-8", "replace"), data, False)
+            return self._joined(whole[: self._starts], whole[-self._ends :], len(whole))
+        head = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(bytes(self._head))
+        tail = self._tail.decode("utf-8", "surrogateescape")
+        held_back = len(self._decoder.getstate()[0]) if self._decoder else 0
+        return self._joined(head[: self._starts], tail[-self._ends :], self.characters + held_back)
+
+    def _count(self, data: bytes) -> None:
+        if self._decoder is None:
+            if self.size <= self._head_room + self._tail_room:
+                return
+            self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+            data = bytes(self._head) + bytes(self._tail) + data
+        self.characters += len(self._decoder.decode(data))
+
+    def _joined(self, head: str, tail: str, total: int) -> Cut:
+        left_out = total - len(head) - len(tail)
+        marker = f"\n[… {left_out:,} of {total:,} characters left out]\n".encode()
+        data = head.encode("utf-8", "surrogateescape") + marker + tail.encode("utf-8", "surrogateescape")
+        return Cut(data.decode("utf-8", "replace"), data, True)

@@ -1,0 +1,59 @@
+"""What a command came to: its answer, whole or cut, and how it ended."""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from handrail.sandbox.capture import STDERR_CAP, STDOUT_CAP
+from handrail.sandbox.spool import SPOOL_LIMIT, Spool
+
+EndedBy = Literal["exit", "timeout", "idle", "user", "output"]
+TIMED_OUT: Final = 124
+"""The exit code of a command that a wall or idle limit ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How much of a command's output is returned, in characters, and how much is kept on disk, in bytes."""
+
+    stdout: int = STDOUT_CAP
+    stderr: int = STDERR_CAP
+    spool: int = SPOOL_LIMIT
+
+    def __post_init__(self) -> None:
+        if self.stdout < 1 or self.stderr < 1 or self.spool < 1:
+            raise ValueError(f"A cap is at least 1, not {self.stdout}, {self.stderr} and {self.spool}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Text and bytes are capped, sizes are true. A text is its bytes decoded with replacement characters."""
+
+    exit_code: int
+    """128 + N after signal N; 124 when a limit ended it."""
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: bytes = field(default=b"", repr=False)
+    stderr_bytes: bytes = field(default=b"", repr=False)
+    stdout_size: int = 0
+    stderr_size: int = 0
+    spool: Spool = field(default_factory=Spool, repr=False, compare=False)
+    """Everything that was kept of both streams, cut or not, read by range."""
+    ended_by: EndedBy = "exit"
+    duration_ms: int = 0
+    cwd: str = ""
+    notes: tuple[str, ...] = ()
+    """What should be known about it, each a sentence."""
+    truncated: bool = False
+    """Whether one of the texts lacks its middle."""
+    may_still_run: bool = False
+    """Whether the sandbox never confirmed that it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What came of a command after its call was answered without it: its real exit code, or why nobody knows it."""
+
+    id: str
+    exit_code: int | None = None
+    completed: Completed | None = None
+    error: Exception | None = None

@@ -1,0 +1,89 @@
+"""The files of a sandbox: bytes and text apart, relative paths from its own directory, errors as OSError's children."""
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from handrail.contract.driver import FileStat
+from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.sandbox.asked import resolve
+from handrail.sandbox.shared import Shared
+
+_Answer = TypeVar("_Answer")
+_Entries = list[FileStat]
+
+
+class Files:
+    """The file half of a Sandbox. Each operation raises OSError's children, or Unavailable when the sandbox is gone."""
+
+    _shared: Shared
+    _cwd: str
+
+    async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """A file, or a range of it."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
+        target = self._target(path)
+        data = await _answer(self._shared.driver.read(target, start=start, length=length))
+        if not isinstance(data, bytes):
+            raise BrokenDriver(f"The driver's read gave {type(data).__name__}, not bytes.")
+        return data
+
+    async def read_text(self, path: str, *, encoding: str = "utf-8") -> str:
+        """A file as text, its line ends as they are. Raises UnicodeDecodeError, a ValueError, for other bytes."""
+        return (await self.read_bytes(path)).decode(encoding)
+
+    async def write_bytes(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Write a file at once or not at all; its parents are made."""
+        if mode is not None and not 0 <= mode <= 0o7777:
+            raise ValueError(f"mode is {mode!r}; give permissions such as 0o644.")
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise ValueError(f"data is bytes, not {type(data).__name__}; write_text takes text.")
+        target = self._target(path)
+        await _answer(self._shared.driver.write(target, bytes(data), mode=mode))
+
+    async def write_text(self, path: str, text: str, *, mode: int | None = None, encoding: str = "utf-8") -> None:
+        """Write text exactly as it is."""
+        if not isinstance(text, str):
+            raise ValueError(f"text is a string, not {type(text).__name__}; write_bytes takes bytes.")
+        await self.write_bytes(path, text.encode(encoding), mode=mode)
+
+    async def stat(self, path: str) -> FileStat:
+        """What a path is, and where it really leads."""
+        target = self._target(path)
+        return await _answer(self._shared.driver.stat(target))
+
+    async def exists(self, path: str) -> bool:
+        """Whether anything stands at this path, be it a link that leads nowhere."""
+        try:
+            await self.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    async def make_dir(self, path: str) -> None:
+        """Make a directory and its parents; no error when it is there."""
+        target = self._target(path)
+        await _answer(self._shared.driver.make_dir(target))
+
+    async def remove(self, path: str) -> None:
+        """Remove a file, a link (not what it leads to), or a directory with everything in it."""
+        target = self._target(path)
+        await _answer(self._shared.driver.remove(target))
+
+    async def list(self, path: str = ".") -> _Entries:
+        """The entries of a directory, sorted by name."""
+        target = self._target(path)
+        return await _answer(self._shared.driver.list(target))
+
+    def _target(self, path: str) -> str:
+        self._shared.check_open()
+        return resolve(self._cwd, path)
+
+
+async def _answer(asked: Awaitable[_Answer]) -> _Answer:
+    try:
+        return await asked
+    except (OSError, ValueError, Unavailable, BrokenDriver):
+        raise
+    except Exception as error:
+        raise BrokenDriver(f"The driver broke its contract: {type(error).__name__}: {error}") from error

@@ -1,0 +1,38 @@
+"""Say what a reader of an exit code would otherwise have to guess."""
+
+import re
+from typing import Final
+
+from handrail.contract.driver import Command
+
+SIGPIPE_EXIT: Final = 141
+NOT_FOUND_EXIT: Final = 127
+_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"""", re.DOTALL)
+_PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
+
+
+def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
+    """Notes on a command that ended by itself with `exit_code`, after it had printed that many bytes."""
+    notes: list[str] = []
+    piped = (exit_code == SIGPIPE_EXIT or not printed) and is_pipeline(command.line)
+    if piped and exit_code == SIGPIPE_EXIT:
+        notes.append(
+            "Exit code 141 is harmless here: a part of the pipeline was ended by SIGPIPE because a later part, "
+            "such as head, had read enough."
+        )
+    if piped and not printed:
+        notes.append(
+            "The pipeline printed nothing at all, neither output nor errors: check whether its first part printed "
+            "anything, or whether an error went to /dev/null."
+        )
+    if exit_code == NOT_FOUND_EXIT:
+        notes.append(
+            "Exit code 127 means that a command was not found: check its spelling, or whether it is installed "
+            "in the sandbox."
+        )
+    return tuple(notes)
+
+
+def is_pipeline(line: str | None) -> bool:
+    """Whether a `|` outside quotes joins two commands, as far as the line's looks tell."""
+    return line is not None and "|" in line and _PIPE.search(_QUOTED.sub("", line)) is not None

@@ -1,0 +1,32 @@
+"""Look at a driver once, before it is used: it has what the contract asks for, and a report."""
+
+from typing import Final, get_args
+
+from handrail.contract.driver import Driver, Feature, Promise, Report
+from handrail.contract.errors import BrokenDriver
+
+_METHODS: Final = ("start", "read", "write", "stat", "list", "make_dir", "remove", "close")
+_FEATURES: Final = frozenset(get_args(Feature))
+
+
+def check_driver(driver: Driver) -> None:
+    """Raises BrokenDriver, naming what is missing or unknown."""
+    missing = [name for name in _METHODS if not callable(getattr(driver, name, None))]
+    if missing:
+        raise BrokenDriver(f"{type(driver).__name__} is no Driver: it lacks {', '.join(missing)}.")
+    features = getattr(driver, "features", None)
+    if not isinstance(features, frozenset | set):
+        raise BrokenDriver(f"{type(driver).__name__}.features is {features!r}; it is a frozenset of feature names.")
+    unknown = sorted(str(feature) for feature in features - _FEATURES)
+    if unknown:
+        raise BrokenDriver(f"{type(driver).__name__}.features names what does not exist: {', '.join(unknown)}.")
+
+
+def report_of(driver: Driver) -> Report:
+    """The driver's own report; without one, its features are the report."""
+    report = getattr(driver, "report", None)
+    if isinstance(report, Report):
+        return report
+    name = getattr(driver, "name", None) or type(driver).__name__
+    promises = (Promise(feature, "enforced") for feature in sorted(driver.features))
+    return Report(str(name), tuple(promises))

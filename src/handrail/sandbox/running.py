@@ -1,0 +1,235 @@
+"""One command on its way: it always comes to an end that can be told, whatever its driver does.
+
+The driver is only ever spoken to in tasks of their own, so that a silent driver holds nobody up.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import isawaitable
+from time import monotonic
+from typing import Final, Literal
+
+import anyio
+
+from handrail.contract.clock import Clock
+from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
+from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.sandbox.background import Task, in_background
+from handrail.sandbox.capture import Capture
+from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
+from handrail.sandbox.notes import notes_on
+from handrail.sandbox.spool import Spool
+
+Asked = Literal["timeout", "idle", "user", "output", "close", "cancel"]
+OnOutput = Callable[[Chunk], object]
+"""Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
+KILL_WAIT: Final = 1.25
+"""Seconds for the driver to confirm a KILL, before the call is answered without it."""
+KILLED: Final = 137
+PIECE: Final = 256 << 10
+"""Bytes of input given to the driver at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run, and what the caller wants to see of it."""
+
+    command: Command
+    cwd: str
+    stdin: bytes | None = None
+    max_output: int | None = None
+    on_output: OnOutput | None = None
+
+
+class Running:
+    """`wake` is set when it ended or when somebody asked for its end; `ended` when the driver has answered."""
+
+    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
+        self.id = id
+        self.order = order
+        self.clock = clock
+        self.process: Process | None = None
+        self.asked: Asked | None = None
+        self.exit_code: int | None = None
+        self.error: Exception | None = None
+        self.started = anyio.Event()
+        self.wake = anyio.Event()
+        self.ended = anyio.Event()
+        self.settled = anyio.Event()
+        self.received = 0
+        self.heard = clock.now()
+        self.on_late: Callable[[Running], Awaitable[None]] | None = None
+        self.spool = Spool(caps.spool)
+        self._driver = driver
+        self._streams = {"stdout": Capture(caps.stdout), "stderr": Capture(caps.stderr)}
+        self._on_output = order.on_output
+        self._notes: list[str] = []
+        self._began = monotonic()
+        self._duration: float | None = None
+        self.task: Task = in_background(self._work())
+
+    def ask(self, reason: Asked) -> None:
+        """Ask for its end; the first reason stands."""
+        if self.asked is None and not self.ended.is_set():
+            self.asked = reason
+            self.wake.set()
+
+    async def end(self, grace: float) -> None:
+        """TERM, `grace` seconds, KILL to the whole tree. Returns when it is over, or when the driver stays silent."""
+        if grace > 0:
+            self._signal("TERM")
+            with anyio.move_on_after(grace):
+                await self.ended.wait()
+        self._signal("KILL")
+        with anyio.move_on_after(KILL_WAIT):
+            await self.ended.wait()
+
+    async def feed(self, data: bytes | None) -> None:
+        """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
+        if self.process is None or self.ended.is_set():
+            raise BrokenPipeError("The command has ended and reads no input.")
+        for begin in range(0, len(data or b""), PIECE):
+            await self.process.send((data or b"")[begin : begin + PIECE])
+        if data is None:
+            await self.process.send(None)
+
+    def abandon(self, tell: "Callable[[Running], Awaitable[None]]") -> bool:
+        """Whether the call must be answered without the driver's word; `tell` then hears what came of it."""
+        if self.ended.is_set():
+            return False
+        self.on_late = tell
+        return True
+
+    def outcome(self) -> Completed:
+        """What it came to, as far as is known now. Raises what the driver raised, unless a limit had ended it."""
+        if self.asked == "close":
+            raise Unavailable("The sandbox was closed while the command ran.", retryable=False)
+        if self.error is not None and self.asked is None:
+            raise self.error
+        ended_by: EndedBy = "exit" if self.asked is None or self.asked == "cancel" else self.asked
+        exit_code = KILLED if self.exit_code is None else self.exit_code
+        if ended_by in ("timeout", "idle"):
+            exit_code = TIMED_OUT
+        out, err = self._streams["stdout"].cut(), self._streams["stderr"].cut()
+        out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size
+        return Completed(
+            exit_code, out.text, err.text, out.data, err.data, out_size, err_size, self.spool, ended_by,
+            round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
+            self._all_notes(ended_by, exit_code), out.truncated or err.truncated, self.exit_code is None,
+        )  # fmt: skip
+
+    async def _work(self) -> None:
+        try:
+            self.exit_code = await self._drive()
+        except (OSError, ValueError, Unavailable, BrokenDriver) as error:
+            self.error = error
+        finally:
+            await self._finish()
+
+    async def _drive(self) -> int:
+        self.process = process = await self._start()
+        self.started.set()
+        if self.asked is not None:  # it came too late
+            self._signal("KILL")
+        feeder = None
+        if self.order.stdin is not None:
+            feeder = in_background(self._feed_all(self.order.stdin))
+        try:
+            async for chunk in process.output():
+                await self._take(_checked(chunk))
+            return _exit_code(await process.wait())
+        except OSError as error:
+            raise Unavailable(f"The sandbox lost the command: {error}") from error
+        except (Unavailable, BrokenDriver):
+            self._signal("KILL")
+            raise
+        except Exception as error:
+            self._signal("KILL")
+            raise BrokenDriver(f"The driver broke its contract: {type(error).__name__}: {error}") from error
+        finally:
+            if feeder is not None:
+                feeder.cancel()
+
+    async def _start(self) -> Process:
+        try:
+            process = await self._driver.start(self.order.command)
+        except (OSError, ValueError, Unavailable):
+            raise
+        except Exception as error:
+            raise BrokenDriver(f"The driver's start raised {type(error).__name__}: {error}") from error
+        if not all(hasattr(process, name) for name in ("output", "send", "wait", "signal")):
+            raise BrokenDriver(f"The driver's start answered with {process!r}, which is no Process.")
+        return process
+
+    async def _take(self, chunk: Chunk) -> None:
+        stream, data = chunk.stream, chunk.data
+        self.received += len(data)
+        self.heard = self.clock.now()
+        self._streams[stream].add(data)
+        self.spool.add(stream, data)
+        if self.order.max_output is not None and self.received > self.order.max_output:
+            self.ask("output")
+        if self._on_output is not None:
+            try:
+                shown = self._on_output(chunk)
+                if isawaitable(shown):
+                    await shown
+            except Exception as error:  # noqa: BLE001 - a reader that fails must not end the command
+                self._on_output = None
+                self._notes.append(f"Live output stopped: its reader raised {type(error).__name__}: {error}")
+
+    async def _feed_all(self, data: bytes) -> None:
+        try:
+            await self.feed(data)
+            await self.feed(None)
+        except (OSError, Unavailable):
+            pass  # nobody reads: what the command printed and its exit code tell the rest
+
+    def _signal(self, name: SignalName) -> None:
+        if self.process is not None:
+            in_background(_send_signal(self.process, name))
+
+    async def _finish(self) -> None:
+        if self.exit_code is None and self.error is None:
+            self.error = Unavailable("The sandbox gave up the command before it ended.")
+        self._duration = monotonic() - self._began
+        self.started.set()
+        self.ended.set()
+        self.wake.set()
+        if self.on_late is not None:
+            await self.on_late(self)
+
+    def _all_notes(self, ended_by: EndedBy, exit_code: int) -> tuple[str, ...]:
+        notes = list(self._notes)
+        if ended_by == "exit":
+            notes += notes_on(self.order.command, exit_code, self.received)
+        notes += (str(note) for note in getattr(self.process, "notes", ()))
+        gone = self.spool.discarded()
+        if gone:
+            notes.append(f"{gone:,} bytes from the middle of the output were discarded: it passed what is kept.")
+        if self.exit_code is None:
+            notes.append("The sandbox did not confirm that the command ended: it may still be running.")
+            if self.error is not None:
+                notes.append(f"The sandbox said: {self.error}")
+        return tuple(notes)
+
+
+def _checked(chunk: Chunk) -> Chunk:
+    if not isinstance(chunk, Chunk) or not isinstance(chunk.data, bytes):
+        raise BrokenDriver(f"The driver gave {type(chunk).__name__} as output, not a Chunk of bytes.")
+    if chunk.stream not in ("stdout", "stderr"):
+        raise BrokenDriver(f"The driver named a stream {chunk.stream!r}; there are stdout and stderr.")
+    return chunk
+
+
+def _exit_code(code: int) -> int:
+    if type(code) is not int:
+        raise BrokenDriver(f"The driver gave {code!r} as an exit code.")
+    return code
+
+
+async def _send_signal(process: Process, name: SignalName) -> None:
+    try:
+        await process.signal(name)
+    except Exception:  # noqa: BLE001 - whoever asked watches for the end, and tells when it does not come
+        pass

@@ -1,0 +1,237 @@
+"""A Sandbox: run commands and keep files over any driver, with limits that hold whatever the driver does."""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from secrets import token_hex
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from handrail.contract.clock import Clock
+from handrail.contract.driver import Chunk, Driver, Feature, Report
+from handrail.contract.errors import HandrailError, Unavailable
+from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
+from handrail.sandbox.background import in_background
+from handrail.sandbox.code import language as known_language
+from handrail.sandbox.completed import Caps, Completed, Late
+from handrail.sandbox.files import Files
+from handrail.sandbox.job import Job, Log
+from handrail.sandbox.lane import Lane
+from handrail.sandbox.report import check_driver, report_of
+from handrail.sandbox.running import OnOutput, Order, Running
+from handrail.sandbox.shared import Shared
+from handrail.sandbox.wall import WallClock
+
+WORKSPACE: Final = "/workspace"
+START_WAIT: Final = 30.0
+"""Seconds for the driver to start a job."""
+_CLEAN_UP_WAIT: Final = 2.0
+
+
+class Sandbox(Files):
+    """Made over a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
+
+    def __init__(
+        self, driver: Driver, *, workspace: str | None = None, report: Report | None = None, caps: Caps | None = None
+    ) -> None:
+        check_driver(driver)
+        given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
+        self.workspace = resolve("/", given)
+        self.report = report if report is not None else report_of(driver)
+        self._shared = Shared(driver, caps if caps is not None else Caps())
+        self._cwd = self.workspace
+        self._clock: Clock | None = None
+        self._call_id: str | None = None
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        max_output: int | None = None,
+        on_output: OnOutput | None = None,
+        id: str | None = None,
+    ) -> Completed:
+        """Run a line (a string) or an argv (a sequence) to its end.
+
+        `timeout` is wall clock, `idle_timeout` is silence, `max_output` counts bytes of both streams. A passed limit
+        ends the whole tree and keeps what was printed. Raises ValueError for what cannot be asked, OSError's children
+        for what cannot be started, Unavailable when the sandbox below is gone. A cancellation ends the tree first.
+        """
+        order = self._order(command, cwd, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
+        silence = seconds(idle_timeout, "idle_timeout")
+        shared = self._shared
+        running = shared.begin(id or self._call_id or shared.number("run"), order, self._clock or WallClock())
+        return await shared.see_through(running, timeout, silence)
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        max_output: int | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Job:
+        """Start a command that goes on after this call. `stdin` is fed and closed; without it `Job.send` feeds it."""
+        log = Log()
+        show = log.add if on_output is None else _both(log, on_output)
+        fed = as_bytes(stdin, "stdin")
+        order = self._order(command, cwd, env, fed, timeout, max_output, show, for_job=True)
+        silence = seconds(idle_timeout, "idle_timeout")
+        shared = self._shared
+        running = shared.begin(shared.number("job"), order, WallClock())
+        job = Job(running, log)
+        in_background(self._see_through(job, running, timeout, silence))
+        await self._started(running)
+        shared.keep(job)
+        return job
+
+    async def run_code(self, code: str, language: str = "python", timeout: float | None = None) -> Completed:
+        """Run a program given as text, from a hidden file in the sandbox's directory that is removed afterwards."""
+        tongue = known_language(language)
+        if not isinstance(code, str):
+            raise ValueError(f"code is text, not {type(code).__name__}.")
+        seconds(timeout, "timeout")
+        path = resolve(self._cwd, f".handrail-code-{token_hex(4)}{tongue.ending}")
+        await self.stat(".")  # writing would make a directory that is not there
+        await self.write_text(path, code)
+        try:
+            return await self.run([*tongue.argv, path], timeout=timeout)
+        except FileNotFoundError as error:
+            raise Unavailable(f"{tongue.argv[0]} is not installed in this sandbox.", retryable=False) from error
+        finally:
+            with anyio.move_on_after(_CLEAN_UP_WAIT, shield=True):
+                await self._remove_quietly(path)
+
+    def jobs(self) -> list[Job]:
+        """All jobs, the oldest first; ended ones stay to be asked about."""
+        return list(self._shared.jobs.values())
+
+    def job(self, id: str) -> Job | None:
+        """One job by its id."""
+        return self._shared.jobs.get(id)
+
+    async def terminate(self, id: str) -> bool:
+        """End a job or a running call as a person does: TERM, 3 s, KILL. Whether it was running."""
+        return await self._shared.terminate(id)
+
+    def at(self, path: str) -> "Sandbox":
+        """A view whose relative paths and commands begin at `path`. It is a default, not a boundary."""
+        view = copy(self)
+        view._cwd = resolve(self._cwd, path)
+        return view
+
+    def bind(self, *, clock: Clock | None = None, call_id: str | None = None) -> "Sandbox":
+        """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs."""
+        view = copy(self)
+        view._clock = clock if clock is not None else self._clock
+        view._call_id = call_id if call_id is not None else self._call_id
+        return view
+
+    @property
+    def cwd(self) -> str:
+        """Where relative paths and commands begin."""
+        return self._cwd
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """Exactly what the report calls enforced."""
+        return self.report.features
+
+    @property
+    def lane(self) -> Lane:
+        return self._shared.lane
+
+    @property
+    def on_late(self) -> list[Callable[[Late], object]]:
+        """Called with what came of a command whose call was answered without it. Append to it."""
+        return self._shared.on_late
+
+    @property
+    def closed(self) -> bool:
+        return self._shared.closed
+
+    def acquire(self) -> Self:
+        """Hold the sandbox open; the last `release` closes it."""
+        self._shared.check_open()
+        self._shared.holders += 1
+        return self
+
+    async def release(self) -> None:
+        """Let go; the last one closes the sandbox."""
+        self._shared.holders -= 1
+        if self._shared.holders <= 0:
+            await self.close()
+
+    async def close(self) -> None:
+        """End every command and job, and close the driver, whoever still holds it. May be called twice."""
+        await self._shared.close()
+
+    async def __aenter__(self) -> Self:
+        return self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    def _order(
+        self,
+        command: str | Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        stdin: bytes | None,
+        timeout: float | None,
+        max_output: int | None,
+        on_output: OnOutput | None,
+        for_job: bool = False,
+    ) -> Order:
+        where = self._cwd if cwd is None else resolve(self._cwd, cwd)
+        fed = stdin is not None or (for_job and "stdin" in self.features)
+        limit = seconds(timeout, "timeout")
+        asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
+        return Order(asked, where, stdin, count(max_output, "max_output"), on_output)
+
+    async def _see_through(self, job: Job, running: Running, timeout: float | None, silence: float | None) -> None:
+        try:
+            job.settle(await self._shared.see_through(running, timeout, silence), None)
+        except (OSError, ValueError, Unavailable, HandrailError) as error:
+            job.settle(None, error)
+        finally:
+            if job.running:
+                job.settle(None, Unavailable("The job was given up.", retryable=False))
+
+    async def _started(self, running: Running) -> None:
+        """Until the driver has answered. A caller who gives up before that gives up the job."""
+        try:
+            with anyio.move_on_after(START_WAIT):
+                await running.started.wait()
+        except BaseException:
+            running.ask("cancel")
+            raise
+        if running.process is None:
+            running.ask("cancel")
+            raise running.error or Unavailable(f"The sandbox did not start the command within {START_WAIT:g} s.")
+
+    async def _remove_quietly(self, path: str) -> None:
+        try:
+            await self.remove(path)
+        except (OSError, Unavailable):
+            pass  # the program removed it itself, or the sandbox is gone
+
+
+def _both(log: Log, on_output: OnOutput) -> OnOutput:
+    def show(chunk: Chunk) -> object:
+        log.add(chunk)
+        return on_output(chunk)
+
+    return show

@@ -1,0 +1,162 @@
+"""What all views of one sandbox have in common: the driver, the lane, what runs, the jobs, and the end of it all."""
+
+import logging
+from collections.abc import Callable
+from inspect import isawaitable
+from itertools import count
+from typing import Final
+from weakref import WeakSet
+
+import anyio
+
+from handrail.contract.clock import Clock
+from handrail.contract.driver import Driver
+from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.sandbox.background import in_background
+from handrail.sandbox.completed import Caps, Completed, Late
+from handrail.sandbox.job import Job
+from handrail.sandbox.lane import Lane
+from handrail.sandbox.running import KILL_WAIT, Order, Running
+from handrail.sandbox.spool import Spool
+from handrail.sandbox.supervise import USER_GRACE, supervise
+
+CLOSE_WAIT: Final = 10.0
+"""Seconds for the driver to close."""
+JOBS_KEPT: Final = 256
+"""Ended jobs that can still be asked about."""
+JOB_SPOOLS_KEPT: Final = 32
+"""Ended jobs whose whole output is still on disk."""
+
+_log = logging.getLogger("handrail.sandbox")
+
+
+class Shared:
+    """One per sandbox. `calls` holds what runs now, by the id under which a person can end it."""
+
+    def __init__(self, driver: Driver, caps: Caps) -> None:
+        self.driver = driver
+        self.caps = caps
+        self.lane = Lane()
+        self.jobs: dict[str, Job] = {}
+        self.calls: dict[str, set[Running]] = {}
+        self.on_late: list[Callable[[Late], object]] = []
+        self.holders = 0
+        self.closed = False
+        self._gone: anyio.Event | None = None
+        self._numbers = count(1)
+        self._spools: WeakSet[Spool] = WeakSet()
+        self._abandoned: set[Running] = set()
+
+    def number(self, kind: str) -> str:
+        """A new id."""
+        return f"{kind}-{next(self._numbers)}"
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Unavailable("The sandbox is closed; open a new one.", retryable=False)
+
+    def begin(self, id: str, order: Order, clock: Clock) -> Running:
+        """Start a command under `id`."""
+        self.check_open()
+        running = Running(id, order, self.driver, clock, self.caps)
+        self._spools.add(running.spool)
+        self.calls.setdefault(id, set()).add(running)
+        return running
+
+    async def see_through(self, running: Running, timeout: float | None, idle_timeout: float | None) -> Completed:
+        """Hold it to its limits and give what it came to; if the driver stays silent, what is known so far."""
+        try:
+            await supervise(running, timeout, idle_timeout)
+        finally:
+            self._forget(running)
+            if running.abandon(self._tell_late):
+                self._abandoned.add(running)
+        return running.outcome()
+
+    def keep(self, job: Job) -> None:
+        """Put a job into the table, and let go of what is too old."""
+        self.jobs[job.id] = job
+        over = [old for old in self.jobs.values() if not old.running]
+        for old in over[:-JOB_SPOOLS_KEPT]:
+            old.spool.close()
+        for old in over[:-JOBS_KEPT]:
+            del self.jobs[old.id]
+
+    async def terminate(self, id: str) -> bool:
+        """End, as a person does, what runs under this id. Whether anything did."""
+        found = [running for running in self.calls.get(id, ()) if not running.ended.is_set()]
+        for running in found:
+            running.ask("user")
+        with anyio.move_on_after(USER_GRACE + 2 * KILL_WAIT):
+            for running in found:
+                await running.settled.wait()
+        return bool(found)
+
+    async def close(self) -> None:
+        """End everything and close the driver. May be called twice; both return when it is done."""
+        if self._gone is not None:
+            await self._gone.wait()
+            return
+        self.closed = True
+        self._gone = anyio.Event()
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._end_all()
+                await self._close_driver()
+        finally:
+            for spool in list(self._spools):
+                spool.close()
+            self._gone.set()
+
+    async def _end_all(self) -> None:
+        every = [running for calls in self.calls.values() for running in calls]
+        for running in every:
+            running.ask("close")
+        with anyio.move_on_after(2 * KILL_WAIT):
+            for running in every:
+                await running.settled.wait()
+
+    async def _close_driver(self) -> None:
+        failed: list[Exception] = []
+        done = anyio.Event()
+
+        async def close() -> None:
+            try:
+                await self.driver.close()
+            except Unavailable:
+                pass  # it is gone already
+            except Exception as error:  # noqa: BLE001 - raised below, as the driver's fault
+                failed.append(error)
+            finally:
+                done.set()
+
+        task = in_background(close())
+        with anyio.move_on_after(CLOSE_WAIT):
+            await done.wait()
+        task.cancel()
+        for running in list(self._abandoned):
+            running.task.cancel()
+        if failed:
+            raise BrokenDriver(f"The driver's close raised {type(failed[0]).__name__}: {failed[0]}") from failed[0]
+        if not done.is_set():
+            raise Unavailable(f"The driver did not close within {CLOSE_WAIT:g} s; what it ran may still be running.")
+
+    def _forget(self, running: Running) -> None:
+        calls = self.calls.get(running.id, set())
+        calls.discard(running)
+        if not calls:
+            self.calls.pop(running.id, None)
+
+    async def _tell_late(self, running: Running) -> None:
+        self._abandoned.discard(running)
+        if running.error is None:
+            late = Late(running.id, running.exit_code, None if running.asked == "close" else running.outcome())
+        else:
+            late = Late(running.id, error=running.error)
+        for tell in list(self.on_late):
+            try:
+                answer = tell(late)
+                if isawaitable(answer):
+                    await answer
+            except Exception:  # noqa: BLE001 - one reader must not keep it from the next
+                _log.exception("A reader of late outcomes failed on %s", running.id)

@@ -1,0 +1,147 @@
+"""Keep what a command printed, up to a limit: small in memory, the rest on disk in a file that has no name.
+
+The first and the last half of the limit are kept, both streams together; what lay between is discarded and counted.
+The file is cut into segments of one size, each of one stream, so that any range is found at once.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Final
+
+from handrail.contract.driver import StreamName
+
+SPOOL_LIMIT: Final = 64 << 20
+"""Bytes kept per call, both streams together."""
+SEGMENT: Final = 64 << 10
+IN_MEMORY: Final = 200_000
+"""Bytes of one stream that wait in memory before a file is made."""
+
+
+class _Side:
+    """Where the segments of one stream are. `head` of them open the stream; those from `oldest` on close it."""
+
+    __slots__ = ("full", "head", "oldest", "rest", "slots")
+
+    def __init__(self) -> None:
+        self.full = 0
+        self.head = 0
+        self.oldest = 0
+        self.rest = bytearray()
+        self.slots: dict[int, int] = {}
+
+
+class Spool:
+    """What was printed, readable by range. Offsets run over what is kept; a line stands where bytes were discarded."""
+
+    __slots__ = ("__weakref__", "_broken", "_closed", "_file", "_next", "_owners", "_sides", "_slots")
+
+    def __init__(self, limit: int = SPOOL_LIMIT) -> None:
+        self._slots = max(2, limit // SEGMENT)
+        self._sides: dict[StreamName, _Side] = {"stdout": _Side(), "stderr": _Side()}
+        self._owners: dict[int, tuple[_Side, int]] = {}
+        self._file: int | None = None
+        self._next = 0
+        self._closed = False
+        self._broken = False
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether a file was needed."""
+        return self._file is not None
+
+    def add(self, stream: StreamName, data: bytes) -> None:
+        """Append to one stream. A full disk loses what no longer fits, and counts it."""
+        side = self._sides[stream]
+        side.rest += data
+        if len(side.rest) > IN_MEMORY or (side.full and len(side.rest) >= SEGMENT):
+            whole = len(side.rest) // SEGMENT * SEGMENT
+            with memoryview(side.rest) as view:
+                for begin in range(0, whole, SEGMENT):
+                    self._put(side, view[begin : begin + SEGMENT])
+            del side.rest[:whole]
+
+    def size(self, stream: StreamName = "stdout") -> int:
+        """How many bytes `read` can give."""
+        return sum(length for length, _ in self._pieces(self._sides[stream]))
+
+    def discarded(self, stream: StreamName | None = None) -> int:
+        """How many bytes are gone: of one stream, or of both."""
+        sides = self._sides.values() if stream is None else (self._sides[stream],)
+        return sum((side.oldest - side.head) * SEGMENT for side in sides)
+
+    def read(self, start: int = 0, length: int | None = None, *, stream: StreamName = "stdout") -> bytes:
+        """A range of what is kept; shorter at the end. Raises ValueError when the sandbox has given the file back."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
+        side = self._sides[stream]
+        if self._closed and side.slots:
+            raise ValueError("This output was given back when its sandbox was closed; read it before that.")
+        out, at = bytearray(), 0
+        left = self.size(stream) - start if length is None else length
+        for size, source in self._pieces(side):
+            begin = max(0, start + len(out) - at)
+            if begin < size and left > len(out):
+                out += self._fetch(side, source, begin, min(size - begin, left - len(out)))
+            at += size
+        return bytes(out)
+
+    def close(self) -> None:
+        """Give the file back. What is in memory stays readable."""
+        self._closed = True
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _put(self, side: _Side, data: memoryview) -> None:
+        index, side.full = side.full, side.full + 1
+        slot, half = self._next, self._slots // 2
+        self._next = slot + 1 if slot + 1 < self._slots else half
+        if not self._write(slot, data):
+            self._broken = True  # nothing that follows could be joined to what is kept
+            side.oldest = side.full
+            return
+        owner = self._owners.get(slot)
+        if owner is not None:
+            owner[0].oldest = owner[1] + 1
+            del owner[0].slots[owner[1]]
+        if slot < half:
+            side.head = index + 1
+        if side.oldest < side.head:
+            side.oldest = side.head
+        self._owners[slot] = (side, index)
+        side.slots[index] = slot
+
+    def _write(self, slot: int, data: memoryview) -> bool:
+        if self._closed or self._broken:
+            return False
+        try:
+            if self._file is None:
+                with tempfile.TemporaryFile() as file:
+                    self._file = os.dup(file.fileno())
+            return os.pwrite(self._file, data, slot * SEGMENT) == len(data)
+        except OSError:
+            return False
+
+    def _pieces(self, side: _Side) -> Iterator[tuple[int, int | bytes]]:
+        """(length, source) of each piece in order; a source is a segment's number, a text, or -1 for the rest."""
+        for index in range(side.head):
+            yield SEGMENT, index
+        if side.oldest > side.head:
+            gone = f"\n[… {(side.oldest - side.head) * SEGMENT} bytes were discarded here]\n".encode()
+            yield len(gone), gone
+        for index in range(side.oldest, side.full):
+            yield SEGMENT, index
+        yield len(side.rest), -1
+
+    def _fetch(self, side: _Side, source: int | bytes, begin: int, length: int) -> bytes:
+        if isinstance(source, bytes):
+            return source[begin : begin + length]
+        if source < 0:
+            return bytes(side.rest[begin : begin + length])
+        if self._file is None:
+            return b""
+        return os.pread(self._file, length, side.slots[source] * SEGMENT + begin)

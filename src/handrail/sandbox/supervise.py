@@ -1,0 +1,60 @@
+"""Hold a running command to its limits, and end its tree by the right manners when one passes or somebody asks."""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Final
+
+import anyio
+
+from handrail.sandbox.running import Asked, Running
+
+LIMIT_GRACE: Final = 0.5
+"""Seconds between TERM and KILL when a limit ends a command."""
+USER_GRACE: Final = 3.0
+"""Seconds between TERM and KILL when a person does."""
+_GRACE: Final[Mapping[Asked, float]] = {
+    "timeout": LIMIT_GRACE,
+    "idle": LIMIT_GRACE,
+    "output": LIMIT_GRACE,
+    "cancel": LIMIT_GRACE,
+    "user": USER_GRACE,
+    "close": 0.0,
+}
+
+
+async def supervise(running: Running, timeout: float | None, idle_timeout: float | None) -> None:
+    """Return when the command ended, or was ended, or when its driver stays silent.
+
+    A cancellation ends the whole tree first, in bounded time, and is passed on.
+    """
+    try:
+        await _watch(running, timeout, idle_timeout)
+        if running.asked is not None:
+            await running.end(_GRACE[running.asked])
+    except BaseException:
+        running.ask("cancel")
+        with anyio.CancelScope(shield=True):
+            await running.end(LIMIT_GRACE)
+        raise
+    finally:
+        running.settled.set()
+
+
+async def _watch(running: Running, timeout: float | None, idle_timeout: float | None) -> None:
+    if timeout is None and idle_timeout is None:
+        await running.wake.wait()
+        return
+    clock = running.clock
+    deadline = inf if timeout is None else clock.now() + timeout
+    silence = inf if idle_timeout is None else idle_timeout
+    while not running.wake.is_set():
+        seen, now = running.received, clock.now()
+        wall_left, idle_left = deadline - now, running.heard + silence - now
+        with clock.limit(max(0.0, min(wall_left, idle_left))):
+            await running.wake.wait()
+        if running.wake.is_set():
+            return
+        if wall_left <= idle_left:
+            running.ask("timeout")
+        elif running.received == seen:
+            running.ask("idle")
