@@ -3,6 +3,7 @@
 from time import monotonic
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail.contract.driver import Chunk
@@ -78,8 +79,8 @@ async def test_a_person_ends_a_call_by_its_id() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
-        while not driver.processes:
-            await anyio.sleep(0.01)
+        await anyio.sleep(0.1)
+        assert driver.processes, "it never started"
         assert not await sandbox.terminate("call-8")
         assert await sandbox.terminate("call-7")
     assert (ended[0].ended_by, ended[0].exit_code, ended[0].stdout) == ("user", 143, "so far")
@@ -112,7 +113,7 @@ async def test_asking_a_person_runs_out_neither_limit() -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         completed = await sandbox.bind(clock=clock).run("x", timeout=0.4, idle_timeout=0.4)
     assert completed.ended_by == "exit"
     control = await sandbox.bind(clock=clock).run("x", timeout=0.4)

@@ -143,7 +143,7 @@ async def test_code_runs_from_a_file_that_is_removed() -> None:
 
 
 async def test_an_unknown_language_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="bash, .*python"):
+    with pytest.raises(ValueError, match=r"bash, .*python"):
         await Sandbox(MemoryDriver()).run_code("x", "klingon")
 
 

@@ -7,7 +7,7 @@ from handrail.contract.driver import Command
 
 SIGPIPE_EXIT: Final = 141
 NOT_FOUND_EXIT: Final = 127
-_QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"""", re.DOTALL)
+_QUOTED: Final = re.compile(r"\\.|'[^']*'|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
 
 
