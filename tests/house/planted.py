@@ -1,0 +1,128 @@
+"""For every rule a file that breaks it, and a neighbour that comes close and keeps it."""
+
+from dataclasses import dataclass
+
+from tests.house import rules
+from tests.house.rules import Rule
+
+PROMISE = '"""It promises something small."""\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A file for an empty tree: `rule` must catch it, or, when `kept`, must let it be."""
+
+    rule: Rule
+    path: str
+    text: str
+    kept: bool
+
+    def __str__(self) -> str:
+        return f"{self.rule.__name__}-{self.path}-{'kept' if self.kept else 'caught'}"
+
+
+Row = tuple[str, str, bool]
+
+
+def caught(path: str, text: str) -> Row:
+    """A path is in the package, unless it names a directory beside it."""
+    return path, text, False
+
+
+def kept(path: str, text: str) -> Row:
+    return path, text, True
+
+
+def for_rule(rule: Rule, *rows: Row) -> list[Planted]:
+    beside = ("docs/", "tests/", "README")
+    return [Planted(rule, p if p.startswith(beside) else f"src/handrail/{p}", text, kept) for p, text, kept in rows]
+
+
+def long_file(count: int) -> str:
+    return PROMISE + "x = 1\n" * (count - 1)
+
+
+def long_function(count: int) -> str:
+    return PROMISE + "def f():\n" + "    x = 1\n" * (count - 1)
+
+
+PLANTED = [
+    *for_rule(
+        rules.files_stay_under_their_ceiling,
+        caught("gates/a.py", long_file(301)),
+        kept("gates/b.py", long_file(300)),
+        caught("drivers/a.py", long_file(401)),
+        kept("drivers/b.py", long_file(400)),
+        caught("drivers/guard/a.c", "int x;\n" * 301),
+        kept("drivers/guard/b.c", "int x;\n" * 300),
+    ),
+    *for_rule(
+        rules.functions_stay_under_forty_lines,
+        caught("gates/a.py", long_function(41)),
+        kept("gates/b.py", long_function(40)),
+    ),
+    *for_rule(
+        rules.names_are_plain_words,
+        caught("gates/utils.py", PROMISE),
+        caught("common/__init__.py", PROMISE),
+        caught("gates/a.py", PROMISE + "class LaneManager: ...\n"),
+        kept("gates/b.py", PROMISE + "class Baseline: ...\n"),
+    ),
+    *for_rule(
+        rules.the_environment_is_read_in_cli_alone,
+        caught("gates/a.py", PROMISE + "import os\nos.environ['A']\n"),
+        caught("gates/b.py", PROMISE + "from os import getenv\n"),
+        kept("cli/a.py", PROMISE + "import os\nos.environ\n"),
+    ),
+    *for_rule(
+        rules.functions_import_nothing_but_extras,
+        caught("gates/a.py", PROMISE + "def f():\n    import json\n"),
+        kept("cli/a.py", PROMISE + "def f():\n    import typer\n"),
+    ),
+    *for_rule(
+        rules.modules_open_with_their_promise,
+        caught("gates/a.py", "x = 1\n"),
+        caught("gates/b.py", '"""Gate."""\n'),
+        kept("gates/c.py", PROMISE),
+    ),
+    *for_rule(
+        rules.a_body_is_called_from_invoke_alone,
+        caught("gates/a.py", PROMISE + "tool.body(1, 2)\n"),
+        caught("toolkit/a.py", PROMISE + "tool.body(1, 2)\n"),
+        caught("session/a.py", PROMISE + "run = tool.body\n"),
+        caught("session/b.py", PROMISE + "getattr(tool, 'body')\n"),
+        kept("gates/invoke.py", PROMISE + "tool.body(1, 2)\n"),
+    ),
+    *for_rule(
+        rules.the_contract_stands_on_the_standard_library,
+        caught("contract/a.py", PROMISE + "import anyio\n"),
+        kept("contract/b.py", PROMISE + "import json\n"),
+    ),
+    *for_rule(
+        rules.models_know_the_contract_and_schemas_alone,
+        caught("models/a.py", PROMISE + "import handrail.gates\n"),
+        kept("models/b.py", PROMISE + "import handrail.schema\n"),
+    ),
+    *for_rule(
+        rules.rooms_do_not_use_the_front_door,
+        caught("gates/a.py", PROMISE + "from handrail import Session\n"),
+        kept("gates/b.py", PROMISE + "from handrail import gates\n"),
+    ),
+    *for_rule(
+        rules.texts_speak_of_the_project_alone,
+        caught("docs/a.md", "It lives in /root/src.\n"),
+        caught("README.md", "Get it from https://pypi.org/simple.\n"),
+        kept("docs/b.md", "/proc/self/root, ./work, /workspace\n"),
+    ),
+    *for_rule(
+        rules.nothing_is_left_for_later,
+        caught("gates/a.py", PROMISE + "# TODO: the rest\n"),
+        kept("gates/b.py", PROMISE + "except_ = NotImplementedError\n"),
+    ),
+    *for_rule(
+        rules.tests_use_fakes_and_not_mocks,
+        caught("tests/test_a.py", "from unittest.mock import MagicMock\n"),
+        caught("tests/test_b.py", "monkeypatch.setattr(a, 'b', 1)\n"),
+        kept("tests/test_c.py", "monkeypatch.chdir(a)\n"),
+    ),
+]

@@ -1,0 +1,220 @@
+"""The rules of the house: each takes the root of a tree and gives back every place that breaks it."""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.house.reading import functions, imported, lines, package, room, sources, texts, tree
+
+Rule = Callable[[Path], list[str]]
+
+CEILING = 300
+HIGH_CEILING = 400
+HIGH_ROOMS = {"drivers", "cli", "mcp", "web"}
+FUNCTION_CEILING = 40
+NO_ROOM_FOR = {"util", "utils", "helper", "helpers", "common", "misc"}
+NO_NAMES = {"Manager", "Helper", "Util", "Utils", "Base", "Impl", "Handler", "Processor"}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+EXTRAS = {
+    "typer", "rich", "prompt_toolkit", "pydantic_ai", "mcp", "tree_sitter", "tree_sitter_bash", "docker",
+    "opensandbox", "pydantic_monty", "xllamacpp",
+}  # fmt: skip
+ELSEWHERE = re.compile(
+    r"(?<![\w/.])/(?:root|work|home/\w+)\b"  # places on somebody's machine
+    r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
+    r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # papers that are not in this project
+)
+LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX)\b|\braise NotImplementedError\b")
+
+
+def files_stay_under_their_ceiling(root: Path) -> list[str]:
+    return [*_long_python(root), *_long_c(root)]
+
+
+def functions_stay_under_forty_lines(root: Path) -> list[str]:
+    return [
+        f"{path}:{node.lineno}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for path in sources(root)
+        for node in functions(tree(path))
+        if node.end_lineno and node.end_lineno - node.lineno >= FUNCTION_CEILING
+    ]
+
+
+def names_are_plain_words(root: Path) -> list[str]:
+    found = [f"{path}: no room is called {path.stem}" for path in package(root).rglob("*") if path.stem in NO_ROOM_FOR]
+    for path in sources(root):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and NO_NAMES & set(re.findall(r"[A-Z][a-z0-9]*", node.name)):
+                found.append(f"{path}:{node.lineno}: {node.name} is not a plain word")
+    return found
+
+
+def the_environment_is_read_in_cli_alone(root: Path) -> list[str]:
+    outside = [path for path in sources(root) if room(root, path) != "cli"]
+    return [f"{path}:{line}: reads the environment" for path in outside for line in _environment(tree(path))]
+
+
+def functions_import_nothing_but_extras(root: Path) -> list[str]:
+    return [
+        f"{path}:{function.lineno}: imports {name} inside {function.name}"
+        for path in sources(root)
+        for function in functions(tree(path))
+        for node in ast.walk(function)
+        for name in imported(node)
+        if name.split(".")[0] not in EXTRAS
+    ]
+
+
+def modules_open_with_their_promise(root: Path) -> list[str]:
+    found = []
+    for path in sources(root):
+        promise = (ast.get_docstring(tree(path)) or "").split("\n")[0]
+        if not promise.endswith(".") or len(promise.split()) < 3:
+            found.append(f"{path}:1: does not open with one sentence that says what it promises")
+    return found
+
+
+def a_body_is_called_from_invoke_alone(root: Path) -> list[str]:
+    """Nobody else calls `.body`, and nobody outside toolkit/, which makes tools, as much as holds one."""
+    invoke = package(root) / "gates" / "invoke.py"
+    found = []
+    for path in sources(root):
+        if path != invoke:
+            found += [f"{path}:{line}: calls a tool's body" for line in _body_calls(tree(path))]
+            if room(root, path) != "toolkit":
+                found += [f"{path}:{line}: takes hold of a tool's body" for line in _body_loads(tree(path))]
+    return found
+
+
+def the_contract_stands_on_the_standard_library(root: Path) -> list[str]:
+    return _imports_outside(root, "contract", {"handrail.contract"})
+
+
+def models_know_the_contract_and_schemas_alone(root: Path) -> list[str]:
+    found = []
+    for path in sources(root):
+        names = [name for node in ast.walk(tree(path)) for name in imported(node) if name.startswith("handrail")]
+        if room(root, path) == "models":
+            found += [f"{path}: imports {name}" for name in names if name.split(".")[1:2] not in _MODEL_FLOORS]
+    return found
+
+
+def rooms_do_not_use_the_front_door(root: Path) -> list[str]:
+    """`from handrail import X` inside a room would hide which room it stands on."""
+    return [
+        f"{path}:{node.lineno}: imports handrail itself instead of the room below"
+        for path in sources(root)
+        if room(root, path)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        if "handrail" in imported(node) and not _only_rooms(root, node)
+    ]
+
+
+def texts_speak_of_the_project_alone(root: Path) -> list[str]:
+    rules = Path("tests", "house")  # the only texts that have to name what they forbid
+    return [
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
+        for path, text in texts(root)
+        if rules not in path.relative_to(root).parents and path != root / "tests" / "test_house.py"
+        for match in ELSEWHERE.finditer(text)
+    ]
+
+
+def nothing_is_left_for_later(root: Path) -> list[str]:
+    return [
+        f"{path}: {match.group()}"
+        for path in sources(root)
+        for match in LEFTOVER.finditer(path.read_text(encoding="utf-8"))
+    ]
+
+
+def tests_use_fakes_and_not_mocks(root: Path) -> list[str]:
+    found = []
+    for path in sorted((root / "tests").rglob("*.py")):
+        for node in ast.walk(tree(path)):
+            if any(name.split(".")[:2] == ["unittest", "mock"] for name in imported(node)) or _replaces(node):
+                found.append(f"{path}:{getattr(node, 'lineno', 0)}: mocks or patches")
+    return found
+
+
+_MODEL_FLOORS = (["contract"], ["schema"], ["models"])
+
+
+def _long_python(root: Path) -> Iterator[str]:
+    for path in sources(root):
+        ceiling = HIGH_CEILING if room(root, path) in HIGH_ROOMS else CEILING
+        if lines(path) > ceiling:
+            yield f"{path}: {lines(path)} lines; the ceiling is {ceiling}"
+
+
+def _long_c(root: Path) -> Iterator[str]:
+    for path in sorted([*package(root).rglob("*.c"), *package(root).rglob("*.h")]):
+        if lines(path) > CEILING:
+            yield f"{path}: {lines(path)} lines; the ceiling is {CEILING}"
+
+
+def _environment(module: ast.Module) -> Iterator[int]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT and getattr(node.value, "id", "") == "os":
+            yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module == "os" and ENVIRONMENT & {a.name for a in node.names}:
+            yield node.lineno
+
+
+def _body_calls(module: ast.Module) -> Iterator[int]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "body":
+            yield node.lineno
+
+
+def _body_loads(module: ast.Module) -> Iterator[int]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and node.attr == "body" and isinstance(node.ctx, ast.Load):
+            yield node.lineno
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            if any(isinstance(word, ast.Constant) and word.value == "body" for word in node.args[1:2]):
+                yield node.lineno
+
+
+def _imports_outside(root: Path, name: str, allowed: set[str]) -> list[str]:
+    return [
+        f"{path}:{node.lineno}: imports {module}"
+        for path in sources(root)
+        if room(root, path) == name
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in imported(node)
+        if module.split(".")[0] not in sys.stdlib_module_names and ".".join(module.split(".")[:2]) not in allowed
+    ]
+
+
+def _only_rooms(root: Path, node: ast.AST) -> bool:
+    """`from handrail import schema` names a room, which is as good as `import handrail.schema`."""
+    names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else [""]
+    return all(name and (package(root) / name).is_dir() for name in names)
+
+
+def _replaces(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return node.func.attr == "setattr" and getattr(node.func.value, "id", "") == "monkeypatch"
+
+
+RULES: tuple[Rule, ...] = (
+    files_stay_under_their_ceiling,
+    functions_stay_under_forty_lines,
+    names_are_plain_words,
+    the_environment_is_read_in_cli_alone,
+    functions_import_nothing_but_extras,
+    modules_open_with_their_promise,
+    a_body_is_called_from_invoke_alone,
+    the_contract_stands_on_the_standard_library,
+    models_know_the_contract_and_schemas_alone,
+    rooms_do_not_use_the_front_door,
+    texts_speak_of_the_project_alone,
+    nothing_is_left_for_later,
+    tests_use_fakes_and_not_mocks,
+)

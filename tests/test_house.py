@@ -1,0 +1,182 @@
+"""The rules of the house hold here, and each of them catches a planted violation."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import handrail
+from tests.house.planted import PLANTED, PROMISE, Planted
+from tests.house.reading import package, sources
+from tests.house.rules import RULES, Rule
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps_its_rules(rule: Rule) -> None:
+    assert rule(ROOT) == []
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=str)
+def test_a_planted_violation_is_caught_and_a_near_miss_is_not(planted: Planted, tmp_path: Path) -> None:
+    path = tmp_path / planted.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(planted.text)
+    found = planted.rule(tmp_path)
+    assert found == [] if planted.kept else any(str(path.parent) in line for line in found)
+
+
+def test_every_rule_has_a_planted_violation_and_a_near_miss() -> None:
+    assert {planted.rule for planted in PLANTED if not planted.kept} == set(RULES)
+    assert {planted.rule for planted in PLANTED if planted.kept} == set(RULES)
+
+
+def test_the_rules_read_the_sources_that_are_imported() -> None:
+    read = {str(path) for path in sources(ROOT)}
+    assert str(package(ROOT) / "contract" / "call.py") in read
+    assert str(Path(handrail.__file__).resolve()) in read
+
+
+def lint_layers(root: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copied_house(tmp_path: Path) -> Path:
+    """The sources and the contracts about them, to be broken."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "guard"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def plant(root: Path, files: dict[str, str]) -> None:
+    for name, code in files.items():
+        path = package(root) / name
+        path.parent.mkdir(exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(PROMISE + code)
+
+
+PROVIDERS_BROKEN = "Provider words stop at the door of models/ and of the adapters BROKEN"
+LAYERS_BROKEN = "A room imports only rooms below it; rooms on one line do not import each other BROKEN"
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({}, "0 broken"),
+        ({"agent/up.py": "", "contract/planted.py": "import handrail.agent.up\n"}, LAYERS_BROKEN),
+        ({"tools/beside.py": "", "gates/planted.py": "import handrail.tools.beside\n"}, LAYERS_BROKEN),
+        ({"attic/planted.py": ""}, "attic"),
+        ({"contract/planted.py": "import anyio\n"}, "The contract stands on the standard library alone BROKEN"),
+        ({"agent/planted.py": "import openai\n"}, PROVIDERS_BROKEN),
+        ({"models/planted.py": "import openai\n"}, "0 broken"),
+    ],
+    ids=["nothing", "upward", "sideways", "unknown-room", "contract", "provider", "provider-at-its-door"],
+)
+def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[str, str], complaint: str) -> None:
+    plant(copied_house, files)
+    done = lint_layers(copied_house)
+    assert complaint in done.stdout, done.stdout + done.stderr
+    assert (done.returncode == 0) == (complaint == "0 broken")
+
+
+PUBLIC = [
+    "Agent",
+    "ApprovalRequest",
+    "ArtifactRef",
+    "Budget",
+    "Call",
+    "Context",
+    "Decision",
+    "Event",
+    "Failure",
+    "HandrailError",
+    "Image",
+    "Policy",
+    "Result",
+    "Session",
+    "Success",
+    "Tool",
+    "ToolFailed",
+    "Toolbox",
+    "read_envelope",
+    "run_sync",
+    "tool",
+]
+
+
+def test_the_public_surface_is_what_was_agreed() -> None:
+    assert sorted(handrail.__all__) == sorted(PUBLIC)
+    assert sorted(dir(handrail)) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    assert getattr(handrail, name) is not None
+
+
+def test_importing_handrail_imports_no_room() -> None:
+    code = "import sys, handrail; print([m for m in sys.modules if m.startswith(('handrail.', 'pydantic', 'anyio'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def readme_blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
+
+
+def dev_commands() -> set[str]:
+    """The words that dev.py itself knows."""
+    tables = [node for node in ast.walk(ast.parse(read("dev.py"))) if isinstance(node, ast.Dict)]
+    keys = [[str(key.value) for key in table.keys if isinstance(key, ast.Constant)] for table in tables]
+    return next(set(words) for words in keys if "demo" in words)
+
+
+def test_every_dev_command_in_the_readme_exists() -> None:
+    shown = {word for block in readme_blocks("sh") for word in re.findall(r"python3 dev\.py (\w+)", block)}
+    assert {"demo", "test"} <= shown <= dev_commands()
+
+
+def test_the_python_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    blocks = readme_blocks("python")
+    assert blocks
+    for block in blocks:
+        argv = [sys.executable, "-W", "error", "-c", block]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        promised = re.findall(r"#> (.*)", block)
+        assert done.stdout.splitlines() == promised
+
+
+def test_the_map_for_newcomers_is_short_and_names_every_room() -> None:
+    text = read("AGENTS.md")
+    rooms = {path.name for path in package(ROOT).iterdir() if (path / "__init__.py").exists()}
+    assert len(text.splitlines()) < 60
+    assert {room for room in rooms if f"{room}/" not in text} == set()
+
+
+def test_continuous_integration_runs_what_developers_run() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in read(".ci/run").splitlines() if line and not line.startswith("#")]
+    assert commands[-1].startswith("exec python3 dev.py test")
