@@ -101,8 +101,8 @@ def set_up() -> None:
     if guard_sources():
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev"})
     say("installing handrail and its tools into .venv (a minute, once per change of pyproject.toml or of the guard)")
-    if not works(PYTHON, "-c", "import hatchling"):
-        must("installing the build tool", *pip(), "install", "-q", "hatchling>=1.27")
+    if not works(PYTHON, "-c", "import hatchling, editables"):  # in .venv itself: a later install needs no network
+        must("installing the build tools", *pip(), "install", "-q", "hatchling>=1.27", "editables")
     must("installing handrail", *pip(), "install", "-q", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
     STAMP.write_text(wanted)
 
