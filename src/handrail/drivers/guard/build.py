@@ -1,0 +1,58 @@
+"""Compile the guard with any C compiler at hand; standard library only, because the package's build runs it too."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+PROGRAM: Final = HERE / "guard"
+FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
+
+
+class NoCompiler(RuntimeError):
+    """Neither a C compiler nor the ziglang package is here."""
+
+
+def compiler() -> list[str]:
+    """The command that compiles C: the system's, else the one inside the ziglang package."""
+    for name in ("cc", "gcc", "clang"):
+        found = shutil.which(name)
+        if found:
+            return [found]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise NoCompiler("the guard needs a C compiler (cc, gcc or clang) or the ziglang package to be built")
+
+
+def sources() -> list[Path]:
+    """The C files of the program, in a stable order."""
+    return sorted(HERE.glob("*.c"))
+
+
+def stale(program: Path = PROGRAM) -> bool:
+    """Whether the program is missing or older than what it is made from."""
+    if not program.exists():
+        return True
+    made = program.stat().st_mtime
+    return any(path.stat().st_mtime > made for path in [*sources(), *HERE.glob("*.h")])
+
+
+def build(program: Path = PROGRAM, *, command: Sequence[str] | None = None, flags: Sequence[str] = ()) -> Path:
+    """Compile the guard. It appears whole or not at all, also when two builds run at once."""
+    beside = program.with_name(f"{program.name}.{os.getpid()}")
+    words = [*(command or compiler()), *FLAGS, *flags, *map(str, sources()), "-o", str(beside)]
+    try:
+        subprocess.run(words, check=True)
+        beside.replace(program)
+    finally:
+        beside.unlink(missing_ok=True)
+    return program
+
+
+if __name__ == "__main__":
+    build()

@@ -1,0 +1,225 @@
+"""Talk to a guard over one stream: many pieces of work at once, safe to cancel anywhere, and plainly dead when it is.
+
+There is no task in the background. Whoever waits for an answer reads for everybody, and hands that over when it leaves.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from handrail.contract.errors import Unavailable
+from handrail.drivers.guard import frames
+
+_READ_SIZE: Final = 256 << 10
+_CREDIT_STEP: Final = 128 << 10
+"""Credit goes back in steps of at least this much."""
+
+
+class Talk:
+    """What was heard about one piece of work."""
+
+    __slots__ = ("chunks", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.pid: int | None = None
+        self.failed: tuple[int, int] | None = None
+        """An errno, and where it happened."""
+        self.exited: tuple[int, int] | None = None
+        """A code, and flags."""
+        self.chunks: deque[tuple[int, bytes]] = deque()
+        self.untaken = 0
+        self.deaf = False
+        self.owed = 0
+        self.waiting: list[anyio.Event] = []
+
+    @property
+    def over(self) -> bool:
+        return self.exited is not None or self.failed is not None
+
+    def hear(self, kind: int, body: bytes) -> None:
+        if kind == frames.OUTPUT:
+            self.chunks.append((body[0], body[1:]))
+        elif kind == frames.STARTED:
+            self.pid = frames.number(body)
+        elif kind == frames.TAKEN:
+            self.untaken -= frames.number(body)
+        elif kind == frames.EXITED:
+            self.exited = (frames.number(body), body[4])
+        elif kind == frames.FAILED:
+            self.failed = (frames.number(body), body[4])
+        elif kind == frames.DEAF:
+            self.deaf = True
+        else:
+            raise frames.BadFrame(f"a frame of the unknown type {kind}")
+
+
+class Channel:
+    """One guard's stream. Used from one event loop."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        self._stream = stream
+        self._inbox = bytearray()
+        self._outbox = bytearray()
+        self._talks: dict[int, Talk] = {}
+        self._last_id = 0
+        self._leading = False
+        self._parked: dict[anyio.Event, None] = {}
+        self._writing = anyio.Lock()
+        self.gone: str | None = None
+        """Why nothing works any more."""
+        self.greeting: bytes | None = None
+
+    def open(self, request: Callable[[int], bytes]) -> Talk:
+        """Send a request that begins a piece of work, made from its new id."""
+        frame = request(self._last_id + 1)
+        self.check()
+        self._last_id += 1
+        talk = self._talks[self._last_id] = Talk(self._last_id)
+        self.post(frame)
+        return talk
+
+    def forget(self, talk: Talk) -> None:
+        """Nobody will ask for it again; what is still said about it is dropped."""
+        self._talks.pop(talk.id, None)
+
+    def check(self) -> None:
+        """Raises Unavailable when the guard is gone."""
+        if self.gone is not None:
+            raise Unavailable(self.gone, retryable=False)
+
+    def post(self, frame: bytes) -> None:
+        """Send without waiting; what the stream does not take at once goes with the next wait."""
+        if self.gone is None:
+            self._outbox += frame
+            self._flush()
+
+    def consumed(self, talk: Talk, size: int) -> None:
+        """So much of its output was used up: so much more may come."""
+        talk.owed += size
+        if talk.owed >= _CREDIT_STEP and not talk.over:
+            self.post(frames.frame(frames.CREDIT, talk.id, talk.owed.to_bytes(4, "little")))
+            talk.owed = 0
+
+    async def until(self, talk: Talk | None, ready: Callable[[], bool]) -> None:
+        """Wait until something heard makes `ready` true. Raises Unavailable when the guard goes before that."""
+        if self._outbox:
+            await self._drain()
+        try:
+            while not ready():
+                self.check()
+                if self._leading:
+                    await self._park(talk)
+                else:
+                    await self._lead(ready)
+        finally:
+            if not self._leading:
+                self._wake(next(iter(self._parked), None))
+
+    def die(self, reason: str) -> None:
+        """From now on everything that waits, or begins, raises Unavailable."""
+        if self.gone is None:
+            self.gone = reason
+            self._outbox.clear()
+            for event in list(self._parked):
+                event.set()
+
+    def close(self) -> None:
+        """End the stream, for every process that may hold it. May be called twice."""
+        self.die("the sandbox is closed")
+        if self._stream.fileno() < 0:
+            return
+        try:
+            self._stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the guard was gone before
+        anyio.notify_closing(self._stream)
+        self._stream.close()
+
+    async def _park(self, talk: Talk | None) -> None:
+        event = anyio.Event()
+        self._parked[event] = None
+        if talk is not None:
+            talk.waiting.append(event)
+        try:
+            await event.wait()
+        finally:
+            self._parked.pop(event, None)
+            if talk is not None and event in talk.waiting:
+                talk.waiting.remove(event)
+
+    @staticmethod
+    def _wake(event: anyio.Event | None) -> None:
+        if event is not None:
+            event.set()
+
+    async def _lead(self, ready: Callable[[], bool]) -> None:
+        self._leading = True
+        try:
+            while self.gone is None and not ready():
+                await self._read()
+        finally:
+            self._leading = False
+
+    async def _read(self) -> None:
+        try:
+            data = self._stream.recv(_READ_SIZE)
+        except BlockingIOError:
+            try:
+                await anyio.wait_readable(self._stream)
+            except anyio.ClosedResourceError:
+                pass  # close() has said why
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.die("the sandbox's guard has ended, and everything in it")
+            return
+        self._hear(data)
+        await anyio.lowlevel.checkpoint()
+
+    def _hear(self, data: bytes) -> None:
+        self._inbox += data
+        try:
+            for kind, id, body in frames.split(self._inbox):
+                if id == 0:
+                    self._hear_guard(kind, body)
+                elif (talk := self._talks.get(id)) is not None:
+                    talk.hear(kind, body)
+                    for event in talk.waiting:
+                        event.set()
+                    if talk.over:
+                        self.forget(talk)
+        except (frames.BadFrame, IndexError) as error:
+            self.die(f"the sandbox's guard does not keep to its protocol: {error}")
+
+    def _hear_guard(self, kind: int, body: bytes) -> None:
+        if kind == frames.GREETED:
+            self.greeting = body
+        elif kind == frames.BROKEN:
+            self.die(f"the sandbox's guard ended: {body.decode('utf-8', 'replace')}")
+        else:
+            raise frames.BadFrame(f"a frame of the unknown type {kind}")
+
+    def _flush(self) -> None:
+        try:
+            while self._outbox:
+                del self._outbox[: self._stream.send(self._outbox)]
+        except BlockingIOError:
+            pass  # the rest goes when there is room
+        except OSError:
+            self._outbox.clear()  # the guard is gone; the reading side says so, after what it still sent
+
+    async def _drain(self) -> None:
+        async with self._writing:
+            while self._outbox and self.gone is None:
+                try:
+                    await anyio.wait_writable(self._stream)
+                except anyio.ClosedResourceError:
+                    return
+                self._flush()

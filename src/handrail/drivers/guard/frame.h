@@ -1,0 +1,74 @@
+/* Frames: reads what a client sent, as untrusted input, without side effects. */
+#ifndef FRAME_H
+#define FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	PROTOCOL_VERSION = 1,
+	FRAME_PREFIX = 4,       /* the size */
+	FRAME_HEAD = 9,         /* size, type, id */
+	FRAME_MAX = 4 << 20,
+	STRINGS_MAX = 1 << 16,
+	INPUT_MAX = 64 << 10,
+	INPUT_WINDOW = 256 << 10,
+	FIRST_CREDIT = 1 << 20,
+};
+
+enum { IN_HELLO = 1, IN_START, IN_INPUT, IN_CLOSE, IN_CREDIT, IN_SIGNAL, IN_FILE };
+enum { OUT_HELLO = 65, OUT_STARTED, OUT_FAILED, OUT_OUTPUT, OUT_TAKEN, OUT_DEAF, OUT_EXITED, OUT_BROKEN };
+enum { KIND_ARGV = 0, KIND_LINE = 1 };
+enum { WITH_INPUT = 1 };
+enum { OP_READ = 1, OP_WRITE, OP_STAT, OP_LIST, OP_MAKE_DIR, OP_REMOVE };
+enum { LIMIT_PROCESSES, LIMIT_OPEN_FILES, LIMIT_FILE_SIZE, LIMIT_CPU, LIMIT_COUNT };
+
+#define NO_LIMIT UINT64_MAX
+#define NO_MODE UINT32_MAX
+
+/* `count` NUL-terminated strings in `size` bytes; they live in the frame's own buffer. */
+struct strings {
+	uint32_t count;
+	const char *bytes;
+	size_t size;
+};
+
+struct message {
+	uint8_t type;
+	uint32_t id;
+	union {
+		struct {
+			uint16_t version;
+			uint8_t jail;
+			uint64_t limits[LIMIT_COUNT];
+			struct strings roots;
+		} hello;
+		struct {
+			uint8_t kind, flags;
+			struct strings cwd, argv, env;
+		} start;
+		struct {
+			const uint8_t *bytes;
+			size_t size;
+		} input;
+		uint32_t credit;
+		uint8_t signal;
+		struct {
+			uint8_t op;
+			uint64_t start, length;
+			uint32_t mode;
+			struct strings path;
+		} file;
+	};
+};
+
+/* The bytes the first frame takes: 0 when it is not complete, -1 when it never can be. */
+long frame_size(const uint8_t *bytes, size_t size);
+
+/* Read one whole frame of `size` bytes. NULL when it is good, else what is wrong with it. */
+const char *frame_read(const uint8_t *bytes, size_t size, struct message *message);
+
+/* Fill `list` with pointers to the strings and a final NULL; it has room for count + 1. */
+void strings_list(const struct strings *strings, char **list);
+
+#endif

@@ -1,0 +1,51 @@
+/* Makes sure that this is a jail before anything runs in it, and closes the ways out that need no command to be there. */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Written through a fresh proc in a mount namespace of its own: the jail's is covered. */
+_Noreturn static void forbid_user_namespaces(void)
+{
+	int fd;
+
+	if (unshare(CLONE_NEWNS) < 0 || mount("proc", "/proc", "proc", 0, NULL) < 0)
+		_exit(1);
+	fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+	_exit(fd >= 0 && write(fd, "0", 1) == 1 ? 0 : 2);
+}
+
+static void keep_capabilities(uint32_t kept)
+{
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct data[2] = {{kept, kept, 0}, {0, 0, 0}};
+
+	syscall(SYS_capset, &header, data);
+}
+
+const char *prepare_jail(void)
+{
+	int status = -1;
+	pid_t pid;
+
+	if (getpid() != 1)
+		return "no jail: the guard is not the first process of a process namespace";
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return "no jail: the guard may not change its mounts";
+	pid = fork();
+	if (pid == 0)
+		forbid_user_namespaces();
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return "no jail: the guard cannot start processes";
+	if (status != 0)
+		return "no jail: /proc cannot be mounted, or user namespaces cannot be forbidden";
+	keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP));
+	return NULL;
+}

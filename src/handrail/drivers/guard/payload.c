@@ -1,0 +1,129 @@
+/* The command itself, from the moment it exists until it runs: its own session, no privileges, its limits. */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 8192 };
+
+static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
+
+void forget_privileges(void)
+{
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++)
+		prctl(PR_CAPBSET_DROP, capability);
+	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+void drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+
+	syscall(SYS_capset, &header, none);
+}
+
+void set_limit(int resource, uint64_t value)
+{
+	struct rlimit limit;
+
+	if (value == NO_LIMIT || getrlimit(resource, &limit) < 0)
+		return;
+	if (value < limit.rlim_max) {
+		limit.rlim_max = value + (resource == RLIMIT_CPU);      /* a warning, then the end */
+		limit.rlim_cur = value;
+	} else {
+		limit.rlim_cur = limit.rlim_max;
+	}
+	setrlimit(resource, &limit);
+}
+
+static void set_limits(void)
+{
+	set_limit(RLIMIT_CORE, 0);
+	set_limit(RLIMIT_NOFILE, settings.limits[LIMIT_OPEN_FILES]);
+	set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
+	set_limit(RLIMIT_CPU, settings.limits[LIMIT_CPU]);
+	if (settings.jail)
+		set_limit(RLIMIT_NPROC, settings.limits[LIMIT_PROCESSES]);
+}
+
+static const char *path_of(char **env)
+{
+	for (; *env; env++)
+		if (strncmp(*env, "PATH=", 5) == 0)
+			return *env + 5;
+	return default_path;
+}
+
+/* The errno of the last try that says more than "not here". */
+static int run(struct plan *plan)
+{
+	static char path[PATH_ROOM];
+	const char *word = plan->argv[0], *at = path_of(plan->env), *end;
+	int error = ENOENT;
+
+	if (strchr(word, '/') || !*word) {
+		execve(word, plan->argv, plan->env);
+		return errno;
+	}
+	for (; at; at = *end ? end + 1 : NULL) {
+		size_t size;
+
+		end = strchrnul(at, ':');
+		size = (size_t)(end - at);
+		if (size + strlen(word) + 2 > sizeof path)
+			continue;
+		memcpy(path, at, size);
+		path[size] = '/';
+		strcpy(path + size + (size > 0), word);
+		execve(path, plan->argv, plan->env);
+		if (errno != ENOENT && errno != ENOTDIR && (errno != EACCES || error == ENOENT))
+			error = errno;
+		if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+			break;
+	}
+	return error;
+}
+
+static int refuse(struct plan *plan, int where, int error)
+{
+	plan->where = where;
+	plan->error = error;
+	return 127;
+}
+
+int payload(void *given)
+{
+	struct plan *plan = given;
+	struct sigaction plain = {.sa_handler = SIG_DFL};
+
+	setsid();
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (dup2(plan->input, 0) < 0 || dup2(plan->output[0], 1) < 0 || dup2(plan->output[1], 2) < 0)
+		return refuse(plan, FAILED_START, errno);
+	if (plan->script == SCRIPT_FD)
+		fcntl(SCRIPT_FD, F_SETFD, 0);
+	else if (plan->script >= 0 && dup2(plan->script, SCRIPT_FD) < 0)
+		return refuse(plan, FAILED_START, errno);
+	sigaction(SIGPIPE, &plain, NULL);
+	sigaction(SIGXFSZ, &plain, NULL);
+	sigprocmask(SIG_SETMASK, &while_waiting, NULL);
+	drop_capabilities();
+	if (chdir(plan->cwd) < 0)
+		return refuse(plan, FAILED_CWD, errno);
+	set_limits();
+	if (settings.jail && install_filter() < 0)
+		return refuse(plan, FAILED_START, errno);
+	return refuse(plan, FAILED_EXEC, run(plan));
+}

@@ -1,0 +1,98 @@
+/* Moves what each piece of work says, and what its supervisor reports, towards the client. */
+#define _GNU_SOURCE
+#include "guard.h"
+#include "work.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PIECE = 64 << 10 };
+
+/* Pass on one piece of output, straight from the pipe into the channel's buffer. */
+static void pump(struct work *work, int which)
+{
+	size_t size = PIECE;
+	uint8_t *at;
+	ssize_t done;
+
+	if (work->ended && work->left[which] < size)
+		size = work->left[which];
+	else if (!work->ended && work->credit < (int64_t)size)
+		size = (size_t)work->credit;
+	at = channel_room(FRAME_HEAD + 1 + size);
+	done = read(work->output[which], at + FRAME_HEAD + 1, size);
+	if (done < 0 && errno == EAGAIN)
+		work->left[which] = 0;
+	if (done <= 0) {
+		if (done == 0 || errno != EAGAIN)
+			shut(&work->output[which]);
+		return;
+	}
+	put_number(at, (uint64_t)done + 1 + FRAME_HEAD - FRAME_PREFIX, 4);
+	at[4] = OUT_OUTPUT;
+	put_number(at + 5, work->id, 4);
+	at[FRAME_HEAD] = (uint8_t)(which + 1);
+	channel_put(FRAME_HEAD + 1 + (size_t)done);
+	work->credit -= done;
+	if (work->ended)
+		work->left[which] -= (size_t)done;
+}
+
+void hear(struct work *work)
+{
+	struct report report;
+	uint8_t body[4];
+	ssize_t done;
+
+	while (work->link >= 0) {
+		done = recv(work->link, &report, sizeof report, 0);
+		if (done < 0 && errno == EAGAIN)
+			return;
+		if (done != sizeof report) {
+			shut(&work->link);
+		} else if (report.kind == OUT_STARTED) {
+			put_number(body, report.a, 4);
+			channel_send(OUT_STARTED, work->id, body, sizeof body);
+		} else if (report.kind == OUT_FAILED) {
+			send_failed(work, report.a, report.flags);
+		} else {
+			work->reported = true;
+			work->code = report.a;
+			work->flags = report.flags;
+		}
+	}
+}
+
+size_t work_poll(struct pollfd *fds, struct work **owners, size_t room)
+{
+	size_t count = 0;
+
+	for (struct work *work = first; work && count + 4 <= room; work = work->next) {
+		bool may_read = channel_waiting() < OUTBOX_HIGH && (work->credit > 0 || work->ended);
+		int wanted[] = {work->link, may_read ? work->output[0] : -1, may_read ? work->output[1] : -1, work->input};
+
+		for (int i = 0; i < 4; i++) {
+			if (wanted[i] < 0)
+				continue;
+			owners[count] = work;
+			fds[count++] = (struct pollfd){wanted[i], i == 3 ? (work->queued ? POLLOUT : 0) : POLLIN, 0};
+		}
+	}
+	return count;
+}
+
+void work_ready(struct work *work, const struct pollfd *fd)
+{
+	if (fd->fd == work->link) {
+		hear(work);
+	} else if (fd->fd == work->input) {
+		if (fd->revents & POLLERR && !work->queued) {
+			shut(&work->input);
+			channel_send(OUT_DEAF, work->id, NULL, 0);
+		}
+		feed(work);
+	} else if (channel_waiting() < OUTBOX_HIGH) {
+		pump(work, fd->fd == work->output[0] ? 0 : 1);
+	}
+}

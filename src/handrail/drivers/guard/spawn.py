@@ -1,0 +1,148 @@
+"""Start a guard with a stream to it, greet it, and end it so that nothing is left."""
+
+import math
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import anyio
+from anyio import CancelScope, move_on_after
+
+from handrail.contract.driver import Limits
+from handrail.contract.errors import Unavailable
+from handrail.drivers.guard import frames
+from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.guard.channel import Channel
+
+GREETING_WAIT: Final = 20.0
+"""Seconds for a guard to answer; far more than it needs."""
+ENDING_WAIT: Final = 15.0
+_BUFFER: Final = 1 << 20
+_LAST_WORDS: Final = 2000
+
+
+class Guard:
+    """A running guard and its channel."""
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, words: int) -> None:
+        self.channel = channel
+        self.shell: str | None = None
+        """The shell that runs lines: bash, sh, or None."""
+        self._process = process
+        self._words = words
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def greet(self, *, jail: bool, limits: Limits, roots: Sequence[str]) -> None:
+        """Say what is wanted. Raises Unavailable with the guard's own words when it cannot be had."""
+        channel = self.channel
+        channel.post(frames.hello(jail, _limit_numbers(limits), map(os.fsencode, roots)))
+        try:
+            with move_on_after(GREETING_WAIT):
+                await channel.until(None, lambda: channel.greeting is not None)
+        except Unavailable as error:
+            await self.close()
+            raise Unavailable(f"the sandbox did not start: {self.last_words() or error}", retryable=False) from None
+        except BaseException:
+            await self.close()
+            raise
+        if channel.greeting is None:
+            await self.close()
+            raise Unavailable(f"the sandbox did not start: no answer within {GREETING_WAIT:g} s")
+        self.shell = frames.SHELLS[channel.greeting[2]]
+
+    def last_words(self) -> str:
+        """What it wrote to its standard error, and what the channel says."""
+        gone = self.channel.gone or ""
+        said = os.pread(self._words, _LAST_WORDS, 0).decode("utf-8", "replace").strip() if self._words >= 0 else ""
+        return "; ".join(part for part in (said, gone if "guard ended" in gone else "") if part)
+
+    async def close(self) -> None:
+        """End it and everything in it, and wait until that is so. May be called twice."""
+        with CancelScope(shield=True):
+            self.channel.close()
+            if self._process.returncode is None:
+                with move_on_after(ENDING_WAIT):
+                    await _ended(self._process)
+                if self._process.poll() is None:
+                    self._process.kill()
+                    await _ended(self._process)
+        if self._words >= 0:
+            self._keep_words()
+
+    def _keep_words(self) -> None:
+        said = self.last_words()
+        os.close(self._words)
+        self._words = -1
+        self.last_words = lambda: said  # type: ignore[method-assign]
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    try:
+        fd = os.pidfd_open(process.pid)
+    except OSError:  # a kernel without it
+        await anyio.to_thread.run_sync(process.wait)
+        return
+    try:
+        await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
+    process.wait()
+
+
+def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, pass_fds: Sequence[int] = ()) -> Guard:
+    """Start the guard by the command that `words` makes of its own arguments.
+
+    It ends when the stream does, or when this process does, whichever thread started it. Raises Unavailable.
+    """
+    if not PROGRAM.exists():
+        raise Unavailable("the guard was not built: reinstall handrail where there is a C compiler", retryable=False)
+    ours, theirs = socket.socketpair()
+    said = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)
+    try:
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        process = _start(words, theirs.fileno(), said, pass_fds)
+    except BaseException:
+        ours.close()
+        os.close(said)
+        raise
+    finally:
+        theirs.close()
+    return Guard(process, Channel(ours), said)
+
+
+def _start(
+    words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int, pass_fds: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    fds = [stream, *pass_fds]
+    arguments = ["--channel", str(stream)]
+    client = -1
+    try:
+        client = os.pidfd_open(os.getpid())
+        fds.append(client)
+        arguments += ["--client", str(client)]
+    except OSError:
+        pass  # a kernel without it: the end of the stream must do
+    try:
+        return subprocess.Popen(
+            words(tuple(arguments)), pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+            cwd="/", env={}, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise Unavailable(f"the sandbox did not start: {error}", retryable=False) from None
+    finally:
+        if client >= 0:
+            os.close(client)
+
+
+def _limit_numbers(limits: Limits) -> list[int]:
+    cpu = None if limits.cpu is None else math.ceil(limits.cpu)
+    numbers = (limits.processes, limits.open_files, limits.file_size, cpu)
+    return [frames.NO_LIMIT if number is None else number for number in numbers]

@@ -1,0 +1,167 @@
+/* The supervisor of one command: starts it, passes signals to its whole tree, and ends when nothing of it is left. */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { GRACE = 50, KILL_EVERY = 2, KILL_EVERY_MAX = 50, STACK = 64 << 10 };
+
+/* Where the command stands. */
+struct watch {
+	int link;
+	pid_t leader;
+	bool ended, empty, killing, left_running;
+	int status;
+	int64_t patience;       /* until when what is left may end by itself */
+	int pause;              /* between two rounds of killing */
+};
+
+static int compare(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+void keep_only(int *fds, size_t count)
+{
+	unsigned next = 0;
+
+	qsort(fds, count, sizeof *fds, compare);
+	for (size_t i = 0; i < count; i++) {
+		if (fds[i] < 0 || (unsigned)fds[i] < next)
+			continue;
+		if ((unsigned)fds[i] > next)
+			syscall(SYS_close_range, next, fds[i] - 1, 0);
+		next = (unsigned)fds[i] + 1;
+	}
+	syscall(SYS_close_range, next, ~0u, 0);
+}
+
+static void say(int link, uint8_t kind, uint32_t a, uint8_t flags)
+{
+	struct report report = {.kind = kind, .flags = flags, .a = a};
+
+	send(link, &report, sizeof report, MSG_NOSIGNAL);
+}
+
+static pid_t start_payload(struct plan *plan)
+{
+	static char stack[STACK] __attribute__((aligned(16)));
+	pid_t pid = clone(payload, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+
+	if (pid < 0) {
+		plan->where = FAILED_START;
+		plan->error = errno;
+	}
+	return pid;
+}
+
+static void signal_all(int number)
+{
+	if (settings.jail)
+		kill(-1, number);
+	else
+		tree_signal(number, NULL);
+}
+
+static void listen_to_guard(struct watch *watch)
+{
+	char letter;
+	ssize_t done = recv(watch->link, &letter, 1, MSG_DONTWAIT);
+
+	if (done < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (done == 1 && letter == 'T') {
+		signal_all(SIGTERM);
+		signal_all(SIGCONT);
+		return;
+	}
+	watch->killing = true;
+	if (done <= 0)
+		watch->link = -1;
+}
+
+static void reap_some(struct watch *watch)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == watch->leader) {
+			watch->ended = true;
+			watch->status = status;
+		}
+	watch->empty = pid < 0;
+	if (watch->ended && !watch->empty && !watch->patience)
+		watch->patience = now_ms() + GRACE;
+}
+
+/* In ms, until this must look again; -1 when only news can change anything. */
+static int act(struct watch *watch)
+{
+	int64_t left;
+
+	if (watch->ended && !watch->killing) {
+		left = watch->patience - now_ms();
+		if (left > 0)
+			return (int)left;
+		watch->left_running = true;
+		watch->killing = true;
+	}
+	if (!watch->killing)
+		return -1;
+	signal_all(SIGKILL);
+	watch->pause = watch->pause * 2 < KILL_EVERY_MAX ? watch->pause * 2 : KILL_EVERY_MAX;
+	return watch->pause;
+}
+
+static void watch_over(struct watch *watch)
+{
+	for (;;) {
+		reap_some(watch);
+		if (watch->empty || (settings.jail && watch->ended && watch->left_running))
+			return;
+		int timeout = act(watch);
+		struct timespec wait = {timeout / 1000, (long)(timeout % 1000) * 1000000};
+		struct pollfd fd = {watch->link, POLLIN, 0};
+
+		if (ppoll(&fd, 1, timeout < 0 ? NULL : &wait, &while_waiting) > 0)
+			listen_to_guard(watch);
+	}
+}
+
+_Noreturn void supervise(struct plan *plan)
+{
+	struct watch watch = {.link = plan->link, .pause = KILL_EVERY};
+	int kept[] = {plan->input, plan->output[0], plan->output[1], plan->script, plan->link};
+	uint32_t code;
+	bool by_signal;
+
+	keep_only(kept, 5);
+	if (!settings.jail)
+		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	else if (mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		plan->error = errno, plan->where = FAILED_START;
+	if (!plan->error)
+		watch.leader = start_payload(plan);
+	if (plan->error) {
+		say(plan->link, OUT_FAILED, (uint32_t)plan->error, (uint8_t)plan->where);
+		_exit(0);
+	}
+	say(plan->link, OUT_STARTED, (uint32_t)watch.leader, 0);
+	keep_only(&watch.link, 1);
+	watch_over(&watch);
+	by_signal = WIFSIGNALED(watch.status);
+	code = (uint32_t)(by_signal ? 128 + WTERMSIG(watch.status) : WEXITSTATUS(watch.status));
+	if (watch.link >= 0)
+		say(watch.link, OUT_EXITED, code, (uint8_t)((by_signal ? BY_SIGNAL : 0) | (watch.left_running ? LEFT_RUNNING : 0)));
+	_exit(0);
+}

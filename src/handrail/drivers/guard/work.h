@@ -1,0 +1,18 @@
+/* What the files about work share: the table, and how each piece begins. */
+#ifndef WORK_H
+#define WORK_H
+
+#include "guard.h"
+
+extern struct work *first;
+void shut(int *fd);
+void release(struct work *work);
+void send_failed(struct work *work, uint32_t error, uint8_t where);
+void feed(struct work *work);
+void hear(struct work *work);
+
+/* Each answers 0 or an errno; what was opened is in the work. */
+int launch_command(struct work *work, const struct message *message);
+int launch_file(struct work *work, const struct message *message);
+
+#endif

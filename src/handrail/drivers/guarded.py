@@ -1,0 +1,206 @@
+"""The Driver and its Process, written once, over the channel to a guard."""
+
+import errno
+import os
+import posixpath
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Report, SignalName
+from handrail.contract.errors import Unavailable
+from handrail.drivers.guard import frames
+from handrail.drivers.guard.channel import Channel, Talk
+from handrail.drivers.guard.spawn import Guard
+from handrail.drivers.words import command_error, encode_command, file_error
+
+LEFT_RUNNING_NOTE: Final = (
+    "The command left processes running when it ended; they were ended with it. "
+    "To keep something running, start it as a background job."
+)
+_SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
+
+
+class GuardedProcess:
+    """A command under its guard."""
+
+    def __init__(self, channel: Channel, talk: Talk) -> None:
+        self.id = str(talk.id)
+        self.pid = talk.pid
+        self._channel = channel
+        self._talk = talk
+        self._sending = anyio.Lock()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What should be said about how it ended; complete when `wait` has returned."""
+        flags = self._talk.exited[1] if self._talk.exited else 0
+        return (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
+
+    async def output(self) -> AsyncIterator[Chunk]:
+        """Each chunk is given once. Without a reader the command is held back, after about a megabyte."""
+        talk, channel = self._talk, self._channel
+        while True:
+            await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
+            if not talk.chunks:
+                return
+            stream, data = talk.chunks.popleft()
+            yield Chunk("stdout" if stream == 1 else "stderr", data)
+            channel.consumed(talk, len(data))
+            await anyio.lowlevel.checkpoint()
+
+    async def send(self, data: bytes | None) -> None:
+        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when nobody reads."""
+        talk, channel = self._talk, self._channel
+        async with self._sending:
+            if data is None:
+                channel.post(frames.frame(frames.CLOSE, talk.id))
+                return
+            for at in range(0, len(data), frames.INPUT_MAX):
+                await self._send_piece(data[at : at + frames.INPUT_MAX])
+            await channel.until(talk, lambda: talk.untaken == 0 or talk.deaf or talk.over)
+            self._check_reader()
+
+    async def _send_piece(self, piece: bytes) -> None:
+        talk, room = self._talk, frames.INPUT_WINDOW - len(piece)
+        await self._channel.until(talk, lambda: talk.untaken <= room or talk.deaf or talk.over)
+        self._check_reader()
+        talk.untaken += len(piece)
+        self._channel.post(frames.frame(frames.INPUT, talk.id, piece))
+
+    def _check_reader(self) -> None:
+        if self._talk.deaf or (self._talk.over and self._talk.untaken):
+            raise BrokenPipeError(errno.EPIPE, "the command does not read its input any more")
+
+    async def wait(self) -> int:
+        """Returns when the whole tree is dead. Raises Unavailable when the guard is gone."""
+        talk = self._talk
+        await self._channel.until(talk, lambda: talk.over)
+        return talk.exited[0] if talk.exited else 127
+
+    async def signal(self, name: SignalName) -> None:
+        """To the whole tree. No error when it has ended."""
+        if not self._talk.over:
+            self._channel.post(frames.frame(frames.SIGNAL, self._talk.id, _SIGNALS[name]))
+        await anyio.lowlevel.checkpoint()
+
+
+class GuardedDriver:
+    """A place where a guard runs commands and keeps files."""
+
+    def __init__(
+        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str],
+        on_close: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.name = report.driver
+        self.report = report
+        self.features: frozenset[Feature] = report.features
+        self.workspace = workspace
+        self.guard = guard
+        self._env = dict(env)
+        self._on_close = on_close
+        self._channel = guard.channel
+
+    async def start(self, command: Command) -> GuardedProcess:
+        """Begin a command. A cancelled start leaves nothing running."""
+        request = encode_command(command, workspace=self.workspace, env=self._env)
+        talk = self._channel.open(request)
+        try:
+            await self._channel.until(talk, lambda: talk.pid is not None or talk.over)
+        except BaseException:
+            self._abandon(talk)
+            raise
+        if talk.failed is not None:
+            raise command_error(command, *talk.failed, cwd=command.cwd or self.workspace)
+        return GuardedProcess(self._channel, talk)
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """Some of a regular file, or all of it. Raises OSError (EFBIG) for all of a very large one."""
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError("start and length count bytes: neither may be negative")
+        most = frames.NO_LIMIT if length is None else length
+        return await self._file(frames.READ, path, start=start, length=most)
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Atomic; a cancelled write leaves the old content."""
+        most = frames.NO_MODE if mode is None else mode
+        await self._file(frames.WRITE, path, data, length=len(data), mode=most)
+
+    async def stat(self, path: str) -> FileStat:
+        """What a path is, and where it really leads."""
+        _, real, found = next(frames.records(await self._file(frames.STAT, path)))
+        return FileStat(path, real, found.type, found.size, found.mode, found.mtime)
+
+    async def list(self, path: str) -> list[FileStat]:
+        """The entries of a directory, sorted by name."""
+        body = await self._file(frames.LIST, path)
+        real_dir = (await self.stat(path)).real_path
+        entries = []
+        for name, real, found in frames.records(body):
+            real_path = real or posixpath.join(real_dir, name)
+            whole = posixpath.join(path, name)
+            entries.append(FileStat(whole, real_path, found.type, found.size, found.mode, found.mtime))
+        return sorted(entries, key=lambda entry: entry.path)
+
+    async def make_dir(self, path: str) -> None:
+        """With its parents; no error when it is there."""
+        await self._file(frames.MAKE_DIR, path)
+
+    async def remove(self, path: str) -> None:
+        """A file, a link, or a directory with everything in it."""
+        await self._file(frames.REMOVE, path)
+
+    async def close(self) -> None:
+        """End every process and give everything back. May be called twice."""
+        await self.guard.close()
+        self._on_close()
+
+    async def _file(
+        self, op: int, path: str, data: bytes = b"", *, start: int = 0, length: int = frames.NO_LIMIT,
+        mode: int = frames.NO_MODE,
+    ) -> bytes:  # fmt: skip
+        where = os.fsencode(path)
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r} is not an absolute path")
+        talk = self._channel.open(lambda id: frames.file(id, op, where, start=start, length=length, mode=mode))
+        try:
+            answer = await self._converse(talk, data)
+        except BaseException:
+            self._abandon(talk)
+            raise
+        self._check_outcome(talk, path)
+        return answer
+
+    async def _converse(self, talk: Talk, data: bytes) -> bytes:
+        channel, answer = self._channel, bytearray()
+        for at in range(0, len(data), frames.INPUT_MAX):
+            piece = data[at : at + frames.INPUT_MAX]
+            room = frames.INPUT_WINDOW - len(piece)
+            await channel.until(talk, lambda room=room: talk.untaken <= room or talk.deaf or talk.over)  # type: ignore[misc]
+            if talk.over:
+                break
+            talk.untaken += len(piece)
+            channel.post(frames.frame(frames.INPUT, talk.id, piece))
+        while True:
+            await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
+            if not talk.chunks:
+                return bytes(answer)
+            _, piece = talk.chunks.popleft()
+            answer += piece
+            channel.consumed(talk, len(piece))
+
+    def _check_outcome(self, talk: Talk, path: str) -> None:
+        code, flags = talk.exited or (talk.failed or (errno.EIO, 0))
+        if talk.failed is not None:
+            raise Unavailable(f"the sandbox cannot take on more work now: {os.strerror(code)}")
+        if flags & frames.BY_SIGNAL:
+            raise Unavailable("the file operation was ended from outside")
+        if code:
+            raise file_error(code, path)
+
+    def _abandon(self, talk: Talk) -> None:
+        """Nobody waits for it any more: it is ended, and what it still says is dropped."""
+        self._channel.forget(talk)
+        self._channel.post(frames.frame(frames.SIGNAL, talk.id, _SIGNALS["KILL"]))

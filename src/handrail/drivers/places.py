@@ -1,0 +1,66 @@
+"""What every local driver checks and sets before it starts: the workspace, the mounts, and a fixed environment."""
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from handrail.contract.driver import Limits, Mount
+from handrail.contract.errors import HandrailError
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def check_workspace(workspace: str) -> str:
+    """Its real path. Raises FileNotFoundError, NotADirectoryError, or HandrailError for the root."""
+    real = os.path.realpath(workspace)
+    if not os.path.exists(real):
+        raise FileNotFoundError(errno.ENOENT, "the workspace does not exist", workspace)
+    if not os.path.isdir(real):
+        raise NotADirectoryError(errno.ENOTDIR, "the workspace is not a directory", workspace)
+    if real == "/":
+        raise HandrailError("the workspace cannot be /: choose a directory of its own")
+    return real
+
+
+def check_limits(limits: Limits) -> None:
+    """Raises HandrailError for a limit that is not a positive number."""
+    for name in Limits.__slots__:
+        value = getattr(limits, name)
+        if value is not None and not value > 0:
+            raise HandrailError(f"the limit {name} is {value!r}: give a positive number, or None for no limit")
+
+
+def check_network(network: str) -> None:
+    """Raises HandrailError for a word that means nothing."""
+    if network not in ("none", "full"):
+        raise HandrailError(f"network {network!r} is not known: it is none or full")
+
+
+def check_mounts(mounts: Sequence[Mount]) -> list[tuple[str, str, bool]]:
+    """Real source, target, writable. Raises FileNotFoundError or HandrailError."""
+    checked = []
+    for mount in mounts:
+        source = os.path.realpath(mount.source)
+        if not os.path.exists(source):
+            raise FileNotFoundError(errno.ENOENT, "the source of a mount does not exist", mount.source)
+        target = os.path.normpath(mount.target if mount.target is not None else os.path.abspath(mount.source))
+        if not target.startswith("/") or target == "/":
+            raise HandrailError(f"a mount cannot appear at {target!r}: give an absolute path that is not /")
+        checked.append((source, target, mount.writable))
+    return checked
+
+
+def fixed_env(workspace: str, tmp: str, given: Mapping[str, str], *, bin_dirs: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of every command: fixed values and what was given, never a copy of this process's own."""
+    env = {
+        "PATH": ":".join([*bin_dirs, PATH]),
+        "HOME": workspace,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "TMPDIR": tmp,
+    }
+    return env | dict(given)

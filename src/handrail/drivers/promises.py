@@ -1,0 +1,37 @@
+"""What each driver claims, feature by feature, with the reason wherever a promise is not enforced, in one place."""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+from handrail.contract.driver import Feature, Promise, Report, Standing
+
+ALWAYS: Final[tuple[Feature, ...]] = ("files", "atomic_write", "range_read", "exec", "stdin", "live_output")
+USE_JAIL: Final = "use the jail driver"
+Weak = Mapping[Feature, tuple[Standing, str]]
+
+HOST: Final[Weak] = {
+    "file_isolation": ("absent", f"commands see every file this user sees; {USE_JAIL}"),
+    "process_isolation": ("absent", f"commands see and can signal this user's other processes; {USE_JAIL}"),
+    "network_isolation": ("absent", f"commands use this machine's network; {USE_JAIL}"),
+    "no_privileges": ("advisory", f"capabilities are dropped, but no system call is filtered; {USE_JAIL}"),
+    "limit_memory": ("absent", "needs a cgroup"),
+    "limit_processes": ("absent", f"the kernel counts all of this user's processes together; {USE_JAIL}"),
+    "limit_tmp": ("absent", f"temporary files lie on this machine's own disk; {USE_JAIL}"),
+    "limit_workspace": ("absent", "the workspace is an ordinary directory"),
+}  # fmt: skip
+HOST_NOTES: Final = (
+    "No isolation: commands run as this user, on this machine.",
+    "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
+)
+
+
+def host_report() -> Report:
+    """The host driver: nothing is isolated, and it says so."""
+    return _report("host", "full", HOST, HOST_NOTES)
+
+
+def _report(driver: str, network: str, weak: Weak, notes: tuple[str, ...]) -> Report:
+    enforced: tuple[Standing, str] = ("enforced", "")
+    features: tuple[Feature, ...] = get_args(Feature)
+    promises = tuple(Promise(feature, *weak.get(feature, enforced)) for feature in features)
+    return Report(driver, promises, network, notes)

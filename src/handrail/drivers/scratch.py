@@ -1,0 +1,57 @@
+"""Temporary directories that a later start can recognise as left over, because their names tell whose they were."""
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+_NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
+
+
+def make_scratch() -> str:
+    """A new private directory, named after this process. Those of dead processes are removed on the way."""
+    sweep_scratch()
+    return tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-")
+
+
+def remove_scratch(path: str) -> None:
+    """Remove it with everything in it; what a command made unreadable too."""
+    for parent, names, _ in os.walk(path):
+        for name in names:
+            whole = os.path.join(parent, name)
+            if not os.path.islink(whole):
+                os.chmod(whole, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep_scratch() -> int:
+    """Remove this user's directories whose owner is dead; how many there were."""
+    removed = 0
+    for entry in Path(tempfile.gettempdir()).glob("handrail-*"):
+        match = _NAME.match(entry.name)
+        if match and _is_dead(int(match[1]), int(match[2])) and _is_ours(entry):
+            remove_scratch(str(entry))
+            removed += 1
+    return removed
+
+
+def _is_ours(entry: Path) -> bool:
+    try:
+        return entry.lstat().st_uid == os.getuid() and entry.is_dir() and not entry.is_symlink()
+    except OSError:
+        return False
+
+
+def _is_dead(pid: int, born: int) -> bool:
+    return _born(pid) != born
+
+
+def _born(pid: int) -> int:
+    """When a process started, in clock ticks since the machine did; 0 when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[19])
