@@ -117,7 +117,8 @@ def fingerprint() -> str:
 
 
 def guard_sources() -> list[Path]:
-    return sorted([*GUARD.glob("*.c"), *GUARD.glob("*.h")])
+    """What the build hook compiles; nothing where there is no hook."""
+    return sorted([*GUARD.glob("*.c"), *GUARD.glob("*.h")]) if (ROOT / "hatch_build.py").exists() else []
 
 
 def guard_is_built() -> bool:

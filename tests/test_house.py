@@ -64,7 +64,7 @@ def lint_layers(root: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copied_house(tmp_path: Path) -> Path:
     """The sources and the contracts about them, to be broken."""
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "guard"))
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -181,3 +181,35 @@ def test_continuous_integration_runs_what_developers_run() -> None:
     assert os.access(script, os.X_OK)
     commands = [line for line in read(".ci/run").splitlines() if line and not line.startswith("#")]
     assert commands[-1].startswith("exec python3 dev.py test")
+
+
+def run_dev(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(ROOT / "dev.py"), *words]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_unknown_dev_command_is_refused_with_the_list_of_commands() -> None:
+    refused = run_dev("nonsense")
+    assert refused.returncode == 2
+    assert {word for word in dev_commands() if f"dev.py {word}" not in refused.stdout} == set()
+    assert run_dev("--help").returncode == 0
+
+
+def test_an_older_python_is_told_what_is_needed() -> None:
+    code = "import sys, runpy; sys.version_info = (3, 10, 9); runpy.run_path(sys.argv[1], run_name='__main__')"
+    argv = [sys.executable, "-c", code, str(ROOT / "dev.py")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed" in done.stderr
+
+
+@pytest.mark.parametrize(("option", "outcome"), [((), "1 passed, 1 deselected"), (("--long",), "2 passed")])
+def test_long_tests_wait_until_they_are_asked_for(tmp_path: Path, option: tuple[str, ...], outcome: str) -> None:
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(read(name), encoding="utf-8")
+    code = "import pytest\n\n@pytest.mark.long\ndef test_long(): ...\n\ndef test_short(): ...\n"
+    (tmp_path / "tests" / "test_two.py").write_text(code)
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *option]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert outcome in done.stdout, done.stdout + done.stderr
