@@ -19,6 +19,10 @@ HOST: Final[Weak] = {
     "limit_tmp": ("absent", f"temporary files lie on this machine's own disk; {USE_JAIL}"),
     "limit_workspace": ("absent", "the workspace is an ordinary directory"),
 }  # fmt: skip
+JAIL: Final[Weak] = {
+    "limit_memory": ("advisory", "needs a cgroup"),
+    "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
+}
 HOST_NOTES: Final = (
     "No isolation: commands run as this user, on this machine.",
     "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
@@ -28,6 +32,18 @@ HOST_NOTES: Final = (
 def host_report() -> Report:
     """The host driver: nothing is isolated, and it says so."""
     return _report("host", "full", HOST, HOST_NOTES)
+
+
+def jail_report(*, network: str, root: bool) -> Report:
+    """The jail: what needs a cgroup, or an ordinary user, is named."""
+    weak = dict(JAIL)
+    notes = ["Commands of one sandbox share its loopback and its /tmp; nothing else of it is shared."]
+    if root:
+        weak["limit_processes"] = ("advisory", "the kernel does not count root's processes; run as an ordinary user")
+        notes.append("Commands run as root without any capability, and see /proc read-only.")
+    if network == "full":
+        weak["network_isolation"] = ("absent", "network is full: it and the machine's abstract sockets are in reach")
+    return _report("jail", network, weak, tuple(notes))
 
 
 def _report(driver: str, network: str, weak: Weak, notes: tuple[str, ...]) -> Report:

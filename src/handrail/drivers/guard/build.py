@@ -11,7 +11,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 PROGRAM: Final = HERE / "guard"
-FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
+FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-s", "-Wall", "-Wextra")
 
 
 class NoCompiler(RuntimeError):

@@ -12,11 +12,20 @@ enum { SWEEP_EVERY = 5, FAREWELL = 10000 };
 
 bool orphans_possible;
 
-static void note_end(struct work *work, int status)
+/* Its tree is dead: what is in the pipes now is all there will be. */
+void work_ended(struct work *work)
 {
+	int size;
+
 	work->ended = true;
-	if (work->reported || work->failed)
-		return;
+	shut(&work->link);
+	for (int i = 0; i < 2; i++)
+		if (work->output[i] >= 0 && ioctl(work->output[i], FIONREAD, &size) == 0)
+			work->left[i] = (size_t)size;
+}
+
+static void end_without_report(struct work *work, int status)
+{
 	work->code = (uint32_t)(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 	work->flags = WIFSIGNALED(status) ? BY_SIGNAL : 0;
 	if (work->command) {
@@ -28,18 +37,17 @@ static void note_end(struct work *work, int status)
 void work_child_ended(pid_t pid, int status)
 {
 	struct work *work = first;
-	int size;
 
 	while (work && (work->pid != pid || work->ended))
 		work = work->next;
 	if (!work)
 		return;
 	hear(work);
-	shut(&work->link);
-	note_end(work, status);
-	for (int i = 0; i < 2; i++)
-		if (work->output[i] >= 0 && ioctl(work->output[i], FIONREAD, &size) == 0)
-			work->left[i] = (size_t)size;
+	if (work->ended)
+		return;
+	if (!work->failed)
+		end_without_report(work, status);
+	work_ended(work);
 }
 
 static bool drained(const struct work *work)

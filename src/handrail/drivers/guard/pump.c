@@ -57,9 +57,9 @@ void hear(struct work *work)
 		} else if (report.kind == OUT_FAILED) {
 			send_failed(work, report.a, report.flags);
 		} else {
-			work->reported = true;
 			work->code = report.a;
 			work->flags = report.flags;
+			work_ended(work);
 		}
 	}
 }

@@ -127,7 +127,7 @@ static void watch_over(struct watch *watch)
 {
 	for (;;) {
 		reap_some(watch);
-		if (watch->empty || (settings.jail && watch->ended && watch->left_running))
+		if (watch->empty)
 			return;
 		int timeout = act(watch);
 		struct timespec wait = {timeout / 1000, (long)(timeout % 1000) * 1000000};

@@ -10,6 +10,7 @@ void release(struct work *work);
 void send_failed(struct work *work, uint32_t error, uint8_t where);
 void feed(struct work *work);
 void hear(struct work *work);
+void work_ended(struct work *work);
 
 /* Each answers 0 or an errno; what was opened is in the work. */
 int launch_command(struct work *work, const struct message *message);

@@ -1,0 +1,94 @@
+"""What a jail shows of the machine: the system and the interpreter read-only, the workspace, and what was asked for."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+ETC: Final = (
+    "alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "crypto-policies", "debian_version",
+    "fonts", "group", "hosts", "inputrc", "java", "java-17-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+    "locale.alias", "localtime", "login.defs", "magic", "mime.types", "nsswitch.conf", "os-release", "passwd",
+    "perl", "pki", "profile", "protocols", "python3", "python3.11", "rpc", "services", "shells", "ssl",
+    "terminfo", "timezone", "xattr.conf",
+)  # fmt: skip
+GUARD_INSIDE: Final = "/run/handrail/guard"
+DEFAULT_TMP: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One thing that appears at `target`."""
+
+    target: str
+    words: tuple[str, ...]
+
+
+def interpreter_dirs() -> list[str]:
+    """Where the running interpreter and its virtual environment live."""
+    real = os.path.realpath(sys.executable)
+    dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(real))]
+    return [path for path in dict.fromkeys(map(os.path.abspath, dirs)) if path != "/" and os.path.isdir(path)]
+
+
+def bin_dirs() -> list[str]:
+    """The interpreter's own programs come first on the path."""
+    return [os.path.dirname(sys.executable)]
+
+
+def _system() -> Iterator[Shown]:
+    for path in SYSTEM:
+        if os.path.islink(path):
+            yield Shown(path, ("--symlink", os.readlink(path), path))
+        elif os.path.isdir(path):
+            yield Shown(path, ("--ro-bind", path, path))
+
+
+def _etc(network: str) -> Iterator[Shown]:
+    names = (*ETC, "resolv.conf") if network == "full" else ETC
+    for name in names:
+        path = f"/etc/{name}"
+        real = os.path.realpath(path)
+        if os.path.islink(path) and real.startswith("/usr/"):
+            yield Shown(path, ("--symlink", real, path))
+        elif os.path.exists(real):
+            yield Shown(path, ("--ro-bind", real, path))
+
+
+def _is_below(path: str, tops: Sequence[str]) -> bool:
+    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
+
+
+def _interpreter(workspace: str) -> Iterator[Shown]:
+    covered = [*SYSTEM, workspace]
+    for path in interpreter_dirs():
+        if not _is_below(path, covered):
+            yield Shown(path, ("--ro-bind", path, path))
+            covered.append(path)
+
+
+def _own(workspace: str, tmp: int | None) -> Iterator[Shown]:
+    size = str(tmp if tmp is not None else DEFAULT_TMP)
+    yield Shown("/proc", ("--proc", "/proc"))
+    yield Shown("/dev", ("--dev", "/dev"))
+    yield Shown("/dev/shm", ("--size", size, "--perms", "1777", "--tmpfs", "/dev/shm"))
+    yield Shown("/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/tmp"))
+    yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
+    if not _is_below("/workspace", [workspace]):
+        yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
+
+
+def view_words(
+    workspace: str, *, guard: str, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]
+) -> list[str]:
+    """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
+    shown = [*_system(), *_etc(network), *_interpreter(workspace), *_own(workspace, tmp)]
+    shown.append(Shown(workspace, ("--bind", workspace, workspace)))
+    shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
+    for source, target, writable in mounts:
+        shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
+    latest = {item.target: item for item in shown}
+    ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
+    return [word for item in ordered for word in item.words]
