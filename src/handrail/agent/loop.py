@@ -4,14 +4,13 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
 
-import anyio
-
 from handrail.agent.outcome import LoopHost, Outcome, Reason
 from handrail.agent.setup import make_session, open_model
+from handrail.agent.watch import watch
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import Event
-from handrail.contract.model import Message, Model, TextDelta, ThinkingDelta, Turn, Usage
+from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
 from handrail.contract.result import Failure, Result
 from handrail.session.session import Session
 from handrail.toolkit.policy import Budget, Policy
@@ -50,15 +49,9 @@ class Agent:
             self.session.emit("run_ended", data={"reason": reason, "text": text})
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
 
-    async def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """The same, as events while they happen; the last one is `run_ended`."""
-        seen = len(self.session.trace)
-        async with anyio.create_task_group() as group:
-            group.start_soon(self.run, prompt)
-            async for event in self.session.events(seen):
-                yield event
-                if event.type == "run_ended":
-                    break
+    def stream(self, prompt: str) -> AsyncIterator[Event]:
+        """The same, as events while they happen; the last one is `run_ended`. Leaving it early ends the run."""
+        return watch(self.session, self.run, prompt)
 
     async def _rounds(self, host: LoopHost) -> tuple[Reason, str]:
         for _ in range(self.rounds):
@@ -77,12 +70,14 @@ class Agent:
         return "round_limit", f"The model was asked {self.rounds} times and was not done."
 
     async def _ask(self) -> Turn:
-        turn = Turn()
+        turn: Turn | None = None
         async for event in self.model.ask(self.messages, self.session.schemas("mcp"), system=self.system):
             if isinstance(event, Turn):
                 turn = event
             elif isinstance(event, TextDelta | ThinkingDelta):
                 self.session.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
+        if turn is None:
+            raise ModelFailed("the model's answer broke off before it was whole")
         self.usage += turn.usage
         calls = tuple(turn.calls)
         if turn.stop == "max_tokens" and calls:  # the model was cut off inside its last call

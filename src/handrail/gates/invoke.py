@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import inspect
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
@@ -10,10 +11,11 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.contract.errors import ToolFailed, Unavailable
-from handrail.contract.result import Failure, FailureKind, Result, Success
+from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.plain import NotPlain, plain
+from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 
@@ -28,26 +30,43 @@ BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.EROFS: "rejected",
     errno.EXDEV: "rejected",
 }
-"""What an OSError of a body means to the model; every other number is an execution_error."""
+BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
+    FileNotFoundError: "not_found",
+    IsADirectoryError: "invalid_args",
+    NotADirectoryError: "invalid_args",
+    PermissionError: "rejected",
+}
+"""What an OSError of a body means to the model, by number, else by type; every other is an execution_error."""
 
 
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. Nothing leaves it but a Result and the caller's own cancellation."""
     await checkpoint_if_cancelled()
+    before = _cancels()
+    result = await _outcome(step)
+    await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
+    if _cancels() > before:
+        raise anyio.get_cancelled_exc_class()
+    return result
+
+
+async def _outcome(step: Step) -> Result:
     try:
         return _settle(step.tool, await _run(step))
     except ToolFailed as error:
-        return error.failure
+        return _told(error.failure)
     except Unavailable as error:
         return Failure("unavailable", str(error), retryable=error.retryable)
     except OSError as error:
         return _os_failure(error)
     except Exception as error:  # noqa: BLE001 - a body may raise anything; the model is told what
         return _bug(error)
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         if isinstance(error, anyio.get_cancelled_exc_class()) and _is_cancelled():
+            raise
+        if isinstance(error, GeneratorExit) and step.tool.runs == "async":  # this coroutine is being closed
             raise
         return _bug(error)
 
@@ -82,7 +101,7 @@ async def _in_thread(step: Step) -> Any:
 
 def _settle(tool: Tool, value: Any) -> Result:
     if isinstance(value, Failure):
-        return value
+        return _told(value)
     warnings: tuple[str, ...] = ()
     if isinstance(value, Success):
         value, warnings = value.value, value.warnings
@@ -92,8 +111,8 @@ def _settle(tool: Tool, value: Any) -> Result:
         return Failure(
             "execution_error", f"{tool.name} returned {type(value).__name__}, which has no JSON form: {error}"
         )
-    if tool.output_checks is not None and not tool.output_checks.is_valid(value):
-        problem = tool.output_checks.problems(value)[0]
+    if tool.output_checks is not None and not tool.output_checks.is_valid(shown := to_wire(value)):
+        problem = tool.output_checks.problems(shown)[0]
         where = f" at {problem.path}" if problem.path else ""
         return Failure(
             "execution_error", f"{tool.name} broke its own output schema{where}: {problem.message}"[:LONGEST_MESSAGE]
@@ -101,27 +120,37 @@ def _settle(tool: Tool, value: Any) -> Result:
     return Success(value, warnings)
 
 
-def _bug(error: BaseException) -> Failure:
+def _told(failure: Failure) -> Failure:
+    """A body's own Failure, whose data must be JSON too."""
+    if not failure.data:
+        return failure
     try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - even the message of an error may raise
-        said = "its message cannot be shown"
-    return Failure("execution_error", f"{type(error).__name__}: {said}"[:LONGEST_MESSAGE])
+        return replace(failure, data=plain(failure.data))
+    except NotPlain as error:
+        note = f"The data of this failure has no JSON form and was left out: {error}"
+        return replace(failure, data=None, warnings=(*failure.warnings, note))
+
+
+def _bug(error: BaseException) -> Failure:
+    return Failure("execution_error", said(error)[:LONGEST_MESSAGE])
 
 
 def _os_failure(error: OSError) -> Failure:
-    kind = BY_ERRNO.get(error.errno or 0, "execution_error")
+    by_type = (kind for type_, kind in BY_TYPE.items() if isinstance(error, type_))
+    kind = BY_ERRNO.get(error.errno or 0) or next(by_type, None)
+    if kind is None:
+        return _bug(error)
     path = error.filename if isinstance(error.filename, str) else None
-    message = f"{error.strerror or error}" + (f": {path}" if path else "")
+    message = (error.strerror or said(error)) + (f": {path}" if path else "")
     return Failure(kind, message[:LONGEST_MESSAGE], field="path" if kind == "invalid_args" and path else None)
 
 
 def _is_cancelled() -> bool:
     """Whether somebody really cancelled this task, as against a body that raised the exception by itself."""
-    if anyio.current_effective_deadline() == -inf:
-        return True
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return True
-    return task is None or task.cancelling() > 0
+    return anyio.current_effective_deadline() == -inf or _cancels() > 0
+
+
+def _cancels() -> int:
+    """How often this task was cancelled from outside of anyio."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

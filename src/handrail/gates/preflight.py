@@ -1,15 +1,26 @@
 """Let through only arguments that fit the tool's schema, in the function's own types; the body never sees others."""
 
-from handrail.contract.result import Failure, Result
+from handrail.contract.call import Arguments
+from handrail.contract.result import Failure, Result, to_wire
 from handrail.schema.mend import mend
 from handrail.toolkit.gate import Next, Step
 
 
 async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
-    mended = mend(call.arguments, tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name)
+    if tool.name != call.name:  # there is no such tool, which is the thing to say, whatever the arguments are
+        return await proceed(step)
+    mended = mend(_own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name)
     if isinstance(mended, Failure):
         return mended
     step.arguments, step.converted = mended.arguments, mended.converted
     step.repairs, step.warnings = mended.repairs, mended.warnings
     return await proceed(step)
+
+
+def _own(arguments: Arguments) -> Arguments:
+    """A copy that the body may change: the call itself never does."""
+    try:
+        return arguments if isinstance(arguments, str) else to_wire(arguments)
+    except RecursionError:  # it contains itself, and will be refused
+        return arguments

@@ -5,30 +5,41 @@ from time import perf_counter
 from typing import Any
 
 from handrail.contract.call import Arguments
-from handrail.contract.result import Failure, Result
+from handrail.contract.result import Failure, Result, to_wire
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.said import said
 
 
 async def record(step: Step, proceed: Next) -> Result:
     """Outermost, so it sees every outcome: a result, a bug in a gate, a cancellation."""
     call, began = step.call, perf_counter()
-    step.arguments_hash = _hash(call.arguments)
+    arguments = _kept(call.arguments)
+    step.arguments_hash = _hash(arguments)
     step.emit(
         "call_started",
-        {"tool": call.name, "arguments": call.arguments, "arguments_hash": step.arguments_hash, "origin": call.origin},
+        {"tool": call.name, "arguments": arguments, "arguments_hash": step.arguments_hash, "origin": call.origin},
     )
     try:
         result = await proceed(step)
+        envelope = result.to_envelope(call.name)
     except Exception as error:  # noqa: BLE001 - a gate of the caller's own may hold a bug; the model gets an answer
-        result = Failure(
-            "execution_error", f"A gate failed before {call.name} could answer: {type(error).__name__}: {error}"
-        )
+        result = Failure("execution_error", f"A gate failed before {call.name} could answer: {said(error)}")
+        envelope = result.to_envelope(call.name)
     except BaseException as error:
-        _ended(step, began, Failure("cancelled", _why(step, error)))
+        result = Failure("cancelled", _why(step, error))
+        _ended(step, began, result, result.to_envelope(call.name))
         raise
-    _ended(step, began, result)
+    _ended(step, began, result, envelope)
     return result
+
+
+def _kept(arguments: Arguments) -> Arguments:
+    """As they are now: whoever holds the mapping may change it later."""
+    try:
+        return arguments if isinstance(arguments, str) else to_wire(arguments)
+    except Exception:  # noqa: BLE001 - a mapping may contain itself, or be none; preflight will say so
+        return f"a {type(arguments).__name__} that cannot be read"
 
 
 def _hash(arguments: Arguments) -> str:
@@ -44,7 +55,7 @@ def _why(step: Step, error: BaseException) -> str:
     return f"{step.call.name} was cancelled {who}.{rest}"
 
 
-def _ended(step: Step, began: float, result: Result) -> None:
+def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -> None:
     call = step.call
     data: dict[str, Any] = {
         "tool": call.name,
@@ -53,7 +64,7 @@ def _ended(step: Step, began: float, result: Result) -> None:
         "arguments_hash": step.arguments_hash,
         "duration_ms": round((perf_counter() - began) * 1000, 3),
         "origin": call.origin,
-        "result": result.to_envelope(call.name),
+        "result": envelope,
     }
     if step.repairs:
         data["repairs"] = [repair.to_data() for repair in step.repairs]

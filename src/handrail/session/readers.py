@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from handrail.contract.event import Event, Reader
+from handrail.toolkit.said import said
 from handrail.toolkit.wake import wake
 
 QUEUE: Final = 1_000
@@ -34,6 +35,7 @@ class ReaderQueue:
         self._woken: anyio.Event | None = None
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._serving = False
         call = getattr(reader, "__call__", None)  # noqa: B004 - an object with an async __call__ is an async reader
         self.is_async = inspect.iscoroutinefunction(reader) or inspect.iscoroutinefunction(call)
 
@@ -50,26 +52,28 @@ class ReaderQueue:
             self._wake()
 
     async def serve(self) -> None:
-        """For an async reader: run it in this task until the session ends."""
-        self._token = current_token()
-        while not self._dropped:
-            self._woken = anyio.Event()
-            while self._events and not self._dropped:
-                await self._give(self._events.popleft())
-            if self._ending:
-                return
-            if not self._events:
-                await self._woken.wait()
+        """For an async reader: run it in this task until the session ends; `finish` is what ends it, nothing else."""
+        self._token, self._serving = current_token(), True
+        with anyio.CancelScope(shield=True):
+            while not self._dropped:
+                self._woken = anyio.Event()
+                while self._events and not self._dropped:
+                    await self._give(self._events.popleft())
+                if self._ending:
+                    break
+                if not self._events:
+                    await self._woken.wait()
+        self._serving = False
 
     async def finish(self) -> None:
         """Wait, a bounded time, until it has seen everything."""
         self._ending = True
         self._wake()
-        if self._thread is None:
-            return
-        limit = anyio.current_time() + STUCK
-        while self._thread.is_alive() and not self._dropped:
-            if anyio.current_time() > limit:
+        limit = monotonic() + STUCK
+        while not self._dropped and (self._serving or (self._thread is not None and self._thread.is_alive())):
+            if monotonic() > self._deadline:
+                self._drop(f"took more than {STUCK:g} s over one event")
+            elif monotonic() > limit:
                 self._drop(f"had not finished {STUCK:g} s after the session ended")
             await anyio.sleep(0.002)
 
@@ -78,8 +82,8 @@ class ReaderQueue:
         try:
             with anyio.move_on_after(STUCK) as limit:
                 await self._reader(event)
-        except Exception as error:  # noqa: BLE001 - a reader may fail as it likes
-            self._drop(f"raised {type(error).__name__}: {error}")
+        except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
+            self._drop(f"raised {said(error)}")
         if limit.cancelled_caught or monotonic() > self._deadline:
             self._drop(f"took more than {STUCK:g} s over one event")
         self._deadline = inf
@@ -103,9 +107,11 @@ class ReaderQueue:
                 return
             self._deadline = monotonic() + STUCK
             try:
-                self._reader(self._events.popleft())
+                if inspect.iscoroutine(made := self._reader(self._events.popleft())):
+                    made.close()
+                    self._drop("is a plain function that returned a coroutine: make it `async def`,")
             except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
-                self._drop(f"raised {type(error).__name__}: {error}")
+                self._drop(f"raised {said(error)}")
             self._deadline = inf
 
     def _drop(self, why: str) -> None:

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import anyio
+from anyio.lowlevel import cancel_shielded_checkpoint
 
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
@@ -24,6 +25,9 @@ from handrail.toolkit.gate import Gate, Rules, Step, fold
 from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, ToolLike
+
+FAIR: Final = 64
+"""Calls after which everybody else on the event loop gets a turn."""
 
 
 class Session:
@@ -155,7 +159,7 @@ class Session:
         """Accept a call: from here on it will have exactly one terminal event."""
         if self._closed:
             raise HandrailError(f"session {self.id} is closed; calls go into an open one")
-        if call.id in self._ids:  # some models number their calls anew in every answer
+        while call.id in self._ids:  # some models number their calls anew in every answer
             call = Call(
                 f"{call.id}#{next(self._numbers)}", call.name, call.arguments,
                 origin=call.origin, parent=call.parent, cut=call.cut,
@@ -163,7 +167,9 @@ class Session:
         self._ids.add(call.id)
         self.call_count += 1
         rules, around = self.rules, self._running.get(call.parent) if call.parent else None
+        rules.counts.clock.start()
         clock = CallClock(around.clock if around else rules.counts.clock)
+        clock.start()
         return Step(call, self.toolbox.find(call.name), self, clock, rules)
 
     async def _fill(self, results: dict[int, Result], place: int, step: Step) -> None:
@@ -171,6 +177,8 @@ class Session:
 
     async def _run(self, step: Step) -> Result:
         self._running[step.call.id] = step
+        if self.call_count % FAIR == 0:
+            await cancel_shielded_checkpoint()  # readers get their turn, even if no tool ever waits for anything
         try:
             return await self._walk(step)
         finally:

@@ -1,12 +1,9 @@
 """The one bridge from plain code into Handrail's async world."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
-
-import anyio
-from anyio.lowlevel import current_token
 
 from handrail.contract.errors import HandrailError
 
@@ -16,12 +13,13 @@ T = TypeVar("T")
 def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     """Run a coroutine, or an async function with its arguments, to its end, and return what it returns.
 
-    Raises HandrailError inside a running event loop, where `await` is the way.
+    The body of a `def` tool may use it too, for it runs in a thread of its own. Raises HandrailError inside a
+    running event loop, where `await` is the way.
     """
     try:
-        current_token()
-    except anyio.NoEventLoopError:
-        return anyio.run(partial(_await, work, args))
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_await(work, args))  # a body's thread carries its caller's context, so anyio.run refuses it
     if isawaitable(work) and hasattr(work, "close"):
         work.close()
     raise HandrailError("run_sync() was called inside a running event loop; write `await` instead")

@@ -31,6 +31,8 @@ def refuse_unimportable(name: str, function: Callable[..., Any], context_paramet
             f"tool {name}: isolate=True needs a function that another process can import by name; "
             f"{qualname or function!r} is a lambda, a local function or a method: move it to the top of a module"
         )
+    if module == "__main__" and not hasattr(sys.modules.get("__main__"), "__file__"):
+        raise HandrailError(f"tool {name}: isolate=True needs a function in a file, and {qualname} is in none")
 
 
 async def run_isolated(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

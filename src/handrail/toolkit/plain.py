@@ -1,6 +1,7 @@
 """Turn whatever a body returned into plain JSON data, keeping Images and ArtifactRefs, or say why that cannot be."""
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from handrail.contract.result import ArtifactRef, Image
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
 DEEPEST: Final = 200
+LARGEST: Final = 10**4_000
+"""Integers beyond it cannot be written as text."""
 
 
 class NotPlain(ValueError):
@@ -18,8 +21,10 @@ class NotPlain(ValueError):
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """JSON data: the same object where it already is. Raises NotPlain."""
+    """JSON data, of which nobody else holds a part that could change. Raises NotPlain."""
     kind = type(value)
+    if kind is int and not -LARGEST < value < LARGEST:
+        raise NotPlain("an integer has more than 4,000 digits")
     if kind in SCALARS or kind is Image or kind is ArtifactRef:
         return value
     if kind is str:
@@ -48,7 +53,7 @@ def _text(value: str) -> str:
 def _mapping(value: Mapping[Any, Any], depth: int) -> Any:
     if type(value) is dict and all(type(key) is str for key in value) and FLAT.issuperset(map(type, value.values())):
         if all(type(item) is not str or item.isascii() for item in value.values()):
-            return value
+            return dict(value)
     return {_key(key): plain(item, depth + 1) for key, item in value.items()}
 
 
@@ -60,13 +65,15 @@ def _key(key: Any) -> str:
 
 
 def _sequence(value: Any, depth: int) -> Any:
-    if type(value) is list and SCALARS.issuperset(map(type, value)):
-        return value
+    if SCALARS.issuperset(map(type, value)):
+        return list(value)
     return [plain(item, depth + 1) for item in value]
 
 
 def _other(value: Any, depth: int) -> Any:
     """Models, dataclasses, enums, dates, sets and the like, by pydantic's rules."""
+    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
+        return {each.name: plain(getattr(value, each.name), depth + 1) for each in fields(value)}
     try:
         made = to_jsonable_python(value, inf_nan_mode="strings", fallback=_refuse)
     except (PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:

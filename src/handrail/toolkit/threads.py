@@ -64,7 +64,7 @@ class Work:
             wake(self._token, self._woken)
 
 
-_idle: "deque[SimpleQueue[Work]]" = deque(maxlen=IDLE_THREADS)
+_idle: "deque[SimpleQueue[Work]]" = deque()
 
 
 def _hand_out(work: Work) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import BadSchema, HandrailError
 from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
@@ -64,8 +64,12 @@ class Tool:
         put(self, "effects", _subset(self, "effects", self.effects, Effect))
         put(self, "needs", _subset(self, "needs", self.needs, Feature))
         put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
-        put(self, "checks", Validator(self.parameters))
-        put(self, "output_checks", None if self.output is None else Validator(self.output, any_root=True))
+        try:
+            put(self, "checks", Validator(self.parameters))
+            put(self, "output_checks", None if self.output is None else Validator(self.output, any_root=True))
+        except BadSchema as error:
+            raise BadSchema(f"tool {self.name}: {error}") from None
+        put(self, "parameters", self.checks.schema)  # what is shown is what is checked, whatever the giver does to his
         put(self, "runs", "process" if self.isolate else "async" if _is_async(self.body) else "thread")
 
     @property
@@ -91,8 +95,10 @@ def _check_options(tool: Tool) -> None:
         raise HandrailError(f"tool {name}: risk {tool.risk!r} is none of {', '.join(get_args(Risk))}")
     if tool.timeout is not None and not (_is_number(tool.timeout) and tool.timeout > 0):
         raise HandrailError(f"tool {name}: timeout {tool.timeout!r} is not a number of seconds above 0, nor None")
-    if tool.output_cap is not None and not (_is_number(tool.output_cap) and tool.output_cap > 0):
+    if tool.output_cap is not None and not (type(tool.output_cap) is int and tool.output_cap > 0):
         raise HandrailError(f"tool {name}: output_cap {tool.output_cap!r} is not a number of characters above 0")
+    if tool.isolate and tool.function is None:
+        raise HandrailError(f"tool {name}: isolate=True is for functions: make it with @tool(isolate=True)")
 
 
 def _is_number(value: object) -> bool:
@@ -163,7 +169,10 @@ def _make(
         raise HandrailError(f"tool() takes a function, not {type(fn).__name__}")
     title = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
     _check_name(title)
-    derived = derive(fn, injected=Context, local_names=names)
+    try:
+        derived = derive(fn, injected=Context, local_names=names)
+    except BadSchema as error:
+        raise BadSchema(f"tool {title}: {error}") from None
     if options.get("isolate"):
         refuse_unimportable(title, fn, derived.context_parameter)
     return Tool(

@@ -13,7 +13,9 @@ from handrail.toolkit.tool import Tool, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may carry."""
-OPTIONAL: Final = ("description", "output", "risk", "effects", "timeout", "lane", "needs", "deferred", "output_cap")
+OPTIONAL: Final = (
+    "description", "output", "risk", "effects", "timeout", "lane", "needs", "callable_from", "deferred", "output_cap",
+)  # fmt: skip
 ToolLike = Tool | Callable[..., Any]
 
 
@@ -94,10 +96,12 @@ def as_tool(given: object) -> Tool:
     """The Tool that `given` is or stands for."""
     if isinstance(given, Tool):
         return given
+    if isinstance(given, type):
+        raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
     if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
         options = {option: getattr(given, option) for option in OPTIONAL if hasattr(given, option)}
         return Tool(given.name, given.parameters, given, **options)
-    if callable(given) and not isinstance(given, type):
+    if callable(given):
         return tool(given)
     raise HandrailError(f"{given!r} is no tool: give a typed function, a Tool, or an object with name and parameters")
 
@@ -124,4 +128,4 @@ def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
     async def answer(context: Context, arguments: Mapping[str, Any]) -> Any:
         raise ToolFailed(Failure("tool_not_found", message, data={"near": near} if near else None))
 
-    return Tool("unknown", {"type": "object"}, answer)
+    return Tool("no_such_tool", {"type": "object"}, answer)
