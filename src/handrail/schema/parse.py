@@ -39,9 +39,9 @@ def parse(text: str) -> Any:
         raise
     except ValueError:  # an integer beyond the interpreter's own limit
         raise NotJson("a number is too large") from None
-    if (not text.isascii() or "\\ud" in text or "\\uD" in text) and _has_lone_surrogate(text, value):
+    if (not text.isascii() or "\\u" in text) and _has_lone_surrogate(text, value):
         raise NotJson("it has half of a character pair (a lone surrogate)")
-    if text.count("{") + text.count("[") > DEEPEST and too_deep(value):
+    if len(text) > DEEPEST and text.count("{") + text.count("[") > DEEPEST and too_deep(value):
         raise NotJson(f"nested deeper than {DEEPEST} levels")
     return value
 

@@ -1,31 +1,25 @@
 """Enforce a JSON Schema in about a microsecond, and say what is wrong in plain words when asked."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jsonschema_rs as engine
 
 from handrail.contract.errors import BadSchema
+from handrail.schema.explain import Problem, explain
+from handrail.schema.lenient import Reason, loosen
 from handrail.schema.parse import too_deep
-from handrail.schema.walk import resolve
-from handrail.schema.words import describe, dotted, near, shorten, show
+from handrail.schema.places import Place, View, look
+from handrail.schema.references import accept_references
+from handrail.schema.traits import Traits, traits_of
+from handrail.schema.walk import children, point, resolve
+from handrail.schema.words import dotted, shorten
 
-MOST_PROBLEMS: Final = 50
-_MISSING: Final = "nothing"
+__all__ = ["Problem", "Validator"]
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with the arguments."""
-
-    path: str
-    """Dotted, such as `items[0].name`; empty for the arguments as a whole."""
-    message: str
-    expected: str
-    received: str
+MOST_BRANCHES: Final = 1_000_000
+"""Schemas that one value may have to be held against; more would let a small schema stop the process."""
 
 
 class Validator:
@@ -34,9 +28,10 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is no object, or that refers elsewhere.
     """
 
-    __slots__ = ("_compiled", "is_valid", "schema")
+    __slots__ = ("_compiled", "_inner", "_referring", "_views", "is_valid", "schema", "traits")
 
     schema: dict[str, Any]
+    traits: Traits
     is_valid: Callable[[Any], bool]
     """Whether an instance fits; takes plain JSON values only."""
 
@@ -46,39 +41,95 @@ class Validator:
         root = resolve(self.schema, self.schema)
         if not any_root and (not isinstance(root, Mapping) or root.get("type") != "object"):
             raise BadSchema('the root of a tool\'s schema must say "type": "object"')
-        self._compiled = compile_schema(self.schema)
+        self._compiled = _compile(self.schema)
+        self._inner: engine.ValidatorMap | None = None
+        self._referring: Validator | None = None
+        self._views: dict[Place, View] = {}
         self.is_valid = self._compiled.is_valid
+        self.traits = traits_of(self.schema)
+
+    @classmethod
+    def lenient(cls, schema: Mapping[str, Any]) -> tuple["Validator", tuple[str, ...]]:
+        """Compile a schema from outside as far as it goes; the warnings say what is not enforced."""
+        loosened, warnings = loosen(_copy(schema), _why_not)
+        return cls(loosened), warnings
 
     def problems(self, instance: Any) -> list[Problem]:
-        """Everything that is wrong, in the order of the schema; empty when the instance is valid."""
-        found: list[Problem] = []
-        for error in islice(self._compiled.iter_errors(instance), MOST_PROBLEMS):
-            found.extend(islice(_explain(error, self.schema), MOST_PROBLEMS))
-        return found[:MOST_PROBLEMS]
+        """What is wrong, in the order of the schema; empty when the instance is valid."""
+        return [] if self.is_valid(instance) else explain(self.schema, self.fits, instance)
+
+    def view(self, place: Place) -> View:
+        """What the schema says at a place; read once."""
+        found = self._views.get(place)
+        if found is None:
+            found = self._views[place] = look(self.schema, place)
+        return found
+
+    def fits(self, place: Place, value: Any) -> bool:
+        """Whether a value fits the schema at a place such as `("#/properties/path",)`."""
+        if self._inner is None:
+            self._inner = engine.validator_map_for(
+                self.schema, pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
+            )
+        inner = [self._inner.get(pointer) for pointer in place]
+        return all(one is None or one.is_valid(value) for one in inner)
+
+    @property
+    def with_references(self) -> "Validator":
+        """The same schema, in which every value inside may be `{"$artifact": ref}` instead."""
+        if self._referring is None:
+            self._referring = Validator(accept_references(self.schema))
+        return self._referring
 
 
-def compile_schema(schema: Mapping[str, Any]) -> engine.Validator:
-    """The engine's own object for any schema. Raises BadSchema with the reason."""
+def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
+    """How many schemas one value may have to be held against; a reference that comes back counts once."""
+    if not isinstance(schema, Mapping):
+        return 0
+    total = 1 + sum(_cost(root, inner, known) for inner in children(schema))
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        if reference not in known:
+            known[reference] = 1
+            known[reference] = _cost(root, point(root, reference), known)
+        total += known[reference]
+    return total
+
+
+def _compile(schema: Mapping[str, Any]) -> engine.Validator:
     known = schema.get("$schema")
     detect = isinstance(known, str) and known.startswith(("http://json-schema.org/", "https://json-schema.org/"))
-    make = engine.validator_for if detect else engine.Draft202012Validator
+    make: Any = engine.validator_for if detect else engine.Draft202012Validator
     try:
-        return make(dict(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False)
+        made: engine.Validator = make(
+            dict(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
+        )
     except engine.ValidationError as error:
         where = dotted(error.instance_path)
-        reason = _schema_reason(error)
-        raise BadSchema(f"the schema does not compile{f' at {where}' if where else ''}: {reason}") from None
+        raise BadSchema(f"the schema does not compile{f' at {where}' if where else ''}: {_reason(error)}") from error
     except (ValueError, TypeError, RecursionError, engine.ReferencingError) as error:
-        raise BadSchema(f"the schema does not compile: {shorten(str(error), 200)}") from None
+        raise BadSchema(f"the schema does not compile: {shorten(str(error), 200)}") from error
+    return made
 
 
-def _schema_reason(error: engine.ValidationError) -> str:
-    reason = error.message
+def _why_not(schema: dict[str, Any]) -> Reason | None:
+    try:
+        _compile(schema)
+    except BadSchema as bad:
+        cause = bad.__cause__
+        if isinstance(cause, engine.ValidationError):
+            return cause.instance_path, _reason(cause)
+        return (), str(bad)
+    return None
+
+
+def _reason(error: engine.ValidationError) -> str:
+    reason = shorten(error.message, 200)
     if "egex" in reason:
         return f"{reason}; patterns must run in linear time, so there is no look-around and no back-reference"
     if "etriev" in reason or "registry" in reason:
-        return f"a $ref leads outside the schema, and nothing is fetched ({shorten(reason, 120)})"
-    return shorten(reason, 200)
+        return "a $ref leads outside the schema, and nothing is fetched"
+    return reason
 
 
 def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,59 +141,10 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
         raise BadSchema(f"the schema is not JSON: {error}") from None
     if too_deep(copy):
         raise BadSchema("the schema is nested too deeply")
+    try:
+        cost = _cost(copy, copy, {})
+    except RecursionError:
+        raise BadSchema("the schema is nested too deeply") from None
+    if cost > MOST_BRANCHES:
+        raise BadSchema(f"the schema has more than {MOST_BRANCHES:,} branches when its references are written out")
     return dict(copy)
-
-
-def _explain(error: engine.ValidationError, root: Mapping[str, Any]) -> Iterator[Problem]:
-    path, kind, details = tuple(error.instance_path), error.kind.name, error.kind.as_dict()
-    schema = _at(root, error.evaluation_path[:-1])
-    if kind == "required":
-        name = str(details.get("property"))
-        wanted = describe(_properties(schema, root).get(name, True), root)
-        yield Problem(dotted((*path, name)), f"`{dotted((*path, name))}` is missing", wanted, _MISSING)
-    elif kind in ("additionalProperties", "unevaluatedProperties"):
-        yield from _unknown(error, path, list(_properties(schema, root)), details.get("unexpected") or [])
-    else:
-        yield _wrong(error, path, describe(schema, root), details)
-
-
-def _unknown(
-    error: engine.ValidationError, path: tuple[str | int, ...], declared: list[str], unexpected: list[str]
-) -> Iterator[Problem]:
-    instance = error.instance if isinstance(error.instance, dict) else {}
-    wanted = f"only {', '.join(declared[:20])}" if declared else "no keys at all"
-    missing = [name for name in declared if name not in instance]
-    for name in unexpected[:MOST_PROBLEMS]:
-        where, meant = dotted((*path, shorten(name))), near(name, missing)
-        hint = f": you sent `{shorten(name)}`, the schema has `{meant}`" if meant else ""
-        yield Problem(where, f"`{where}` is not known{hint}", wanted, show(instance.get(name)))
-
-
-def _wrong(
-    error: engine.ValidationError, path: tuple[str | int, ...], wanted: str, details: Mapping[str, Any]
-) -> Problem:
-    where = dotted(path)
-    subject = f"`{where}`" if where else "the whole of the arguments"
-    meant = near(error.instance, details.get("options") or ())
-    hint = f": you sent {show(error.instance)}, did you mean {show(meant)}?" if meant else ""
-    return Problem(where, f"{subject} must be {wanted}{hint}", wanted, show(error.instance))
-
-
-def _at(root: Mapping[str, Any], steps: list[str | int]) -> Any:
-    here: Any = root
-    for step in steps:
-        if step == "$ref":
-            here = resolve(root, here)
-        elif isinstance(here, Mapping) and str(step) in here:
-            here = here[str(step)]
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            here = here[step]
-        else:
-            return True
-    return here
-
-
-def _properties(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema = resolve(root, schema)
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}

@@ -18,6 +18,7 @@ _LIMITS: Final = (
     ("minLength", "at least {} characters"), ("maxLength", "at most {} characters"),
     ("minItems", "at least {} items"), ("maxItems", "at most {} items"),
     ("minProperties", "at least {} keys"), ("maxProperties", "at most {} keys"), ("pattern", "matching {}"),
+    ("uniqueItems", "without repeats"),
 )  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def _one_of(members: Sequence[Any]) -> str:
 
 def near(word: Any, choices: Iterable[Any]) -> str | None:
     """The one choice that `word` was probably meant to be: the same letters in another spelling, or nearly so."""
-    if not isinstance(word, str) or len(word) > 200:
+    if not isinstance(word, str) or len(word) > 64:
         return None
     names = [choice for choice in choices if isinstance(choice, str)][:200]
     same = [name for name in names if fold(name) == fold(word)]

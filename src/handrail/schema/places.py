@@ -1,0 +1,155 @@
+"""Where in a schema a value stands: the schemas that apply to it, its properties, items and branches.
+
+A place is a tuple of pointers such as `#/properties/path`; a value fits a place when it fits every one of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from handrail.schema.walk import point
+
+Place = tuple[str, ...]
+ROOT: Final[Place] = ("#",)
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything that one place says, through `$ref` and `allOf`; branches are listed, not chosen."""
+
+    schemas: tuple[tuple[str, Mapping[str, Any]], ...]
+    branches: tuple[tuple[str, Place], ...]
+    """Each `anyOf` or `oneOf`: its own pointer, and those of its branches."""
+
+    def word(self, keyword: str) -> Any:
+        """What a keyword says here, the outermost first; None where nobody says it."""
+        return next((schema[keyword] for _, schema in self.schemas if keyword in schema), None)
+
+    @cached_property
+    def kinds(self) -> frozenset[str] | None:
+        """The JSON types that may stand here; None for any."""
+        found: frozenset[str] | None = None
+        for _, schema in self.schemas:
+            kinds = _kinds(schema)
+            if kinds is not None:
+                found = kinds if found is None else found & kinds
+        return found
+
+    @cached_property
+    def members(self) -> list[Any] | None:
+        """The members of an enum, or the one constant."""
+        if any("const" in schema for _, schema in self.schemas):
+            return [self.word("const")]
+        members = self.word("enum")
+        return members if isinstance(members, list) else None
+
+    @cached_property
+    def required(self) -> list[str]:
+        """The names of the properties that must be there."""
+        lists = [schema["required"] for _, schema in self.schemas if isinstance(schema.get("required"), list)]
+        return [name for names in lists for name in names if isinstance(name, str)]
+
+    @cached_property
+    def properties(self) -> dict[str, Place]:
+        """Each declared property and its place."""
+        found: dict[str, Place] = {}
+        for pointer, schema in self.schemas:
+            if isinstance(schema.get("properties"), Mapping):
+                for name in schema["properties"]:
+                    found[name] = (*found.get(name, ()), f"{pointer}/properties/{_escape(name)}")
+        return found
+
+    @cached_property
+    def closed(self) -> bool:
+        """Whether unknown keys are refused outright."""
+        return any(schema.get("additionalProperties") is False for _, schema in self.schemas)
+
+    @cached_property
+    def patterned(self) -> bool:
+        """Whether keys may be declared by a pattern."""
+        return any("patternProperties" in schema for _, schema in self.schemas)
+
+    @cached_property
+    def others(self) -> Place:
+        """The place of the values of undeclared keys; empty where anything or nothing is accepted."""
+        return self._inner("additionalProperties")
+
+    def item(self, at: int) -> Place:
+        """The place of a list's item; empty where anything is accepted."""
+        first: list[str] = []
+        for pointer, schema in self.schemas:
+            for keyword in ("prefixItems", "items"):
+                if isinstance(schema.get(keyword), list) and at < len(schema[keyword]):
+                    first.append(f"{pointer}/{keyword}/{at}")
+        return tuple(first) or self._inner("items")
+
+    def _inner(self, keyword: str) -> Place:
+        return tuple(f"{p}/{keyword}" for p, schema in self.schemas if isinstance(schema.get(keyword), Mapping))
+
+
+def look(root: Mapping[str, Any], place: Place) -> View:
+    """Read a place; references that run in a circle are followed once."""
+    schemas: dict[str, Mapping[str, Any]] = {}
+    branches: dict[str, Place] = {}
+    waiting = list(place)
+    while waiting:
+        pointer = waiting.pop(0)
+        schema = point(root, pointer)
+        if pointer in schemas or not isinstance(schema, Mapping):
+            continue
+        schemas[pointer] = schema
+        waiting.extend(_further(pointer, schema))
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(schema.get(keyword), list):
+                inner = tuple(f"{pointer}/{keyword}/{at}" for at in range(len(schema[keyword])))
+                branches[f"{pointer}/{keyword}"] = inner
+    return View(tuple(schemas.items()), tuple(branches.items()))
+
+
+def kind_of(value: Any) -> str:
+    """The JSON type of a value; a whole number is an `integer`."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return "string"
+    return "object" if isinstance(value, Mapping) else "array" if isinstance(value, list | tuple) else "other"
+
+
+def takes(root: Mapping[str, Any], place: Place, kind: str, depth: int = 0) -> bool:
+    """Whether a JSON type may stand at a place, in some branch."""
+    view = look(root, place)
+    kinds = view.kinds
+    if kinds is not None and kind not in kinds and not (kind == "integer" and "number" in kinds):
+        return False
+    if depth > 8:
+        return True
+    return all(any(takes(root, (inner,), kind, depth + 1) for inner in group) for _, group in view.branches)
+
+
+def _further(pointer: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        yield reference
+    if isinstance(schema.get("allOf"), list):
+        yield from (f"{pointer}/allOf/{at}" for at in range(len(schema["allOf"])))
+
+
+def _kinds(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        return frozenset((kinds,))
+    if isinstance(kinds, list):
+        return frozenset(kind for kind in kinds if isinstance(kind, str))
+    members = [schema["const"]] if "const" in schema else schema.get("enum")
+    return frozenset(map(kind_of, members)) if isinstance(members, list) else None
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,61 @@
+"""Let a reference to an artifact stand in place of any value, and find the references in arguments."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from handrail.schema.walk import Schema, rewrite
+
+MARK: Final = "$artifact"
+_BESIDE: Final = frozenset({MARK, "size", "media_type", "name"})
+_REFERENCE: Final = {
+    "type": "object",
+    "properties": {MARK: {"type": "string"}, "size": {}, "media_type": {}, "name": {}},
+    "required": [MARK],
+    "additionalProperties": False,
+}
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value is `{"$artifact": ref}`, alone or with what its handle says beside it."""
+    return isinstance(value, Mapping) and isinstance(value.get(MARK), str) and _BESIDE.issuperset(value)
+
+
+def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where each reference is, and what it names; the arguments themselves are never one."""
+    level: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while level:
+        inner: list[tuple[tuple[str | int, ...], Any]] = []
+        for path, item in level:
+            if path and is_reference(item):
+                yield path, item[MARK]
+            elif isinstance(item, Mapping):
+                inner.extend(((*path, key), held) for key, held in item.items() if isinstance(held, Mapping | list))
+            elif isinstance(item, list):
+                inner.extend(((*path, at), held) for at, held in enumerate(item) if isinstance(held, Mapping | list))
+        level = inner
+
+
+def accept_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema in which every value below the root may be a reference instead."""
+    return dict(rewrite(schema, _accept))
+
+
+def _accept(schema: Schema) -> Schema:
+    for keyword in ("properties", "patternProperties"):
+        if isinstance(schema.get(keyword), Mapping):
+            schema[keyword] = {name: _either(inner) for name, inner in schema[keyword].items()}
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), Mapping):
+            schema[keyword] = _either(schema[keyword])
+    if isinstance(schema.get("prefixItems"), list):
+        schema["prefixItems"] = [_either(inner) for inner in schema["prefixItems"]]
+    if "oneOf" in schema and "anyOf" not in schema:  # a reference would fit several branches
+        schema["anyOf"] = schema.pop("oneOf")
+    return schema
+
+
+def _either(schema: Any) -> Any:
+    if schema is True or schema == {}:
+        return schema
+    kept = {word: schema[word] for word in ("consequential", "blank") if isinstance(schema, Mapping) and word in schema}
+    return {**kept, "anyOf": [_REFERENCE, schema]}
