@@ -18,6 +18,7 @@ REFUSALS: Final[frozenset[str]] = frozenset(
     {"invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout"}
 )
 """Kinds that mean: the body did not run. They do not spend the call budget."""
+SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
 
 
@@ -132,6 +133,8 @@ Result = Success | Failure
 
 def to_wire(value: Any) -> Any:
     """`value` with every Image and ArtifactRef inside it in its wire form; the same object when there is none."""
+    if type(value) in SCALARS:  # nearly every value is one, and the checks below are six times as slow
+        return value
     if isinstance(value, Image | ArtifactRef):
         return value.to_wire()
     if isinstance(value, Mapping):
