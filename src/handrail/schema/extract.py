@@ -5,10 +5,11 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from handrail.schema.parse import NotJson, parse
-from handrail.schema.syntax import read_one
+from handrail.schema.syntax import One, read_one
 
 LONGEST: Final = 1 << 20
 """Characters of text that are searched."""
@@ -23,7 +24,11 @@ _OPEN: Final = re.compile(
 )
 _CLOSING: Final = re.compile(r"\s*+(?:```|</?tool_call>|\s)*+")
 _FENCES: Final = re.compile(r"```[^\n`]*+\n(.*?)```", re.DOTALL)
+_LINES: Final = re.compile(r"([^\n]++)")
 _MISSING_BRACE: Final = "the closing brace of the call was missing and was supplied; the arguments were whole"
+
+
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,88 +48,91 @@ def extract(text: str, known: Collection[str], *, cut: bool) -> tuple[str, str] 
 
 def find(text: str, known: Collection[str], *, cut: bool) -> Found | None:
     """As `extract`, with what was supplied. The last call of an answer that was cut is never taken."""
-    if cut or len(text) > LONGEST:
+    if cut or len(text) > LONGEST or not known:
         return None
+    begun = re.compile(rf"(?<![A-Za-z0-9_.])(?:{'|'.join(map(re.escape, sorted(known)))})\(")
     try:
-        spans = list(_python_spans(text, known))
-        calls = [call for _, _, call in spans]
-        for start, end, _ in reversed(spans):  # what a Python call holds is its own
-            text = text[:start] + " " * (end - start) + text[end:]
-        calls += _json_calls(text, known)
-    except (RecursionError, MemoryError):
-        return None
+        calls, outside = _json_calls(text, known)
+    except (NotJson, RecursionError):
+        calls, outside = [], text
+    if begun.search(outside):
+        return _python_only(text, known, begun)
     return calls[0] if len(calls) == 1 else None
 
 
-def _json_calls(text: str, known: Collection[str]) -> list[Found]:
+def _json_calls(text: str, known: Collection[str]) -> tuple[list[Found], str]:
+    """Calls written as objects, and the text outside of all objects.
+
+    Raises NotJson where an object is begun and not ended: what is inside of it is not a call of its own.
+    """
     calls: list[Found] = []
-    at = text.find("{")
+    outside: list[str] = []
+    done, at = 0, text.find("{")
     for _ in range(MOST_STARTS):
         if at < 0:
-            return calls
-        try:
-            value, end = read_one(text, at)
-        except NotJson:
-            unfinished, end = _unfinished(text, at, known)
-            calls += unfinished
-        else:
-            calls += _calls_in(value, known)
-        at = text.find("{", end)
-    return [] if at >= 0 else calls
+            return calls, "".join([*outside, text[done:]])
+        unfinished = _unfinished(text, at, known)
+        if unfinished is not None:
+            return [*calls, unfinished], "".join([*outside, text[done:at]])
+        one = read_one(text, at)
+        outside.append(text[done:at])
+        done = at + 1
+        if one is not None:
+            if _in_open_list(text, one):
+                raise NotJson("a list is not closed", at)
+            calls += _calls_in(text, one, (), one.value, known)
+            done = one.end
+        at = text.find("{", done)
+    raise NotJson("there are too many braces", at)
 
 
-def _unfinished(text: str, at: int, known: Collection[str]) -> tuple[list[Found], int]:
+def _in_open_list(text: str, one: One) -> bool:
+    return text[: one.start].rstrip().endswith("[") and not text[one.end :].lstrip().startswith(("]", ","))
+
+
+def _unfinished(text: str, at: int, known: Collection[str]) -> Found | None:
     """A call whose arguments are whole and whose own brace is missing at the very end."""
     head = _OPEN.match(text, at)
     if head is None or head[1] not in known:
-        return [], at + 1
-    try:
-        _, end = read_one(text, head.end())
-    except NotJson:
-        return [], at + 1
-    rest = _CLOSING.match(text, end)
+        return None
+    inner = read_one(text, head.end())
+    if inner is None or text[:at].rstrip().endswith("["):
+        return None
+    rest = _CLOSING.match(text, inner.end)
     if rest is None or rest.end() != len(text):
-        return [], at + 1
-    return [Found(head[1], text[head.end() : end], (_MISSING_BRACE,))], len(text)
+        return None
+    return Found(head[1], text[inner.start : inner.end], (_MISSING_BRACE,))
 
 
-def _calls_in(value: Any, known: Collection[str]) -> Iterator[Found]:
+def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str]) -> Iterator[Found]:
     if isinstance(value, list):
-        for item in value:
-            yield from _calls_in(item, known)
+        for at, item in enumerate(value):
+            yield from _calls_in(text, one, (*path, at), item, known)
     if not isinstance(value, dict):
         return
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
-    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
-    if name is not None and arguments is not None:
-        if name in known:
-            yield Found(name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
-        return
-    for key in _AROUND:
-        yield from _calls_in(value.get(key), known)
+    key = next((key for key in _ARGUMENTS if key in value), None)
+    if name is None or key is None:
+        for around in _AROUND:
+            yield from _calls_in(text, one, (*path, around), value.get(around), known)
+    elif name in known:
+        start, end = one.spans.get((*path, key), (0, 0))
+        written = text[start:end] or json.dumps(value[key], ensure_ascii=False)
+        yield Found(name, value[key] if isinstance(value[key], str) else written)
 
 
-def _python_spans(text: str, known: Collection[str]) -> Iterator[tuple[int, int, Found]]:
-    """Python calls that stand alone: the whole text, a whole fence, or a whole line outside of fences."""
+def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> Found | None:
+    """A Python call that stands alone: the whole text, or one fence or line beside which nothing is begun."""
     whole = _python_call(text, known)
-    if whole is not None:
-        yield 0, len(text), whole
-        return
-    at = 0
-    for fence in _FENCES.finditer(text):
-        yield from _lines(text, at, fence.start(), known)
-        call = _python_call(fence[1], known)
-        if call is not None:
-            yield fence.start(), fence.end(), call
-        at = fence.end()
-    yield from _lines(text, at, len(text), known)
-
-
-def _lines(text: str, start: int, end: int, known: Collection[str]) -> Iterator[tuple[int, int, Found]]:
-    for line in re.finditer(r"[^\n]++", text[start:end]):
-        call = _python_call(line[0], known)
-        if call is not None:
-            yield start + line.start(), start + line.end(), call
+    starts = list(islice(begun.finditer(text), 2))
+    if whole is not None or len(starts) != 1:
+        return whole
+    for piece in (*_FENCES.finditer(text), *_LINES.finditer(text)):
+        if piece.start(1) <= starts[0].start() < piece.end(1):
+            call = _python_call(piece[1], known)
+            if call is not None and "{" not in text[: piece.start(1)] and "{" not in text[piece.end(1) :]:
+                return call
+    return None
 
 
 def _python_call(text: str, known: Collection[str]) -> Found | None:

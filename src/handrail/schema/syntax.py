@@ -11,6 +11,7 @@ from handrail.schema.parse import DEEPEST, NotJson, parse, plain
 MOST_STEPS: Final = 200_000
 """Values and keys that are read; more is refused."""
 MOST_NOTES: Final = 20
+DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 _FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?(?![A-Za-z0-9_.+-])")
@@ -39,6 +40,7 @@ class _Reader:
     at: int = 0
     steps: int = 0
     notes: list[Note] = field(default_factory=list)
+    spans: dict[tuple[str | int, ...], tuple[int, int]] | None = None
 
     def note(self, rule: str, path: tuple[str | int, ...], before: Any, after: Any, *, changed: bool = False) -> None:
         if changed or len(self.notes) < MOST_NOTES:
@@ -62,6 +64,16 @@ class _Reader:
             return self.string(path, key=False)
         return self.number() if first and first in "-0123456789" else self.word(path)
 
+    def kept(self, path: tuple[str | int, ...]) -> Any:
+        """A value, and where it is written if that is wanted."""
+        if self.spans is None or len(path) > DEEPEST_SPAN:
+            return self.value(path)
+        self.peek()
+        start = self.at
+        value = self.value(path)
+        self.spans[path] = (start, self.at)
+        return value
+
     def object(self, path: tuple[str | int, ...]) -> dict[str, Any]:
         found: dict[str, Any] = {}
 
@@ -72,14 +84,14 @@ class _Reader:
             self.at += 1
             if key in found:
                 raise NotJson(f"the key {key[:80]!r} is there twice", self.at)
-            found[key] = self.value((*path, key))
+            found[key] = self.kept((*path, key))
 
         self.entries("}", path, entry)
         return found
 
     def list(self, path: tuple[str | int, ...]) -> list[Any]:
         found: list[Any] = []
-        self.entries("]", path, lambda: found.append(self.value((*path, len(found)))))
+        self.entries("]", path, lambda: found.append(self.kept((*path, len(found)))))
         return found
 
     def entries(self, end: str, path: tuple[str | int, ...], entry: Callable[[], None]) -> None:
@@ -162,13 +174,32 @@ def read_nearly(text: str) -> tuple[Any, list[Note]]:
     return value, reader.notes
 
 
-def read_one(text: str, at: int) -> tuple[Any, int]:
-    """The object that begins at a place in a text, and where it ends. Raises NotJson."""
-    reader = _Reader(text, at)
-    value = reader.value(())
+@dataclass(frozen=True, slots=True)
+class One:
+    """An object found in a text."""
+
+    value: Any
+    start: int
+    end: int
+    spans: dict[tuple[str | int, ...], tuple[int, int]]
+    """Where each of the outer values inside it is written."""
+
+
+def read_one(text: str, at: int) -> One | None:
+    """The object that begins at a place in a text; None where the brace there begins no object at all.
+
+    Raises NotJson for an object that is begun and is not readable to its end.
+    """
+    reader = _Reader(text, at, spans={})
+    try:
+        value = reader.value(())
+    except NotJson:
+        if reader.steps > 1:
+            raise
+        return None
     if (reason := plain(value)) is not None:
         raise NotJson(reason, at)
-    return value, reader.at
+    return One(value, at, reader.at, reader.spans or {})
 
 
 def _end(reader: _Reader, *, fenced: bool) -> None:
