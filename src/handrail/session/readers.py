@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from handrail.contract.event import Event, Reader
+from handrail.sandbox.background import in_background
 from handrail.toolkit.said import said
 from handrail.toolkit.wake import wake
 
@@ -51,18 +52,21 @@ class ReaderQueue:
             self._events.append(event)
             self._wake()
 
-    async def serve(self) -> None:
-        """For an async reader: run it in this task until the session ends; `finish` is what ends it, nothing else."""
-        self._token, self._serving = current_token(), True
-        with anyio.CancelScope(shield=True):
-            while not self._dropped:
-                self._woken = anyio.Event()
-                while self._events and not self._dropped:
-                    await self._give(self._events.popleft())
-                if self._ending:
-                    break
-                if not self._events:
-                    await self._woken.wait()
+    def begin(self) -> None:
+        """An async reader gets a task of its own, in which nothing that happens to the session can disturb it."""
+        if self.is_async:
+            self._token, self._serving = current_token(), True
+            in_background(self._serve())
+
+    async def _serve(self) -> None:
+        while not self._dropped:
+            self._woken = anyio.Event()
+            while self._events and not self._dropped:
+                await self._give(self._events.popleft())
+            if self._ending:
+                break
+            if not self._events:
+                await self._woken.wait()
         self._serving = False
 
     async def finish(self) -> None:

@@ -73,10 +73,8 @@ class Session:
             _refuse_unserved(tool)
 
     async def __aenter__(self) -> "Session":
-        group = await self._open.enter_async_context(anyio.create_task_group())
         for reader in self._readers:
-            if reader.is_async:
-                group.start_soon(reader.serve)
+            reader.begin()
         return self
 
     async def __aexit__(

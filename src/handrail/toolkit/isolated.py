@@ -100,4 +100,6 @@ def _unpack(answer: bytes) -> Any:
         raise ToolFailed(Failure("execution_error", f"The answer cannot leave its process: {error}")) from None
     if outcome == "failure":
         raise ToolFailed(value)
+    if outcome == "error":
+        raise value
     return value

@@ -10,7 +10,7 @@ import sys
 from functools import reduce
 from typing import Any
 
-from handrail.contract.errors import ToolFailed
+from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure
 from handrail.toolkit.isolated import HEADER
 
@@ -30,6 +30,8 @@ def _answer() -> bytes:
         return pickle.dumps(("value", value))
     except ToolFailed as error:
         return pickle.dumps(("failure", error.failure))
+    except (OSError, Unavailable) as error:  # they mean the same to the model wherever they were raised
+        return pickle.dumps(("error", error))
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller is told
         return pickle.dumps(("failure", Failure("execution_error", f"{type(error).__name__}: {error}"[:2_000])))
 
