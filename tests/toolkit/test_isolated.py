@@ -1,0 +1,157 @@
+"""An isolated tool runs in a process that really dies, with its group, when nobody waits any more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Context, HandrailError, Session, Tool, tool
+from tests.journeys.evidence import only_ending
+from tests.toolkit import isolated_tools as made
+
+pytestmark = pytest.mark.anyio
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def are_dead(*pids: int) -> bool:
+    with anyio.move_on_after(5):
+        while any(map(is_alive, pids)):  # noqa: ASYNC110 - other processes end
+            await anyio.sleep(0.01)
+    return not any(map(is_alive, pids))
+
+
+async def test_it_runs_in_another_process_and_its_own_group() -> None:
+    async with Session([made.where]) as session:
+        result = await session.call("where")
+    assert result.value["pid"] == result.value["group"] != os.getpid()
+    assert is_alive(os.getpid())  # the control of `is_alive`
+    assert not is_alive(result.value["pid"])
+
+
+async def test_its_types_travel_both_ways() -> None:
+    async with Session([made.moved, made.asked, made.chatty]) as session:
+        assert (await session.call("moved", {"point": {"x": 1, "y": 2}, "by": 4})).value == {"x": 5, "y": 2}
+        assert (await session.call("asked", {"n": 1})).value == 2
+        assert (await session.call("chatty", {"lines": 20_000})).value == "quiet"
+        bounced = await session.call("moved", {"point": {"x": "one"}})
+    assert not bounced.ok
+    assert (bounced.kind, bounced.field) == ("invalid_args", "point.x")
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "said"),
+    [
+        ("raises", "execution_error", "ValueError: inside"),
+        ("fails", "not_found", "not here"),
+        ("exits", "execution_error", "SystemExit: 4"),
+        ("unpicklable", "execution_error", "pickle"),
+    ],
+)
+async def test_what_it_raises_comes_back_with_its_kind(how: str, kind: str, said: str) -> None:
+    async with Session([made.ends]) as session:
+        result = await session.call("ends", {"how": how})
+    assert not result.ok
+    assert (result.kind, said in result.message) == (kind, True)
+    assert only_ending(session).data["kind"] == kind
+
+
+async def test_a_missing_file_means_the_same_there_as_here() -> None:
+    async with Session([made.ends]) as session:
+        assert (await session.call("ends", {"how": "missing"})).kind == "not_found"
+
+
+async def test_a_large_answer_comes_whole_and_a_death_is_told_with_its_last_words() -> None:
+    async with Session([made.ends, made.dies]) as session:
+        large = await session.call("ends", {"how": "99000"})
+        died = await session.call("dies", {"code": 7})
+    assert large.value == "x" * 99_000
+    assert not died.ok
+    assert died.kind == "execution_error"
+    assert "exit code 7" in died.message
+    assert "last words" in died.message
+
+
+async def test_at_the_deadline_the_process_and_its_child_are_killed(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    async with Session([made.hangs]) as session:
+        result = await session.call("hangs", {"note": str(note)})
+        pid, child = map(int, note.read_text().split())  # the control: it had begun
+        assert await are_dead(pid, child)
+    assert not result.ok
+    assert result.kind == only_ending(session).data["kind"] == "timeout"
+    assert "It was ended" in result.message
+
+
+async def test_a_cancelled_caller_kills_it_too(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    async with Session([made.hangs]) as session, anyio.create_task_group() as group:
+        group.start_soon(session.call, "hangs", {"note": str(note)})
+        with anyio.fail_after(10):
+            while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
+                await anyio.sleep(0.01)
+        pid, child = map(int, note.read_text().split())
+        assert is_alive(pid)
+        assert is_alive(child)
+        group.cancel_scope.cancel()
+    assert await are_dead(pid, child)
+    assert only_ending(session).data["kind"] == "cancelled"
+
+
+async def test_what_it_leaves_running_in_its_group_ends_with_the_call(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    async with Session([made.leaves_a_child]) as session:
+        assert (await session.call("leaves_a_child", {"note": str(note)})).value == "left"
+        assert await are_dead(*map(int, note.read_text().split()))
+
+
+def plain_function(n: int) -> int:
+    return n
+
+
+def test_what_another_process_cannot_import_is_refused_at_definition() -> None:
+    def local(n: int) -> int:
+        return n
+
+    class Thing:
+        def method(self, n: int) -> int:
+            return n
+
+    class Called:
+        def __call__(self, n: int) -> int:
+            return n
+
+    def with_context(n: int, context: Context) -> int:
+        return n
+
+    refused: list[Any] = [local, lambda: None, Thing().method, Called(), with_context]
+    for function in refused:
+        with pytest.raises(HandrailError, match="isolate=True"):
+            tool(name="t", isolate=True)(function)
+    with pytest.raises(HandrailError, match="isolate=True"):
+        Tool("t", {"type": "object"}, lambda context, arguments: None, isolate=True)
+    assert tool(name="t", isolate=True)(plain_function).runs == "process"
+
+
+def test_a_function_that_is_in_no_file_is_refused_and_one_in_the_main_file_runs(tmp_path: Path) -> None:
+    code = "from handrail import Session, run_sync, tool\n@tool(isolate=True)\ndef f() -> int:\n    return 42\n"
+    code += "async def main():\n    async with Session([f]) as s:\n        print((await s.call('f')).value)\n"
+    code += "if __name__ == '__main__':\n    run_sync(main)\n"
+    typed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert typed.returncode == 1
+    assert "isolate=True needs a function in a file" in typed.stderr
+    (tmp_path / "program.py").write_text(code)
+    filed = subprocess.run(
+        [sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (filed.stdout, filed.stderr) == ("42\n", "")
