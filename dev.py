@@ -100,9 +100,14 @@ def set_up() -> None:
         must("making .venv", sys.executable, "-m", "venv", "--clear", *bare, VENV)
     if guard_sources():
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev"})
+    tools = ["hatchling>=1.27", "editables"]
+    if guard_sources() and not there("cc"):
+        say("no C compiler: the guard will be built with the ziglang wheel (400 MB)")
+        tools.append("ziglang")
     say("installing handrail and its tools into .venv (a minute, once per change of pyproject.toml or of the guard)")
-    if not works(PYTHON, "-c", "import hatchling, editables"):  # in .venv itself: a later install needs no network
-        must("installing the build tools", *pip(), "install", "-q", "hatchling>=1.27", "editables")
+    if "ziglang" in tools or not works(PYTHON, "-c", "import hatchling, editables"):
+        must("installing the build tools", *pip(), "install", "-q", *tools)
+    # without isolation, because the build tools are in .venv already: a later install needs no network
     must("installing handrail", *pip(), "install", "-q", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
     STAMP.write_text(wanted)
 
@@ -110,7 +115,7 @@ def set_up() -> None:
 def fingerprint() -> str:
     """A hash of everything that decides what an install would do."""
     digest = hashlib.sha256(f"{ROOT} {sys.version_info[:2]} {EXTRAS}".encode())
-    for path in [ROOT / "pyproject.toml", ROOT / "hatch_build.py", *guard_sources()]:
+    for path in [ROOT / "pyproject.toml", ROOT / "hatch_build.py", GUARD / "build.py", *guard_sources()]:
         if path.exists():
             digest.update(path.read_bytes())
     return digest.hexdigest()
