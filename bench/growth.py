@@ -15,9 +15,8 @@ from handrail.testing import ScriptedModel, Turn
 SIZES: Final = (50, 200, 800, 3_200)
 EXPONENT: Final = 1.1
 """The most that k in `cost ~ calls ** k` may be."""
-CALL: Final = 10.0
 ROUND: Final = 20.0
-"""How many times the floor a call, and a round of an agent with one call, may cost."""
+"""How many times the floor a round of an agent with one call may cost; `calls` judges the call itself."""
 UNLIMITED: Final = Budget(calls=None, refusals=None, seconds=None)
 
 
@@ -31,12 +30,12 @@ def rows(effort: Effort) -> list[Row]:
     times = interleave(samples, effort.rounds)
     return [
         row("the floor", times["floor"], "µs", floor=times["floor"]),
-        *_kind("session", "a call, {} in one session", sizes, times, CALL),
+        *_kind("session", "a call, {} in one session", sizes, times, None),
         *_kind("agent", "a round, {} in one run of an agent", sizes, times, ROUND),
     ]
 
 
-def _kind(kind: str, name: str, sizes: list[int], times: dict[str, Times], bound: float) -> list[Row]:
+def _kind(kind: str, name: str, sizes: list[int], times: dict[str, Times], bound: float | None) -> list[Row]:
     costs = [times[f"{kind} {size}"] for size in sizes]
     lines = [
         row(name.format(f"{size:,}"), cost, "µs", floor=times["floor"], bound=bound)
