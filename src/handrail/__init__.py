@@ -7,13 +7,16 @@ if TYPE_CHECKING:
     from handrail.agent.loop import Agent
     from handrail.contract.approval import ApprovalRequest, Decision
     from handrail.contract.call import Call
+    from handrail.contract.driver import Limits
     from handrail.contract.errors import HandrailError, ToolFailed
     from handrail.contract.event import Event
     from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, read_envelope
+    from handrail.sandbox.sandbox import Sandbox
     from handrail.session.session import Session
     from handrail.toolkit.bridge import run_sync
     from handrail.toolkit.context import Context
     from handrail.toolkit.policy import Budget, Policy
+    from handrail.toolkit.rule import Rule
     from handrail.toolkit.tool import Tool, tool
     from handrail.toolkit.toolbox import Toolbox
 
@@ -24,10 +27,13 @@ _HOMES = {
     "contract.errors": ("HandrailError", "ToolFailed"),
     "contract.event": ("Event",),
     "contract.result": ("ArtifactRef", "Failure", "Image", "Result", "Success", "read_envelope"),
+    "contract.driver": ("Limits",),
+    "sandbox.sandbox": ("Sandbox",),
     "session.session": ("Session",),
     "toolkit.bridge": ("run_sync",),
     "toolkit.context": ("Context",),
     "toolkit.policy": ("Budget", "Policy"),
+    "toolkit.rule": ("Rule",),
     "toolkit.tool": ("Tool", "tool"),
     "toolkit.toolbox": ("Toolbox",),
 }
@@ -36,8 +42,8 @@ _MODULES = {name: f"handrail.{module}" for module, names in _HOMES.items() for n
 __version__ = "0.1.0"
 __all__ = [
     "Agent", "ApprovalRequest", "ArtifactRef", "Budget", "Call", "Context", "Decision", "Event", "Failure",
-    "HandrailError", "Image", "Policy", "Result", "Session", "Success", "Tool", "ToolFailed", "Toolbox",
-    "read_envelope", "run_sync", "tool",
+    "HandrailError", "Image", "Limits", "Policy", "Result", "Rule", "Sandbox", "Session", "Success", "Tool",
+    "ToolFailed", "Toolbox", "read_envelope", "run_sync", "tool",
 ]  # fmt: skip
 
 

@@ -1,8 +1,55 @@
-"""Stop a call that keeps failing the same way. Not built yet: it lets every call pass."""
+"""Stop a call that keeps failing the same way, and say what to try instead."""
 
-from handrail.contract.result import Result
+from typing import Final
+
+from handrail.contract.result import Failure, Result
+from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.verdict import HARMLESS
+
+REPEATS: Final = 3
+"""Equal failures after which the same call is not run again."""
+TRIPS: Final = frozenset({"invalid_args", "not_found", "execution_error"})
+MOST: Final = 200
+"""Calls of one tool that are remembered; the oldest is forgotten first."""
+INSTEAD: Final = {
+    "invalid_args": "Change the arguments as the message says",
+    "not_found": "Look at what is there first, or make it",
+    "execution_error": "Try another way, or other arguments",
+}
 
 
 async def breaker(step: Step, proceed: Next) -> Result:
-    return await proceed(step)
+    """Counted per run; any success with effects clears everything, for it may have removed the cause."""
+    seen = step.counts.failures
+    known = seen.get(step.call.name)
+    key = arguments_hash(step.call.arguments) if known else None
+    if known and key in known:
+        way, repeats = known[key]
+        if repeats >= REPEATS:
+            kind = way.partition(" ")[0]
+            return Failure(
+                "rejected",
+                f"{step.call.name} has failed {repeats} times in the same way ({kind}) with the same arguments, "
+                f"and was not run again. {INSTEAD[kind]}.",
+                data={"repeats": repeats, "kind": kind},
+            )
+    result = await proceed(step)
+    if result.ok:
+        if not step.tool.effects <= HARMLESS:  # type: ignore[operator]
+            seen.clear()
+        elif known and key is not None:
+            known.pop(key, None)
+    elif result.kind in TRIPS:
+        _count(step, result, key)
+    return result
+
+
+def _count(step: Step, failure: Failure, key: str | None) -> None:
+    known = step.counts.failures.setdefault(step.call.name, {})
+    key = key if key is not None else arguments_hash(step.call.arguments)
+    way = f"{failure.kind} {failure.field or ''}"
+    before, repeats = known.pop(key, ("", 0))
+    known[key] = (way, repeats + 1 if before == way else 1)
+    if len(known) > MOST:
+        del known[next(iter(known))]

@@ -7,7 +7,7 @@ from handrail.toolkit.policy import Budget
 
 async def budget(step: Step, proceed: Next) -> Result:
     """The place is taken before the first await, so that calls that arrive together cannot share one."""
-    counts = step.rules.counts
+    counts = step.counts
     if spent := _spent(step, counts, step.rules.budget):
         return Failure("budget_exhausted", spent)
     counts.calls += 1

@@ -1,13 +1,17 @@
-"""Hold a call to its deadline, and end the work when it passes."""
+"""Hold a call to its deadline, and end the work when it passes, or when a person says so."""
+
+from math import inf
 
 from handrail.contract.result import Failure, Result
 from handrail.toolkit.gate import Next, Step
 
 
 async def deadline(step: Step, proceed: Next) -> Result:
-    if step.tool.timeout is None:  # the tool keeps its own clock
-        return await proceed(step)
-    with step.clock.limit(step.tool.timeout) as limit:
+    timeout = step.tool.timeout  # None: the tool keeps its own clock
+    with step.clock.limit(inf if timeout is None else timeout) as limit:
+        step.scope = limit.scope
         return await proceed(step)
     end = "Its thread cannot be stopped and may still be running." if step.still_running else "It was ended."
+    if step.terminated:
+        return Failure("cancelled", f"{step.tool.name} was ended by the user. {end}", data={"killed_by": "user"})
     return Failure("timeout", f"{step.tool.name} ran longer than {limit.seconds:g} s. {end} Ask for less at once.")

@@ -8,7 +8,7 @@ from math import inf
 from typing import Any, Final
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
+from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
@@ -18,6 +18,7 @@ from handrail.toolkit.plain import NotPlain, plain
 from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
+from handrail.toolkit.wake import soon
 
 LONGEST_MESSAGE: Final = 2_000
 BY_ERRNO: Final[dict[int, FailureKind]] = {
@@ -89,7 +90,10 @@ async def _in_thread(step: Step) -> Any:
     def late(work: Work) -> None:
         outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
         step.emit("call_late", {"tool": tool.name, "outcome": outcome})
+        if step.place is not None:
+            soon(token, step.place.leave)
 
+    token = current_token()
     work = Work(lambda: tool.body(context, arguments), late)
     try:
         return await work.wait()

@@ -1,5 +1,6 @@
 """Write down that a call began and, exactly once, how it ended, whatever happens in between."""
 
+from dataclasses import asdict
 from hashlib import sha256
 from time import perf_counter
 from typing import Any
@@ -67,5 +68,5 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         "result": envelope,
     }
     if step.repairs:
-        data["repairs"] = [repair.to_data() for repair in step.repairs]
+        data["repairs"] = [asdict(repair) for repair in step.repairs]
     step.emit("call_ended", data)

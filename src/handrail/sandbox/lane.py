@@ -12,10 +12,10 @@ from handrail.contract.errors import Unavailable
 class Place:
     """One place in a lane. `leave` gives it back at any time, and may be called twice."""
 
-    __slots__ = ("_lane", "_open", "entered", "stuck", "who", "writes")
+    __slots__ = ("_open", "entered", "lane", "stuck", "who", "writes")
 
     def __init__(self, lane: "Lane", writes: bool, who: str) -> None:
-        self._lane = lane
+        self.lane = lane
         self._open: anyio.Event | None = None
         self.writes = writes
         self.who = who
@@ -25,7 +25,7 @@ class Place:
     @property
     def behind(self) -> tuple[str, ...]:
         """Who this place waits for; empty when it can be entered now."""
-        return tuple(place.who for place in self._lane.before(self))
+        return tuple(place.who for place in self.lane.before(self))
 
     async def enter(self) -> None:
         """Wait until everybody before who is in the way has left. A cancelled wait gives the place back.
@@ -42,7 +42,7 @@ class Place:
         self.entered = True
 
     def leave(self) -> None:
-        self._lane.drop(self)
+        self.lane.drop(self)
 
     def wake(self) -> None:
         """Look again."""
@@ -50,9 +50,9 @@ class Place:
             self._open.set()
 
     def _may_enter(self) -> bool:
-        if self not in self._lane:
+        if self not in self.lane:
             raise RuntimeError(f"the place of {self.who or 'this call'} was given back before it was entered")
-        in_the_way = self._lane.before(self)
+        in_the_way = self.lane.before(self)
         stuck = next((place for place in in_the_way if place.stuck), None)
         if stuck is not None:
             raise Unavailable(

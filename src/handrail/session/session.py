@@ -15,13 +15,16 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.result import Failure, Result
+from handrail.gates.lane import reserve
+from handrail.sandbox.completed import Late
+from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
 from handrail.session.readers import ReaderQueue
 from handrail.session.standard import STANDARD
 from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
-from handrail.toolkit.gate import Gate, Rules, Step, fold
+from handrail.toolkit.gate import Counts, Gate, Rules, Step, fold
 from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, ToolLike
@@ -37,7 +40,7 @@ class Session:
         self,
         tools: Iterable[ToolLike] | Toolbox = (),
         *,
-        sandbox: Any = None,
+        sandbox: Sandbox | None = None,
         policy: Policy = Policy(),
         approver: Approver | None = None,
         budget: Budget = Budget(),
@@ -50,7 +53,7 @@ class Session:
         gates: Sequence[Gate] | None = None,
         id: str | None = None,
     ) -> None:
-        _refuse_unbuilt(sandbox=sandbox, approver=approver, artifacts=artifacts, store=store, secrets=secrets or None)
+        _refuse_unbuilt(artifacts=artifacts, store=store, secrets=secrets or None)
         self.id = id or uuid4().hex[:12]
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
@@ -58,7 +61,8 @@ class Session:
         self.artifacts = artifacts
         self.tokens_left: int | None = None
         self.call_count = 0
-        self.rules = Rules(policy, budget)
+        self.sandbox = sandbox
+        self.rules = Rules(policy, budget, approver, sandbox)
         self._walk = fold(STANDARD if gates is None else gates)
         self._transcript = Transcript()
         self._memory: dict[str, dict[str, Any]] = {}
@@ -70,9 +74,13 @@ class Session:
         self._open = AsyncExitStack()
         self._closed = False
         for tool in self.toolbox:
-            _refuse_unserved(tool)
+            _refuse_unserved(tool, sandbox)
 
     async def __aenter__(self) -> "Session":
+        if self.sandbox is not None:
+            await self._open.enter_async_context(self.sandbox)
+            self.sandbox.on_late.append(self._late)
+            self._open.callback(self.sandbox.on_late.remove, self._late)
         for reader in self._readers:
             reader.begin()
         return self
@@ -120,8 +128,18 @@ class Session:
 
     def begin_run(self) -> None:
         """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
-        self.rules = Rules(self.rules.policy, self.rules.budget)
+        self.rules.counts = Counts()
         self.rules.counts.clock.start()
+
+    async def terminate(self, id: str) -> bool:
+        """End a running call or a background job, as a person does. Whether there was one.
+
+        A command gets TERM, 3 s and KILL, and its call keeps what was printed; any other call ends at once.
+        """
+        if self.sandbox is not None and await self.sandbox.terminate(id):
+            return True
+        step = self._running.get(id)
+        return step is not None and step.terminate()
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """What to offer to the model: sorted, stable, in this provider's form."""
@@ -151,7 +169,9 @@ class Session:
 
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
-        raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
+        if self.sandbox is None:
+            raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
+        return self.sandbox.bind(clock=context.clock, call_id=context.call.id)
 
     def _admit(self, call: Call) -> Step:
         """Accept a call: from here on it will have exactly one terminal event."""
@@ -168,7 +188,9 @@ class Session:
         rules.counts.clock.start()
         clock = CallClock(around.clock if around else rules.counts.clock)
         clock.start()
-        return Step(call, self.toolbox.find(call.name), self, clock, rules)
+        step = Step(call, self.toolbox.find(call.name), self, clock, rules, around)
+        reserve(step)
+        return step
 
     async def _fill(self, results: dict[int, Result], place: int, step: Step) -> None:
         results[place] = await self._run(step)
@@ -181,6 +203,15 @@ class Session:
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
+            if (place := step.place) is not None:
+                if step.still_running:
+                    place.lane.stuck(place.who)
+                else:
+                    place.leave()
+
+    def _late(self, late: Late) -> None:
+        outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
+        self.emit("call_late", late.id, data={"outcome": outcome})
 
     def _warn(self, message: str) -> None:
         self.emit("warning", data={"message": message})
@@ -192,7 +223,12 @@ def _refuse_unbuilt(**given: Any) -> None:
             raise HandrailError(f"Session({name}=…) is not built yet; leave it out")
 
 
-def _refuse_unserved(tool: Tool) -> None:
-    if tool.needs:
+def _refuse_unserved(tool: Tool, sandbox: Sandbox | None) -> None:
+    if not tool.needs:
+        return
+    if sandbox is None:
         needs = ", ".join(sorted(tool.needs))
         raise HandrailError(f"tool {tool.name} needs a sandbox that enforces {needs}, and this session has none")
+    if missing := sorted(set(tool.needs) - sandbox.features):
+        driver = sandbox.report.driver
+        raise HandrailError(f"tool {tool.name} needs {', '.join(missing)}, which the {driver} sandbox does not enforce")

@@ -1,7 +1,12 @@
-"""Fakes and checks for people who build on Handrail: a scripted model, a recorder of events."""
+"""Fakes for people who build on Handrail: a scripted model, approvers, a recorder of events, a driver in memory."""
 
 from handrail.contract.model import Message, Turn
+from handrail.drivers.memory import MemoryDriver
+from handrail.testing.approvers import HeldApprovals, approve_all, deny_all, edit_with, never_answers
 from handrail.testing.events import EventRecorder
 from handrail.testing.scripted import Request, ScriptedModel
 
-__all__ = ["EventRecorder", "Message", "Request", "ScriptedModel", "Turn"]
+__all__ = [
+    "EventRecorder", "HeldApprovals", "MemoryDriver", "Message", "Request", "ScriptedModel", "Turn",
+    "approve_all", "deny_all", "edit_with", "never_answers",
+]  # fmt: skip

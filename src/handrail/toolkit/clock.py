@@ -11,7 +11,7 @@ import anyio
 class CallLimit:
     """One limit: a cancel scope whose deadline moves on when its clock was paused."""
 
-    __slots__ = ("_clock", "_left", "_scope", "seconds")
+    __slots__ = ("_clock", "_left", "scope", "seconds")
 
     def __init__(self, clock: "CallClock", seconds: float) -> None:
         self._clock = clock
@@ -21,8 +21,8 @@ class CallLimit:
     def __enter__(self) -> "CallLimit":
         clock = self._clock
         deadline = inf if clock.paused else anyio.current_time() + self._left
-        self._scope = anyio.CancelScope(deadline=deadline)
-        self._scope.__enter__()
+        self.scope = anyio.CancelScope(deadline=deadline)
+        self.scope.__enter__()
         clock.limits.append(self)
         return self
 
@@ -30,22 +30,22 @@ class CallLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._clock.limits.remove(self)
-        return self._scope.__exit__(kind, error, trace)
+        return self.scope.__exit__(kind, error, trace)
 
     @property
     def passed(self) -> bool:
-        return self._scope.cancelled_caught
+        return self.scope.cancelled_caught
 
     def hold(self, now: float) -> None:
         """Stop running out. A limit that has already passed stays passed."""
-        self._left = self._scope.deadline - now
+        self._left = self.scope.deadline - now
         if self._left > 0:
-            self._scope.deadline = inf
+            self.scope.deadline = inf
 
     def resume(self, now: float) -> None:
         """Run on from where it was held."""
-        if self._scope.deadline == inf:
-            self._scope.deadline = now + self._left
+        if self.scope.deadline == inf:
+            self.scope.deadline = now + self._left
 
 
 class CallClock:

@@ -8,6 +8,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
+from handrail.sandbox.sandbox import Sandbox
 
 
 class Host(Protocol):
@@ -40,7 +41,7 @@ class Desk(Protocol):
     def host(self) -> Host: ...
     @property
     def artifacts(self) -> Any: ...
-    def sandbox_for(self, context: "Context") -> Any: ...
+    def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
     async def call(self, name: str, arguments: Arguments = "{}", *, inside: str | None = None) -> Result: ...
@@ -57,7 +58,7 @@ class Context:
         self.stopped = ""
         """Why the body should stop, once it should."""
         self._desk = desk
-        self._sandbox: Any = None
+        self._sandbox: Sandbox | None = None
 
     @property
     def session_id(self) -> str:
@@ -77,7 +78,7 @@ class Context:
         return self._desk.artifacts
 
     @property
-    def sandbox(self) -> Any:
+    def sandbox(self) -> Sandbox:
         """The Sandbox, bound to this call's clock and id. Raises ToolFailed(unavailable) where there is none."""
         if self._sandbox is None:
             self._sandbox = self._desk.sandbox_for(self)

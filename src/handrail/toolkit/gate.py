@@ -3,35 +3,50 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
+
+from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
+from handrail.sandbox.lane import Lane
+from handrail.sandbox.lane import Place as LanePlace
+from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Desk
 from handrail.toolkit.policy import Budget, Policy
+from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
 
 
 class Counts:
-    """What the gates count in one run. It lives on the session, and a new user turn brings a new one."""
+    """What the gates count in one run. A new user turn brings a new one."""
 
-    __slots__ = ("calls", "clock", "refusals", "scripts")
+    __slots__ = ("calls", "clock", "failures", "refusals", "scripts")
 
     def __init__(self) -> None:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
+        """Calls made by each script."""
+        self.failures: dict[str, dict[str, tuple[str, int]]] = {}
+        """By tool, then by arguments: how a call last failed, and how often in a row."""
         self.clock = CallClock()
 
 
 class Rules:
     """What a session lays down for its gates."""
 
-    __slots__ = ("budget", "counts", "policy")
+    __slots__ = ("approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox")
 
-    def __init__(self, policy: Policy, budget: Budget) -> None:
+    def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
         self.policy = policy
         self.budget = budget
+        self.approver = approver
+        self.sandbox = sandbox
+        self.remembered: list[Rule] = []
+        """What a person allowed for the rest of the session."""
+        self.lanes: dict[str, Lane] = {}
         self.counts = Counts()
 
 
@@ -39,16 +54,22 @@ class Step:
     """One call on its way. Gates read it, and fill in what the later ones need."""
 
     __slots__ = (
-        "_desk", "arguments", "arguments_hash", "call", "clock", "context", "converted", "repairs", "rules",
-        "still_running", "tool", "warnings",
+        "_desk", "arguments", "arguments_hash", "call", "clock", "context", "converted", "counts", "parent", "place",
+        "repairs", "rules", "scope", "still_running", "terminated", "tool", "warnings",
     )  # fmt: skip
 
-    def __init__(self, call: Call, tool: Tool, desk: Desk, clock: CallClock, rules: Rules) -> None:
+    def __init__(
+        self, call: Call, tool: Tool, desk: Desk, clock: CallClock, rules: Rules, parent: "Step | None" = None
+    ) -> None:
         self.call = call
         self.tool = tool
         self.context = Context(call, clock, desk)
         self.clock = clock
         self.rules = rules
+        self.counts = rules.counts
+        """Those of the run in which the call began."""
+        self.parent = parent
+        """The running call inside which this one was made."""
         self._desk = desk
         self.arguments_hash = ""
         """Of the arguments as they were sent."""
@@ -58,12 +79,25 @@ class Step:
         """The same in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
+        self.place: LanePlace | None = None
+        """Its place in a lane, reserved when the call was accepted."""
         self.still_running = False
         """The body could not be stopped and may still be at work."""
+        self.scope: anyio.CancelScope | None = None
+        """What to cancel when a person ends this call now."""
+        self.terminated = False
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
         self._desk.emit(type, self.call.id, self.call.parent, data)
+
+    def terminate(self) -> bool:
+        """A person ends the call, wherever it is."""
+        if self.scope is None:
+            return False
+        self.terminated = True
+        self.scope.cancel()
+        return True
 
 
 Next = Callable[[Step], Awaitable[Result]]

@@ -1,24 +1,55 @@
 """What a session may do without asking, and how much of it."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Literal, get_args
 
 from handrail.contract.errors import HandrailError
+from handrail.toolkit.rule import Rule
 
 Mode = Literal["contained", "ask", "strict", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`contained` runs what the sandbox confines; `ask` also asks before writes and commands; `strict` denies
-    everything above safe unless it is approved; `open` asks nothing."""
+    """Rules beat the mode; deny beats ask, ask beats allow. Where nobody can be asked, what would be asked is denied.
 
-    mode: Mode = field(default="contained", kw_only=True)
+    contained   what the sandbox confines runs; what leaves it, and what is critical, asks
+    ask         also asks before everything that writes, executes or is above safe
+    strict      asks before everything above safe, and before whatever leaves the sandbox
+    open        asks nothing
+    """
+
+    allow: Sequence[str | Rule] = ()
+    ask: Sequence[str | Rule] = ()
+    deny: Sequence[str | Rule] = ()
+    mode: Mode = "contained"
+    rules: "Lists" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise HandrailError(f"policy mode {self.mode!r} is none of {', '.join(get_args(Mode))}")
+        lists = Lists(_rules("allow", self.allow), _rules("ask", self.ask), _rules("deny", self.deny))
+        object.__setattr__(self, "rules", lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A policy's rules, read and checked."""
+
+    allow: tuple[Rule, ...]
+    ask: tuple[Rule, ...]
+    deny: tuple[Rule, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.allow or self.ask or self.deny)
+
+
+def _rules(name: str, given: Iterable[str | Rule]) -> tuple[Rule, ...]:
+    if isinstance(given, str | Rule):
+        raise HandrailError(f"Policy.{name} is a list of rules; write {name}=[{given!r}]")
+    return tuple(rule if isinstance(rule, Rule) else Rule(rule) for rule in given)
 
 
 @dataclass(frozen=True, slots=True)

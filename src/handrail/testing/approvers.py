@@ -1,0 +1,84 @@
+"""Approvers for tests and for channels where answers come later."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from handrail.contract.approval import ApprovalRequest, Approver, Decision
+
+
+async def approve_all(request: ApprovalRequest) -> Decision:
+    """Says yes to everything."""
+    return Decision.approve()
+
+
+async def deny_all(request: ApprovalRequest) -> Decision:
+    """Says no to everything."""
+    return Decision.deny("denied by deny_all")
+
+
+class _NeverAnswers:
+    """Waits for ever; `wait` is how long Handrail waits for it."""
+
+    def __init__(self, wait: float) -> None:
+        self.wait = wait
+
+    async def __call__(self, request: ApprovalRequest) -> Decision:
+        await anyio.sleep_forever()
+        return Decision.skip()
+
+    def within(self, wait: float) -> "_NeverAnswers":
+        """The same with another wait."""
+        return _NeverAnswers(wait)
+
+
+never_answers = _NeverAnswers(0.05)
+
+
+def edit_with(arguments: Mapping[str, Any]) -> Approver:
+    """Says yes to these arguments instead."""
+
+    async def edit(request: ApprovalRequest) -> Decision:
+        return Decision.edit(arguments)
+
+    return edit
+
+
+class HeldApprovals:
+    """An approver whose answers come from elsewhere: a page, a test. An answer counts once, for its own request."""
+
+    def __init__(self, wait: float = 300.0) -> None:
+        self.wait = wait
+        self.pending: dict[str, ApprovalRequest] = {}
+        self._answers: dict[str, Decision] = {}
+        self._woken: dict[str, anyio.Event] = {}
+        self._asked = anyio.Event()
+
+    async def __call__(self, request: ApprovalRequest) -> Decision:
+        self.pending[request.id] = request
+        self._woken[request.id] = anyio.Event()
+        self._asked.set()
+        self._asked = anyio.Event()
+        try:
+            await self._woken[request.id].wait()
+            return self._answers.pop(request.id)
+        finally:
+            self.pending.pop(request.id, None)
+            del self._woken[request.id]
+
+    def answer(self, id: str, decision: Decision, *, arguments_hash: str | None = None) -> bool:
+        """Whether it counted: not for a request that is settled or expired, nor for other arguments than it shows."""
+        request = self.pending.get(id)
+        if request is None or (arguments_hash is not None and arguments_hash != request.arguments_hash):
+            return False
+        del self.pending[id]
+        self._answers[id] = decision
+        self._woken[id].set()
+        return True
+
+    async def next(self) -> ApprovalRequest:
+        """The oldest request that waits; waits for one where there is none."""
+        while not self.pending:
+            await self._asked.wait()
+        return next(iter(self.pending.values()))

@@ -1,0 +1,84 @@
+"""A Rule: which calls a policy means, by tool, risk, effect or arguments, with examples that keep it honest."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from handrail.contract.approval import Effect, Risk
+from handrail.contract.errors import HandrailError
+from handrail.toolkit.glob import glob_matches, path_matches
+from handrail.toolkit.shell import shell_matches
+
+FORM: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
+FIELD: Final = re.compile(r"(?P<field>[A-Za-z_][A-Za-z0-9_]*)=(?P<glob>.*)", re.DOTALL)
+SHELL_TOOLS: Final = frozenset({"bash"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`TOOL`, `TOOL(glob)` on its first required property, `TOOL(field=glob)`, `risk:high` or `effect:writes`.
+
+    `match` and `no_match` are examples of what the glob stands against; one that comes out otherwise is refused here.
+    """
+
+    pattern: str
+    match: tuple[str, ...] = ()
+    no_match: tuple[str, ...] = ()
+    kind: Literal["tool", "risk", "effect"] = field(init=False, repr=False)
+    subject: str = field(init=False, repr=False)
+    """The tool's name or glob, the risk, or the effect."""
+    inner: str | None = field(init=False, repr=False)
+    """What stands in the parentheses."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise HandrailError(f"a rule is text such as 'bash(git *)', not {type(self.pattern).__name__}")
+        kind, subject, inner = _read(self.pattern)
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "subject", subject)
+        put(self, "inner", inner)
+        for name, wanted in (("match", True), ("no_match", False)):
+            examples = getattr(self, name)
+            put(self, name, (examples,) if isinstance(examples, str) else tuple(examples))
+            for example in getattr(self, name):
+                if self._fits(example) is not wanted:
+                    verb = "does not match" if wanted else "matches"
+                    raise HandrailError(f"rule {self.pattern!r}: it {verb} its {name} example {example!r}")
+
+    def _fits(self, example: str) -> bool:
+        """Whether an example, the bare value or `TOOL(value)`, is what the rule means."""
+        if self.kind != "tool":
+            return example == self.subject
+        form = FORM.fullmatch(example)
+        if form and glob_matches(self.subject, form["tool"]) and (form["inner"] is not None or self.inner is None):
+            example = form["inner"] or ""
+        elif self.inner is None:
+            return glob_matches(self.subject, example)
+        if self.inner is None:
+            return True
+        named = FIELD.fullmatch(self.inner)
+        glob = named["glob"] if named and self.subject not in SHELL_TOOLS else self.inner
+        if self.subject in SHELL_TOOLS:
+            return shell_matches(glob, example) is True
+        return path_matches(glob, example, "/") if looks_like_path(glob) else glob_matches(glob, example)
+
+
+def looks_like_path(glob: str) -> bool:
+    """Whether a glob without a tool beside it is meant for a path."""
+    return glob.startswith((".", "/")) or "**" in glob
+
+
+def _read(pattern: str) -> tuple[Literal["tool", "risk", "effect"], str, str | None]:
+    for kind, allowed in (("risk", get_args(Risk)), ("effect", get_args(Effect))):
+        if pattern.startswith(f"{kind}:"):
+            subject = pattern.removeprefix(f"{kind}:")
+            if subject not in allowed:
+                raise HandrailError(f"rule {pattern!r}: {kind} {subject!r} is none of {', '.join(allowed)}")
+            return "risk" if kind == "risk" else "effect", subject, None
+    form = FORM.fullmatch(pattern)
+    if not form:
+        raise HandrailError(
+            f"rule {pattern!r} is none of TOOL, TOOL(glob), TOOL(field=glob), risk:RISK and effect:EFFECT"
+        )
+    return "tool", form["tool"], form["inner"]
