@@ -91,6 +91,8 @@ PLANTED = [
         caught("toolkit/a.py", PROMISE + "tool.body(1, 2)\n"),
         caught("session/a.py", PROMISE + "run = tool.body\n"),
         caught("session/b.py", PROMISE + "getattr(tool, 'body')\n"),
+        caught("schema/a.py", PROMISE + "tool.body(1, 2)\n"),
+        kept("schema/b.py", PROMISE + "first = ast.parse(text).body\n"),
         kept("gates/invoke.py", PROMISE + "tool.body(1, 2)\n"),
     ),
     *for_rule(
