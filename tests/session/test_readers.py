@@ -1,0 +1,188 @@
+"""Readers of events can raise, block and fall behind without harm to any call."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from handrail import Event, Session
+from handrail.testing import EventRecorder
+from tests.journeys.evidence import endings, events_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def trivial(n: int) -> int:
+    return n
+
+
+def warnings(session: Session) -> list[str]:
+    return [event.data["message"] for event in events_of(session, "warning")]
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("even this")
+
+
+def plain_raises(event: Event) -> None:
+    raise ValueError("no thanks")
+
+
+def plain_exits(event: Event) -> None:
+    raise SystemExit(1)
+
+
+async def async_raises(event: Event) -> None:
+    raise ValueError("no thanks")
+
+
+async def async_exits(event: Event) -> None:
+    raise SystemExit(1)
+
+
+async def async_cancels(event: Event) -> None:
+    raise anyio.get_cancelled_exc_class()
+
+
+def plain_silent(event: Event) -> None:
+    raise Silent
+
+
+async def async_silent(event: Event) -> None:
+    raise Silent
+
+
+def forgets_to_await(event: Event) -> Any:
+    return async_raises(event)
+
+
+RAISING = (
+    plain_raises, plain_exits, plain_silent, async_raises, async_exits, async_cancels, async_silent, forgets_to_await,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", RAISING)
+async def test_a_reader_that_raises_is_dropped_with_a_warning_and_nothing_else_happens(
+    reader: Callable[[Event], Any],
+) -> None:
+    other = EventRecorder()
+    async with Session([trivial], readers=[reader, other]) as session:
+        for n in range(5):
+            assert (await session.call("trivial", {"n": n})).value == n
+            await anyio.sleep(0.002)
+    assert len(endings(session)) == 5
+    (warning,) = warnings(session)
+    assert reader.__qualname__ in warning
+    assert "dropped" in warning
+    assert other.events == list(session.trace)  # the control: a good reader beside it has seen everything
+
+
+async def test_readers_that_block_are_dropped_and_calls_do_not_wait_for_them() -> None:
+    release = threading.Event()
+
+    def plain_blocks(event: Event) -> None:
+        release.wait(60)
+
+    async def async_blocks(event: Event) -> None:
+        await anyio.sleep_forever()
+
+    stubborn_ended = anyio.Event()
+
+    async def async_ignores(event: Event) -> None:
+        while not stubborn_ended.is_set():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(0.5):
+                await stubborn_ended.wait()
+
+    other = EventRecorder()
+    began = time.monotonic()
+    async with Session([trivial], readers=[plain_blocks, async_blocks, async_ignores, other]) as session:
+        for n in range(100):
+            assert (await session.call("trivial", {"n": n})).ok
+        calls_took = time.monotonic() - began
+    took = time.monotonic() - began
+    release.set()
+    stubborn_ended.set()
+    assert calls_took < 4 < took < 30
+    assert len(endings(session)) == 100
+    assert len(warnings(session)) == 3
+    assert len(other.of("call_ended")) == 100
+    await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_reader_that_falls_a_thousand_events_behind_is_dropped(is_async: bool) -> None:
+    release = threading.Event()
+
+    def slow(event: Event) -> None:
+        release.wait(3)
+
+    async def slow_async(event: Event) -> None:
+        while not release.is_set():  # noqa: ASYNC110 - a thread's event on purpose
+            await anyio.sleep(0.01)
+
+    async with Session([], readers=[slow_async if is_async else slow]) as session:
+        session.emit("text")
+        await anyio.sleep(0.02)  # it has taken the first one by now
+        for _ in range(1_000):
+            session.emit("text")
+        assert not warnings(session)
+        session.emit("text")
+        (warning,) = warnings(session)
+        release.set()
+    assert "1,000 events behind" in warning
+
+
+async def test_an_async_reader_keeps_up_with_calls_that_never_wait() -> None:
+    seen: list[Event] = []
+
+    async def reader(event: Event) -> None:
+        seen.append(event)
+
+    async with Session([trivial], readers=[reader]) as session:
+        for turn in range(4):
+            session.begin_run()
+            for n in range(400):
+                await session.call("trivial", {"n": n + turn})
+    assert not warnings(session)
+    assert seen == list(session.trace)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_readers_see_everything_also_when_the_block_ends_badly(cancelled: bool) -> None:
+    seen: list[Event] = []
+
+    async def reader(event: Event) -> None:
+        await anyio.lowlevel.checkpoint()
+        seen.append(event)
+
+    recorder = EventRecorder()
+    session = Session([trivial], readers=[reader, recorder])
+    with anyio.move_on_after(0.02 if cancelled else 60) as scope:
+        try:
+            async with session:
+                await session.call("trivial", {"n": 1})
+                if cancelled:
+                    await anyio.sleep(30)
+                raise LookupError("the caller's own")  # it comes out as itself, not in a group
+        except LookupError:
+            pass
+    assert scope.cancelled_caught == cancelled
+    assert [event.type for event in seen] == ["call_started", "call_ended"]
+    assert seen == recorder.events == list(session.trace)
+    assert not warnings(session)
+
+
+async def test_a_session_that_ends_at_once_leaves_no_reader_behind() -> None:
+    seen: list[str] = []
+
+    async def reader(event: Event) -> None:
+        seen.append(event.type)
+
+    async with Session([], readers=[reader]) as session:
+        session.emit("text")
+    assert seen == ["text"]
