@@ -74,20 +74,15 @@ def _json_calls(text: str, known: Collection[str]) -> tuple[list[Found], str]:
         unfinished = _unfinished(text, at, known)
         if unfinished is not None:
             return [*calls, unfinished], "".join([*outside, text[done:at]])
-        one = read_one(text, at)
+        before = text[:at].rstrip()
+        one = read_one(text, len(before) - 1 if before.endswith("[") else at)  # a list is read as a whole
         outside.append(text[done:at])
         done = at + 1
         if one is not None:
-            if _in_open_list(text, one):
-                raise NotJson("a list is not closed", at)
             calls += _calls_in(text, one, (), one.value, known)
             done = one.end
         at = text.find("{", done)
     raise NotJson("there are too many braces", at)
-
-
-def _in_open_list(text: str, one: One) -> bool:
-    return text[: one.start].rstrip().endswith("[") and not text[one.end :].lstrip().startswith(("]", ","))
 
 
 def _unfinished(text: str, at: int, known: Collection[str]) -> Found | None:

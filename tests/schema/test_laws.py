@@ -1,0 +1,140 @@
+"""Laws of preflight that hold for any schema of ours and any input at all."""
+
+import json
+import string
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from handrail.contract.result import Failure
+from handrail.schema.mend import Mended, mend
+from handrail.schema.parse import canonical
+from handrail.schema.validate import Validator
+from tests.schema.generate import instances
+from tests.schema.shapes import SCHEMAS, VALIDATORS
+
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+names = st.sampled_from(sorted(SCHEMAS))
+words = st.sampled_from(["n", "N", "s", "b", "tags", "where", "line", "edits", "mode", "count", "tree", "arguments"])
+leaves = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+    | st.sampled_from(["15", "30.0", "true", "yes", "", " ", "[1]", '{"line": "2"}', "FAST", "a, b", "null"])
+)  # fmt: skip
+values = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words | st.text(max_size=3), inner, max_size=4)
+)
+pieces = st.sampled_from([*"{}[]\"':,\\tr1.5eN \n`", "```json\n", '"n"', "None", "true"])
+nearly_json = st.lists(pieces, max_size=30).map("".join)
+
+
+def preflight(arguments: Any, validator: Validator, *, own: bool = False) -> Mended | Failure:
+    return mend(arguments, validator, own=own, convert=None, cut=False, tool="t")
+
+
+def valid_for(name: str) -> st.SearchStrategy[Any]:
+    return instances(SCHEMAS[name])
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it has neither blanks nor whole floats, the two things that are tidied even in valid arguments."""
+    text = canonical(value)
+    return '""' not in text and ".0" not in text and "e" not in text.replace("true", "").replace("false", "")
+
+
+@QUICK
+@given(st.data(), names, st.booleans())
+def test_valid_arguments_come_back_as_the_same_object(data: st.DataObject, name: str, own: bool) -> None:
+    value = data.draw(valid_for(name))
+    validator = VALIDATORS[name]
+    if not validator.is_valid(value) or not is_plain(value):
+        return
+    given_as_mapping = preflight(value, validator, own=own)
+    assert isinstance(given_as_mapping, Mended)
+    assert given_as_mapping.arguments is value
+    assert given_as_mapping.repairs == ()
+    given_as_text = preflight(json.dumps(value), validator, own=own)
+    assert isinstance(given_as_text, Mended)
+    assert canonical(given_as_text.arguments) == canonical(value)
+
+
+@QUICK
+@given(values, names, st.booleans())
+def test_repair_is_idempotent_and_what_is_accepted_validates(value: Any, name: str, own: bool) -> None:
+    validator = VALIDATORS[name]
+    once = preflight(value if isinstance(value, dict) else json.dumps(value), validator, own=own)
+    if isinstance(once, Failure):
+        return
+    assert validator.is_valid(once.arguments)
+    twice = preflight(once.arguments, validator, own=own)
+    assert isinstance(twice, Mended)
+    assert twice.arguments is once.arguments
+    assert twice.repairs == ()
+
+
+@QUICK
+@given(values, names)
+def test_a_repair_never_changes_a_field_that_fits(value: Any, name: str) -> None:
+    validator = VALIDATORS[name]
+    if not isinstance(value, dict):
+        value = {"n": value, "s": "kept", "tags": ["x"], "edits": [{"old": "123", "new": "true"}]}
+    answer = preflight(value, validator)
+    if isinstance(answer, Failure):
+        return
+    for key, place in validator.view(("#",)).properties.items():
+        if key in value and validator.fits(place, value[key]) and is_plain(value[key]):
+            assert canonical(answer.arguments[key]) == canonical(value[key])
+
+
+@settings(QUICK, max_examples=400)
+@given(st.one_of(st.text(max_size=60), st.text(string.printable, max_size=60), nearly_json), names, st.booleans())
+def test_no_text_raises_and_what_is_accepted_validates(text: str, name: str, own: bool) -> None:
+    answer = preflight(text, VALIDATORS[name], own=own)
+    assert isinstance(answer, Failure) or VALIDATORS[name].is_valid(answer.arguments)
+
+
+@QUICK
+@given(st.dictionaries(st.text(max_size=4) | st.integers(), values | st.binary(), max_size=4), names)
+def test_no_mapping_raises(value: Any, name: str) -> None:
+    answer = preflight(value, VALIDATORS[name])
+    assert isinstance(answer, Failure) or VALIDATORS[name].is_valid(answer.arguments)
+
+
+@QUICK
+@given(values, names)
+def test_every_bounce_is_short_and_its_example_validates(value: Any, name: str) -> None:
+    answer = preflight(value if isinstance(value, dict) else json.dumps(value), VALIDATORS[name])
+    if isinstance(answer, Mended):
+        return
+    assert answer.kind == "invalid_args"
+    assert len(answer.message) < 1_200
+    assert answer.data is not None
+    assert answer.data["errors"]
+    assert VALIDATORS[name].is_valid(answer.data["example"])
+
+
+schemas = st.recursive(
+    st.sampled_from([{"type": "integer"}, {"type": "string"}, {"type": "boolean"}, {"enum": ["a", "B"]}, {}]),
+    lambda inner: (
+        st.builds(lambda item: {"type": "array", "items": item}, inner)
+        | st.builds(lambda a, b: {"anyOf": [a, b]}, inner, inner)
+        | st.builds(lambda a, b: {"allOf": [a, b]}, inner, inner)
+        | st.builds(lambda d: {"type": "object", "properties": d}, st.dictionaries(words, inner, max_size=3))
+    ),
+    max_leaves=6,
+)
+
+
+@QUICK
+@given(st.dictionaries(words, schemas, max_size=4), st.dictionaries(words, values, max_size=4), st.booleans())
+def test_the_laws_hold_for_any_schema(properties: Any, value: Any, own: bool) -> None:
+    validator = Validator({"type": "object", "properties": properties, "additionalProperties": False})
+    answer = preflight(value, validator, own=own)
+    if isinstance(answer, Failure):
+        assert answer.data is not None
+        assert "example" not in answer.data or validator.is_valid(answer.data["example"])
+        return
+    assert validator.is_valid(answer.arguments)
+    again = preflight(answer.arguments, validator, own=own)
+    assert isinstance(again, Mended)
+    assert canonical(again.arguments) == canonical(answer.arguments)
