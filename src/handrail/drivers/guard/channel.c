@@ -115,10 +115,15 @@ void channel_drop(size_t size)
 	}
 }
 
+/* What is still unread would reset the stream, and the client would not hear why. */
 _Noreturn void channel_broken(const char *why)
 {
+	static char unread[64 << 10];
+
 	channel_send(OUT_BROKEN, 0, why, strlen(why));
 	channel_flush();
+	while (read(channel.in, unread, sizeof unread) > 0)
+		;
 	work_end_all();
 	_exit(70);
 }
