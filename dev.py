@@ -53,13 +53,20 @@ def conform(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    set_up()
-    return run(PYTHON, "-m", "bench", *arguments)
+    return program("bench", arguments)
 
 
 def fuzz(arguments: list[str]) -> int:
+    return program("fuzz", arguments)
+
+
+def program(directory: str, arguments: list[str]) -> int:
+    """Run the program in a directory beside this file."""
+    if not (ROOT / directory / "__main__.py").exists():
+        say(f"{directory}/ does not exist yet")
+        return 1
     set_up()
-    return run(PYTHON, "-m", "fuzz", *arguments)
+    return run(PYTHON, "-m", directory, *arguments)
 
 
 def check(arguments: list[str]) -> int:
