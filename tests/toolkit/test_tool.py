@@ -1,0 +1,220 @@
+"""A tool that exists can be offered to a model: what is wrong with a definition is said where it is made."""
+
+import dataclasses
+import json
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from handrail import ArtifactRef, Context, Failure, HandrailError, Image, Session, Success, Tool, tool
+from handrail.contract.errors import BadSchema
+
+OBJECT = {"type": "object"}
+
+
+def body(context: Context, arguments: Any) -> Any:
+    return dict(arguments)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "two words", "dot.ted", "ümlaut", "line\n", "sla/sh", None, 5])
+def test_a_bad_name_is_refused(name: Any) -> None:
+    with pytest.raises(HandrailError, match="1 to 64 of the characters") as refused:
+        Tool(name, OBJECT, body)
+    assert repr(name) in str(refused.value)
+    if name is not None:
+        with pytest.raises(HandrailError, match="1 to 64 of the characters"):
+            tool(name=name)(lambda: None)
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 64, "_", "-", "Get-Weather_2"])
+def test_a_good_name_is_not(name: str) -> None:
+    assert Tool(name, OBJECT, body).name == name
+    assert tool(name=name)(lambda: None).name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"risk": "mild"}, "risk 'mild' is none of safe, high, critical"),
+        ({"effects": ["explodes"]}, "effects 'explodes' is none of reads, writes"),
+        ({"timeout": 0}, "timeout 0 is not a number of seconds above 0"),
+        ({"timeout": -1.0}, "timeout -1.0"),
+        ({"timeout": True}, "timeout True"),
+        ({"timeout": float("nan")}, "timeout nan"),
+        ({"timeout": float("inf")}, "timeout inf"),
+        ({"timeout": "5"}, "timeout '5'"),
+        ({"needs": ["telepathy"]}, "needs 'telepathy' is none of files"),
+        ({"output_cap": 0}, "output_cap 0"),
+        ({"output_cap": 0.5}, "output_cap 0.5"),
+        ({"description": 5}, "description is text, not int"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(options: dict[str, Any], said: str) -> None:
+    for make in (lambda: Tool("t", OBJECT, body, **options), lambda: tool(name="t", **options)(lambda: None)):
+        with pytest.raises(HandrailError) as refused:
+            make()
+        assert said in str(refused.value)
+        assert "tool t" in str(refused.value)
+
+
+def test_an_unknown_option_a_body_and_a_call_origin_are_refused_too() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        Tool("t", OBJECT, body, colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="colour"):
+        tool(colour="red")(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(HandrailError, match="body 5 cannot be called"):
+        Tool("t", OBJECT, 5)  # type: ignore[arg-type]
+    with pytest.raises(HandrailError, match="callable_from 'mars'"):
+        Tool("t", OBJECT, body, callable_from=["mars"])  # type: ignore[list-item]
+    with pytest.raises(HandrailError, match="takes a function, not Tool"):
+        tool(Tool("t", OBJECT, body))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "any"}, {}, {"type": "string"}, {"type": "object", "properties": {"a": {"type": "oops"}}},
+        {"type": "object", "properties": {"a": {"minimum": "five"}}}, {"type": "object", "x": object()},
+        {"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}}, [], None,
+        {"type": "object", "properties": {"a": {"pattern": "(?=look)"}}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_an_invalid_schema_is_refused_with_the_name_of_its_tool(schema: Any) -> None:
+    with pytest.raises(HandrailError, match="tool t: "):
+        Tool("t", schema, body)
+
+
+def test_a_parameter_without_a_schema_is_named() -> None:
+    class Opaque:
+        pass
+
+    def no_annotation(good: int, bad) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    def no_schema(good: int, bad: Opaque) -> None:
+        pass
+
+    def many(*bad: int) -> None:
+        pass
+
+    def bad_default(bad: int = Opaque()) -> None:  # type: ignore[assignment]
+        pass
+
+    for function in (no_annotation, no_schema, many, bad_default):
+        with pytest.raises(BadSchema, match=rf"tool {function.__name__}: parameter 'bad'"):
+            tool(function)
+
+    def bad_return() -> Opaque:
+        return Opaque()
+
+    with pytest.raises(BadSchema, match="tool bad_return: the return type"):
+        tool(bad_return)
+
+
+def test_what_is_shown_is_what_is_checked_whatever_happens_to_the_schema_that_was_given() -> None:
+    given: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    made = Tool("t", given, body)
+    given["properties"]["n"]["type"] = "string"
+    assert made.parameters["properties"]["n"] == {"type": "integer"}
+    assert made.checks.is_valid({"n": 1})
+
+
+def test_the_original_function_is_kept_and_a_decorated_one_says_what_it_promises() -> None:
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers.
+
+        Args:
+            a: the first
+        """
+        return a + b
+
+    made = tool(add)
+    assert made.function is add
+    assert (made.name, made.description, made.own) == ("add", "Add two numbers.", True)
+    assert made.parameters == {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "description": "the first"}, "b": {"type": "integer", "default": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert (made.risk, made.effects, made.timeout, made.runs) == ("safe", frozenset(), 120.0, "thread")
+    assert tool(name="t", description="", effects="reads")(add).effects == {"reads"}
+
+
+@dataclasses.dataclass
+class Spot:
+    name: str
+    picture: Image
+
+
+class Model(BaseModel):
+    n: int
+    when: date
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+RETURNED: list[tuple[Any, Any]] = [
+    ({"a": 1}, {"a": 1}), ([1, "x"], [1, "x"]), (5, 5), ("text", "text"), (False, False), (None, None), (1.5, 1.5),
+    ((1, 2), [1, 2]), ({1: "a"}, {"1": "a"}), (Model(n=1, when=date(2026, 1, 2)), {"n": 1, "when": "2026-01-02"}),
+    (Colour.RED, "red"), ({"x"}, ["x"]), (Success(3, ("w",)), 3), (float("inf"), "inf"), ("half \ud83d", "half ?"),
+    (Image(b"1"), Image(b"1")), (ArtifactRef("r"), ArtifactRef("r")), ([Image(b"1")], [Image(b"1")]),
+    (Spot("here", Image(b"\x89")), {"name": "here", "picture": Image(b"\x89")}), (b"text", "text"),
+]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("returned", "value"), RETURNED, ids=lambda part: str(part)[:40])
+async def test_a_body_may_return_any_of_these(returned: Any, value: Any) -> None:
+    def gives() -> Any:
+        return returned
+
+    async with Session([gives, Tool("by_hand", OBJECT, lambda context, arguments: returned)]) as session:
+        for name in ("gives", "by_hand"):
+            result = await session.call(name)
+            assert result.ok
+            assert result.value == value
+            json.dumps(result.to_envelope(name))
+
+
+@pytest.mark.anyio
+async def test_a_picture_inside_an_answer_with_an_output_schema_is_no_mistake() -> None:
+    def looks() -> dict[str, dict[str, Any]]:
+        return {"seen": Image(b"\x89PNG")}  # type: ignore[dict-item]
+
+    async with Session([looks]) as session:
+        assert (await session.call("looks")).ok
+
+
+@pytest.mark.anyio
+async def test_a_failure_that_a_body_returns_keeps_its_kind_even_if_its_data_is_not_json() -> None:
+    around: dict[str, Any] = {}
+    around["again"] = around
+    for data in ({"x": object()}, around):
+        made = Tool("t", OBJECT, lambda context, arguments, data=data: Failure("rejected", "no", data=data))
+        async with Session([made]) as session:
+            result = await session.call("t")
+        assert not result.ok
+        assert (result.kind, result.message, result.data) == ("rejected", "no", None)
+        assert "no JSON form" in result.warnings[0]
+        json.dumps(session.trace[-1].data)
+
+
+@pytest.mark.anyio
+async def test_the_context_is_not_in_the_schema_and_the_defaults_of_a_hand_written_one_are_not_injected() -> None:
+    def mine(n: int, context: Context | None = None) -> str:
+        assert context is not None
+        return f"{context.call.name} {n}"
+
+    shown = {"type": "object", "properties": {"n": {"type": "integer", "default": 7}}}
+    async with Session([mine, Tool("by_hand", shown, body)]) as session:
+        assert (await session.call("mine", {"n": 2})).value == "mine 2"
+        assert (await session.call("by_hand")).value == {}
+    assert list(tool(mine).parameters["properties"]) == ["n"]
+    assert session.schemas("mcp")[0]["inputSchema"] == shown
