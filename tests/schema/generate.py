@@ -83,8 +83,8 @@ def _lists(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> St
         return st.tuples(*[instances(item, root, depth + 1) for item in schema["prefixItems"]]).map(list)
     low = schema.get("minItems", 0)
     most = min(schema.get("maxItems", low + 3), low + 3)
-    if depth > 4:
-        most = low
+    if depth > 4 and low == 0:
+        return st.just([])
     unique = repr if schema.get("uniqueItems") else None
     items = instances(schema.get("items", True), root, depth + 1)
     return st.lists(items, min_size=low, max_size=most, unique_by=unique)

@@ -16,6 +16,8 @@ from handrail.contract.result import ArtifactRef, Failure, Image, Success
 
 _CONTRACT = (Success, Failure, Image, ArtifactRef)
 _make_dict: Any = typing_extensions.TypedDict
+_REQUIRED = (Required, typing_extensions.Required)
+_QUALIFIERS = (*_REQUIRED, NotRequired, typing_extensions.NotRequired)
 _NEEDS_MODERN = sys.version_info < (3, 12)
 
 
@@ -54,14 +56,15 @@ def is_contract(annotation: Any) -> bool:
     return any(is_contract(argument) for argument in get_args(annotation))
 
 
-def modern(annotation: Any) -> Any:
+def modern(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
     """The same annotation, in which every `typing.TypedDict` is one that can be checked on this Python too."""
+    known = {} if known is None else known
     if not _NEEDS_MODERN:
         return annotation
-    if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
-        return _modern_dict(annotation)
+    if typing.is_typeddict(annotation) or typing_extensions.is_typeddict(annotation):
+        return known[annotation] if annotation in known else _modern_dict(annotation, known)
     arguments = get_args(annotation)
-    changed = tuple(modern(argument) if not isinstance(argument, list) else argument for argument in arguments)
+    changed = tuple(modern(item, known) if not isinstance(item, list) else item for item in arguments)
     if all(old is new for old, new in zip(arguments, changed, strict=True)):
         return annotation
     origin = get_origin(annotation)
@@ -72,14 +75,19 @@ def modern(annotation: Any) -> Any:
     return origin[changed] if origin is not None else annotation
 
 
-def _modern_dict(old: Any) -> Any:
-    hints = get_type_hints(old, include_extras=True)
+def _modern_dict(old: Any, known: dict[Any, Any]) -> Any:
+    """A copy that is entered before its fields are read, because they may mention it."""
+    made = known[old] = _make_dict(old.__name__, {})
     fields: dict[str, Any] = {}
-    for name, hint in hints.items():
+    required: set[str] = set()
+    for name, hint in get_type_hints(old, include_extras=True).items():
         origin = get_origin(hint)
-        bare = modern(get_args(hint)[0] if origin in (Required, NotRequired) else hint)
-        needed = origin is Required or (origin is not NotRequired and name in old.__required_keys__)
-        fields[name] = bare if needed else NotRequired[bare]
-    made: Any = _make_dict(old.__name__, fields)
-    made.__doc__ = old.__doc__
+        fields[name] = modern(get_args(hint)[0] if origin in _QUALIFIERS else hint, known)
+        if origin in _REQUIRED or (origin not in _QUALIFIERS and name in old.__required_keys__):
+            required.add(name)
+    made.__annotations__ = fields
+    made.__required_keys__, made.__optional_keys__ = frozenset(required), frozenset(fields.keys() - required)
+    made.__doc__, made.__module__ = old.__doc__, old.__module__
+    if hasattr(old, "__pydantic_config__"):
+        made.__pydantic_config__ = old.__pydantic_config__
     return made

@@ -4,7 +4,8 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -86,7 +87,12 @@ def _annotation(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any
 def _is_injected(annotation: Any, injected: type) -> bool:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    return annotation is injected or set(get_args(annotation)) == {injected, type(None)}
+    others = [argument for argument in get_args(annotation) if argument is not type(None)]
+    return annotation is injected or (len(others) == 1 and others[0] is injected and _is_union(annotation))
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (Union, UnionType)
 
 
 def _field(annotation: Any, default: Any, description: str | None) -> Any:
