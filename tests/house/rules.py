@@ -23,7 +23,7 @@ EXTRAS = {
     "opensandbox", "pydantic_monty", "xllamacpp",
 }  # fmt: skip
 ELSEWHERE = re.compile(
-    r"(?<![\w/.])/(?:root|work|home/\w+)\b"  # places on somebody's machine
+    r"(?<![\w/.])/(?:root/\w|work\b|home/\w+/)"  # places on somebody's machine; every machine has a /root
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
     r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # papers that are not in this project
 )
