@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
 from handrail.sandbox.background import in_background
 from handrail.session.session import Session
@@ -29,7 +30,7 @@ async def watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: 
             if event.type == "run_ended":
                 break
         else:
-            task.cancel()
+            raise HandrailError(f"session {session.id} was closed before its run had ended")
     except BaseException:
         task.cancel()
         raise
