@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Final, Literal
 
 import anyio
+import anyio.lowlevel
 
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
@@ -23,9 +24,11 @@ from handrail.sandbox.spool import Spool
 Asked = Literal["timeout", "idle", "user", "output", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
 """Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
-KILL_WAIT: Final = 1.25
+KILL_WAIT: Final = 1.0
 """Seconds for the driver to confirm a KILL, before the call is answered without it."""
 KILLED: Final = 137
+BREATH: Final = 1 << 20
+"""Bytes of output after which others get a turn."""
 PIECE: Final = 256 << 10
 """Bytes of input given to the driver at a time."""
 
@@ -131,20 +134,20 @@ class Running:
         self.started.set()
         if self.asked is not None:  # it came too late
             self._signal("KILL")
-        feeder = None
-        if self.order.stdin is not None:
-            feeder = in_background(self._feed_all(self.order.stdin))
+        feeder = None if self.order.stdin is None else in_background(self._feed_all(self.order.stdin))
+        breath = BREATH
         try:
             async for chunk in process.output():
                 await self._take(_checked(chunk))
+                if self.received >= breath:  # a driver that always has more must not keep the limits from being seen
+                    breath = self.received + BREATH
+                    await anyio.lowlevel.checkpoint()
             return _exit_code(await process.wait())
         except OSError as error:
             raise Unavailable(f"The sandbox lost the command: {error}") from error
         except (Unavailable, BrokenDriver):
-            self._signal("KILL")
             raise
         except Exception as error:
-            self._signal("KILL")
             raise BrokenDriver(f"The driver broke its contract: {type(error).__name__}: {error}") from error
         finally:
             if feeder is not None:
@@ -192,6 +195,8 @@ class Running:
     async def _finish(self) -> None:
         if self.exit_code is None and self.error is None:
             self.error = Unavailable("The sandbox gave up the command before it ended.")
+        if self.error is not None:
+            self._signal("KILL")
         self._duration = monotonic() - self._began
         self.started.set()
         self.ended.set()
