@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from handrail.schema.sample import sample
 from handrail.schema.validate import Validator
 from handrail.schema.walk import resolve
 
@@ -58,8 +59,11 @@ def value(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
             return schema[keyword][0]
     for keyword in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(keyword), list) and schema[keyword]:
-            beside = {name: held for name, held in schema.items() if name != keyword}
-            return value({**beside, **_branch(schema[keyword], root)}, root, depth + 1)
+            merged = {name: held for name, held in schema.items() if name != keyword}
+            for part in schema["allOf"] if keyword == "allOf" else [_branch(schema[keyword], root)]:
+                inner = resolve(root, part)
+                merged |= inner if isinstance(inner, Mapping) else {}
+            return value(merged, root, depth + 1)
     return _typed(schema, root, depth)
 
 
@@ -83,11 +87,22 @@ def _typed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> An
         case "array":
             return _list(schema, root, depth)
         case "object":
-            return next(_objects(schema, root, depth))
+            return _filled(next(_objects(schema, root, depth)), schema, root, depth)
     return _string(schema)
 
 
+def _filled(made: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """With as many further keys as a map must have."""
+    others, names = schema.get("additionalProperties", True), schema.get("propertyNames")
+    for at in range(min(int(schema.get("minProperties", 0)), _MOST_ITEMS) - len(made)):
+        name = str(value(names, root, depth + 1)) if isinstance(names, Mapping) else f"key{at + 1}"
+        made[name] = value(others, root, depth + 1)
+    return made
+
+
 def _string(schema: Mapping[str, Any]) -> str:
+    if isinstance(schema.get("pattern"), str):
+        return sample(schema["pattern"]) or "text"
     text = "text"
     least, most = schema.get("minLength", 0), schema.get("maxLength", len(text) + 10_000)
     return (text + "x" * min(max(int(least) - len(text), 0), 10_000))[: int(most)]
@@ -109,6 +124,13 @@ def _number(schema: Mapping[str, Any], *, whole: bool) -> Any:
     return found - step if "exclusiveMaximum" in schema and found >= high else found
 
 
+def _another(item: Any, made: list[Any]) -> Any:
+    """An item that is not in the list yet, where that is easy."""
+    if isinstance(item, str):
+        return f"{item}{len(made)}"
+    return item + len(made) if isinstance(item, int | float) else item
+
+
 def _list(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[Any]:
     first = schema.get("prefixItems")
     made = [value(item, root, depth + 1) for item in (first if isinstance(first, list) else [])[:_MOST_ITEMS]]
@@ -116,5 +138,5 @@ def _list(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> lis
     items = schema.get("items", True)
     while len(made) < least:
         item = value(items, root, depth + 1)
-        made.append(f"{item}{len(made)}" if isinstance(item, str) and item in made else item)
+        made.append(_another(item, made) if item in made and schema.get("uniqueItems") else item)
     return made

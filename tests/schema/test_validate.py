@@ -1,0 +1,118 @@
+"""Schemas compile strictly, or leniently with a word on what is not enforced."""
+
+from typing import Any
+
+import pytest
+
+from handrail.contract.errors import BadSchema
+from handrail.schema.validate import Validator
+from tests.schema.shapes import SCHEMAS, VALIDATORS, closed
+
+REFUSED: dict[str, Any] = {
+    "type any": closed({"a": {"type": "any"}}),
+    "a boolean bound": closed({"a": {"minimum": 1, "exclusiveMinimum": True}}),
+    "a remote reference": closed({"a": {"$ref": "https://example.com/schema.json"}}),
+    "a file reference": closed({"a": {"$ref": "file:///etc/passwd"}}),
+    "a reference to nothing": closed({"a": {"$ref": "#/$defs/None"}}),
+    "look-around": closed({"a": {"pattern": "^(?=a)b"}}),
+    "a broken pattern": closed({"a": {"pattern": "(a"}}),
+    "no type": {"properties": {}},
+    "another type": {"type": "string"},
+    "several types": {"type": ["object", "null"]},
+    "a set": {"type": "object", "enum": {1, 2}},
+    "not a number": {"type": "object", "minimum": float("nan")},
+}
+DOUBLING = {"d0": {"type": "integer"}}
+for _n in range(1, 40):
+    _before = {"$ref": f"#/$defs/d{_n - 1}"}
+    DOUBLING[f"d{_n}"] = {"anyOf": [{"allOf": [_before]}, {"allOf": [_before]}]}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_schema_that_does_not_compile_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(BadSchema, match=r"\w{4}"):
+        Validator(REFUSED[name])
+
+
+def test_a_small_schema_with_endless_branches_is_refused() -> None:
+    with pytest.raises(BadSchema, match="branches"):
+        Validator(closed({"a": {"$ref": "#/$defs/d39"}}, **{"$defs": DOUBLING}))
+
+
+def test_deep_nesting_is_refused_and_reference_circles_are_not() -> None:
+    deep: Any = {"type": "integer"}
+    for _ in range(5_000):
+        deep = {"type": "array", "items": deep}
+    with pytest.raises(BadSchema):
+        Validator(closed({"a": deep}))
+    circle = closed({"a": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}})
+    assert Validator(circle).problems({"b": 1})
+
+
+@pytest.mark.parametrize("schema", [None, True, [], "object"])
+def test_what_is_no_object_is_no_schema(schema: Any) -> None:
+    with pytest.raises(BadSchema):
+        Validator(schema)
+
+
+def test_a_schema_is_copied_when_it_is_compiled() -> None:
+    mine = closed({"a": {"type": "integer"}})
+    validator = Validator(mine)
+    mine["properties"]["a"]["type"] = "string"
+    assert validator.is_valid({"a": 1})
+    assert validator.schema["properties"]["a"]["type"] == "integer"
+
+
+def test_old_drafts_and_unknown_ones_compile() -> None:
+    old = closed({"a": {"minimum": 1, "exclusiveMinimum": True}})
+    assert not Validator({"$schema": "http://json-schema.org/draft-04/schema#", **old}).is_valid({"a": 1})
+    assert Validator({"$schema": "urn:mine", **closed({"$schema": {"type": "string"}})}).is_valid({"$schema": "x"})
+
+
+def test_every_problem_has_its_place_in_plain_words() -> None:
+    wrong = {"edits": [{"old": 1, "New": "x"}], "labels": "x"}
+    problems = {problem.path: problem for problem in VALIDATORS["rows"].problems(wrong)}
+    assert set(problems) == {"edits[0].old", "edits[0].new", "edits[0].New", "labels"}
+    assert problems["edits[0].new"].received == "nothing"
+    assert problems["edits[0].old"].expected == "a string"
+    assert "you sent `New`, the schema has `new`" in problems["edits[0].New"].message
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_problems_are_empty_exactly_when_the_instance_is_valid(name: str) -> None:
+    validator = VALIDATORS[name]
+    for instance in ({}, {"n": 1}, {"zz": 1}, [], None, {"where": {}}, {"edits": []}, {"tree": {"value": 1}}):
+        assert bool(validator.problems(instance)) is not validator.is_valid(instance)
+
+
+OUTSIDE: dict[str, Any] = {
+    "type any": (closed({"a": {"type": "any"}, "b": {"type": "integer"}}), "properties.a.type"),
+    "a boolean bound": (closed({"a": {"exclusiveMinimum": True}, "b": {"type": "integer"}}), "exclusiveMinimum"),
+    "look-around": (closed({"a": {"pattern": "(?=x)"}, "b": {"type": "integer"}}), "pattern"),
+    "a remote reference": (closed({"a": {"$ref": "https://x.y/z"}, "b": {"type": "integer"}}), "$ref"),
+    "required as text": ({**closed({"b": {"type": "integer"}}), "required": "b"}, "required"),
+    "another root": ({**closed({"b": {"type": "integer"}}), "type": "any"}, "type"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_lenient_compiles_the_rest_and_says_what_is_not_enforced(name: str) -> None:
+    schema, word = OUTSIDE[name]
+    with pytest.raises(BadSchema):
+        Validator(schema)
+    validator, warnings = Validator.lenient(schema)
+    assert any(word in warning and "not enforced" in warning for warning in warnings)
+    assert validator.is_valid({"b": 1})
+    assert not validator.is_valid({"b": "x"})
+
+
+def test_lenient_leaves_a_good_schema_alone() -> None:
+    validator, warnings = Validator.lenient(SCHEMAS["refs"])
+    assert warnings == ()
+    assert validator.schema == SCHEMAS["refs"]
+    assert Validator.lenient({"properties": {"a": {}}})[0].is_valid({"a": 1})
+
+
+def test_patterns_run_in_linear_time() -> None:
+    validator = Validator(closed({"a": {"type": "string", "pattern": "^(a+)+$"}}))
+    assert not validator.is_valid({"a": "a" * 50_000 + "b"})
