@@ -62,26 +62,30 @@ async def test_a_pause_around_does_not_stop_what_is_inside_of_it() -> None:
 
 async def test_time_stands_still_until_the_last_of_several_pauses_ends() -> None:
     clock = CallClock()
-    running: list[bool] = []
+    first, second = anyio.Event(), anyio.Event()
+    reached: list[str] = []
 
-    async def asked(seconds: float) -> None:
+    async def asked(answered: anyio.Event) -> None:
         with clock.pause():
-            await anyio.sleep(seconds)
-        running.append(clock.paused)
+            await answered.wait()
 
     async with anyio.create_task_group() as group:
+        group.start_soon(asked, first)
+        group.start_soon(asked, second)
+        await anyio.sleep(0.01)
         with clock.limit(0.05) as limit:
-            group.start_soon(asked, 0.03)
-            group.start_soon(asked, 0.12)
-            await anyio.sleep(0.01)
             with clock.pause(), clock.pause():
                 pass
-            assert clock.paused
-            await anyio.sleep(0.13)
-            assert len(running) == 2
+            await anyio.sleep(0.1)
+            reached.append("both asked")
+            first.set()
+            await anyio.sleep(0.1)
+            reached.append("one asked")
+            second.set()
             await anyio.sleep(LONG)
+    assert reached == ["both asked", "one asked"]
     assert limit.passed
-    assert running == [True, False]
+    assert not clock.paused
 
 
 async def test_a_limit_that_begins_during_a_pause_begins_to_run_after_it() -> None:
@@ -124,13 +128,13 @@ async def test_a_body_sees_its_own_clock_run_and_can_limit_parts_of_its_work() -
 
 
 async def test_a_pause_inside_a_call_holds_the_deadlines_of_all_calls_around_it_and_the_budget() -> None:
-    @tool(timeout=0.08)
+    @tool(timeout=0.2)
     async def asks(context: Context) -> str:
         with context.clock.pause():
-            await anyio.sleep(0.25)
+            await anyio.sleep(0.4)
         return "answered"
 
-    @tool(timeout=0.08)
+    @tool(timeout=0.2)
     async def outer(context: Context, name: str) -> str:
         return (await context.use(name)).value
 
@@ -139,7 +143,7 @@ async def test_a_pause_inside_a_call_holds_the_deadlines_of_all_calls_around_it_
         await anyio.sleep(LONG)
         return "never"
 
-    async with Session([asks, outer, only_slow], budget=Budget(seconds=0.2)) as session:
+    async with Session([asks, outer, only_slow], budget=Budget(seconds=0.3)) as session:
         assert (await session.call("outer", {"name": "asks"})).value == "answered"
         timed_out = await session.call("outer", {"name": "only_slow"})  # the control: without a pause it runs out
     assert not timed_out.ok
