@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -48,6 +49,11 @@
 	SAME(number, 0, 8), LOAD(args[mode]), ANY_BIT(SPECIAL_MODE, 4, 0), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, S_IFMT), \
 	SAME(S_IFCHR, 2, 0), SAME(S_IFBLK, 1, 0), BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0), ANSWER(EPERM), LOAD_NUMBER
 
+/* Sockets of other kinds are in no network namespace, or open up the kernel. */
+#define ONLY_FAMILIES(number) \
+	SAME(number, 0, 7), LOAD(args[0]), SAME(AF_UNIX, 4, 0), SAME(AF_INET, 3, 0), SAME(AF_INET6, 2, 0), \
+	SAME(AF_NETLINK, 1, 0), ANSWER(EAFNOSUPPORT), LOAD_NUMBER
+
 /* Numbers newer than some headers. */
 enum { CALL_IO_URING_SETUP = 425, CALL_CLONE3 = 435, CALL_OPENAT2 = 437, CALL_PIDFD_GETFD = 438 };
 enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
@@ -85,6 +91,7 @@ static const struct sock_filter filter[] = {
 	REFUSE_BITS(__NR_clone, 0, ANY_NAMESPACE & ~0xffu),
 	REFUSE_BITS(__NR_unshare, 0, ANY_NAMESPACE),
 	REFUSE(__NR_setns, EPERM),
+	ONLY_FAMILIES(__NR_socket),
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCSTI),
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCLINUX),
 	REFUSE(__NR_ptrace, EPERM),
