@@ -16,9 +16,11 @@ from pydantic_core import PydanticSerializationError
 from handrail.contract.errors import BadSchema
 from handrail.schema.annotations import is_contract, modern, resolve_hints
 from handrail.schema.docs import read_docstring
+from handrail.schema.explain import Convert, NotConvertible, Problem
 from handrail.schema.strict import Strict, tidy
-from handrail.schema.validate import Problem
 from handrail.schema.words import dotted, shorten, show
+
+__all__ = ["Derived", "NotConvertible", "derive"]
 
 _PLAIN = (str, int, bool, type(None))
 _NO_DEFAULT: Any = inspect.Parameter.empty
@@ -28,15 +30,6 @@ _REFUSED: Mapping[Any, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "it can only be given by position",
 }
 _make_dict: Any = typing_extensions.TypedDict
-Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
-class NotConvertible(Exception):
-    """Arguments that fit the schema, and that the function's own types refuse."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("; ".join(problem.message for problem in problems))
-        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +63,8 @@ def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping
         if parameter.default is not _NO_DEFAULT and not isinstance(parameter.default, FieldInfo):
             defaults[name] = parameter.default
         fields[name] = _field(annotation, parameter.default, documented.parameters.get(name))
-    adapter = _adapter(fields)
-    schema = tidy(adapter.json_schema(schema_generator=Strict))
+    adapter, raw = _adapter(fields)
+    schema = tidy(raw)
     _write_defaults(schema, fields, defaults)
     return Derived(documented.description, schema, _output(hints), _converter(adapter), context)
 
@@ -108,7 +101,7 @@ def _field(annotation: Any, default: Any, description: str | None) -> Any:
     return NotRequired[annotation] if optional or given else annotation
 
 
-def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+def _adapter(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     try:
         return _build(fields)
     except (PydanticUserError, TypeError, NameError, RecursionError, NotImplementedError) as whole:
@@ -120,12 +113,11 @@ def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
         raise BadSchema(f"the parameters have no schema: {_first_line(whole)}") from None
 
 
-def _build(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     shape = _make_dict("arguments", dict(fields))
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     adapter: TypeAdapter[Any] = TypeAdapter(shape)
-    adapter.json_schema(schema_generator=Strict)
-    return adapter
+    return adapter, adapter.json_schema(schema_generator=Strict)
 
 
 def _first_line(error: BaseException) -> str:

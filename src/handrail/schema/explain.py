@@ -11,6 +11,7 @@ MOST_PROBLEMS: Final = 50
 MOST_HOPS: Final = 8
 """Branches inside branches that are looked into."""
 Path = tuple[str | int, ...]
+Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 Fits = Callable[[Place, Any], bool]
 
 
@@ -23,6 +24,14 @@ class Problem:
     message: str
     expected: str
     received: str
+
+
+class NotConvertible(Exception):
+    """Arguments that fit the schema, and that the function's own types refuse."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = problems
 
 
 def explain(root: Mapping[str, Any], fits: Fits, value: Any) -> list[Problem]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from handrail.contract.result import Failure
 from handrail.schema.bounce import bounce
-from handrail.schema.derive import Convert, NotConvertible
+from handrail.schema.explain import Convert, NotConvertible
 from handrail.schema.parse import NotJson, parse, plain
 from handrail.schema.places import ROOT
 from handrail.schema.references import MARK, references

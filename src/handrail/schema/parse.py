@@ -99,7 +99,7 @@ def _unfit(item: Any, kind: type) -> str | None:
 
 def canonical(value: Any) -> str:
     """Compact JSON with sorted keys: equal values give equal texts. What JSON does not know is shown by `str`."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_show)
+    return _encode(value)
 
 
 def arguments_hash(arguments: str | Mapping[str, Any]) -> str:
@@ -150,3 +150,4 @@ def _has_lone_surrogate(text: str, value: Any) -> bool:
 
 
 _decode: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_constant).decode
+_encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_show).encode

@@ -1,0 +1,229 @@
+"""The one way in: what is kept, what is converted, what is doubtful, and what may stand for a value."""
+
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+
+from handrail.contract.result import Failure
+from handrail.schema.consequential import consequential
+from handrail.schema.derive import derive
+from handrail.schema.mend import Mended, mend
+from handrail.schema.validate import Validator
+from tests.schema.shapes import OPEN_SCHEMA, VALIDATORS, closed
+
+FLAT = VALIDATORS["flat"]
+
+
+class Context:
+    """Stands for the runtime's own parameter."""
+
+
+def mended(arguments: Any, validator: Validator = FLAT, **options: Any) -> Mended:
+    answer = mend(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
+    assert isinstance(answer, Mended), answer
+    return answer
+
+
+def refused(arguments: Any, validator: Validator = FLAT, **options: Any) -> Failure:
+    answer = mend(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
+    assert isinstance(answer, Failure), answer
+    return answer
+
+
+def test_a_valid_mapping_is_the_same_object_whatever_kind_of_mapping_it_is() -> None:
+    for arguments in ({"n": 1}, MappingProxyType({"n": 1})):
+        assert mended(arguments).arguments is arguments
+
+
+def test_the_given_mapping_is_never_changed() -> None:
+    arguments = {"N": "1", "tags": ["a", 2], "s": None}
+    assert mended(arguments).arguments == {"n": 1, "tags": ["a", "2"]}
+    assert arguments == {"N": "1", "tags": ["a", 2], "s": None}
+
+
+class Even(BaseModel):
+    number: int
+    label: str = ""
+
+    @field_validator("number")
+    @classmethod
+    def check(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("must be even")
+        return value
+
+
+def work(
+    item: Even,
+    note: str = "none",
+    kept: Annotated[str, Field(json_schema_extra={"blank": "keep"})] = "none",
+    limit: int = 3,
+    maybe: str | None = None,
+    mode: Annotated[str, Field(min_length=2)] = "fast",
+) -> None: ...
+
+
+DERIVED = derive(work, injected=Context)
+OWN = Validator(DERIVED.parameters)
+
+
+def test_conversion_comes_after_repair_and_its_refusal_is_a_bounce() -> None:
+    answer = mended('{"item": {"number": "4"}}', OWN, own=True, convert=DERIVED.convert)
+    assert answer.arguments == {"item": {"number": 4}}
+    assert answer.converted == {"item": Even(number=4)}
+    failure = refused('{"item": {"number": 3}}', OWN, own=True, convert=DERIVED.convert)
+    assert failure.field == "item.number"
+    assert "must be even" in failure.message
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_blank_in_optional_text_of_our_own_tools_is_left_out(as_text: bool) -> None:
+    arguments: Any = {"item": {"number": 2, "label": ""}, "note": "", "kept": "", "limit": "", "maybe": "", "mode": ""}
+    sent = str(arguments).replace("'", '"') if as_text else arguments
+    answer = mended(sent, OWN, own=True)
+    assert answer.arguments == {"item": {"number": 2}, "kept": ""}
+    assert answer.warnings == ()
+    assert {repair.path for repair in answer.repairs} == {"item.label", "note", "limit", "maybe", "mode"}
+
+
+def test_blanks_stay_where_they_are_required_and_in_schemas_from_outside() -> None:
+    required = Validator(closed({"s": {"type": "string"}}, "s"))
+    assert mended({"s": ""}, required, own=True).arguments == {"s": ""}
+    assert mended({"n": 1, "s": ""}, own=False).arguments == {"n": 1, "s": ""}
+    assert mended({"n": 1, "s": ""}, own=True).arguments == {"n": 1}
+    assert mended({"n": 1, "s": " "}, own=True).arguments == {"n": 1, "s": " "}
+    assert refused({"mode": ""}, Validator(closed({"mode": {"type": "string", "minLength": 1}}))).field == "mode"
+
+
+def test_a_blank_that_is_a_member_is_kept() -> None:
+    validator = Validator(closed({"mode": {"enum": ["", "a"]}}))
+    assert mended({"mode": ""}, validator, own=True).arguments == {"mode": ""}
+
+
+def test_whole_floats_become_integers_where_only_integers_are_meant() -> None:
+    value = {"n": 2.0, "f": 2.0, "ids": [1.0, 2]}
+    assert repr(mended(value).arguments) == "{'n': 2, 'f': 2.0, 'ids': [1, 2]}"
+    assert repr(mended({"n": 1e300}).arguments) == "{'n': 1e+300}"
+    either = Validator(closed({"x": {"anyOf": [{"type": "integer"}, {"type": "number"}]}}))
+    assert repr(mended({"x": 2.0}, either).arguments) == "{'x': 2.0}"
+
+
+def test_an_open_schema_passes_unknown_keys_on_with_a_warning() -> None:
+    validator = Validator(OPEN_SCHEMA)
+    answer = mended('{"n": 1, "zz": 2}', validator)
+    assert answer.arguments == {"n": 1, "zz": 2}
+    assert any("`zz`" in warning for warning in answer.warnings)
+    assert mended('{"n": 1}', validator).warnings == ()
+    nested = Validator(closed({"o": OPEN_SCHEMA}))
+    assert any("`o.zz`" in warning for warning in mended({"o": {"n": 1, "zz": 2}}, nested).warnings)
+
+
+DOUBTFUL = {
+    "number as text": {"n": 1, "path": 15},
+    "quotes rewritten": "{'n': 1, 'path': 'a'}",
+    "literal rewritten": '{"n": 1, "amount": True}',
+    "put into a list": {"n": 1, "command": "ls"},
+    "taken out of its list": {"n": 1, "path": ["a"]},
+    "quotes inside a wrapper": "{'arguments': {'n': 1, 'path': 'a'}}",
+    "by its own word": {"n": 1, "special": 5},
+}
+CERTAIN = {
+    "fence": '```json\n{"n": 1, "path": "a"}\n```',
+    "trailing comma": '{"n": 1, "path": "a",}',
+    "key respelled": '{"n": 1, "Path": "a"}',
+    "unquoted key": '{n: 1, path: "a"}',
+    "single quotes around keys": "{'n': 1, 'path': \"a\"}",
+    "raw line break": '{"n": 1, "content": "a\nb"}',
+    "trailing text": '{"n": 1, "path": "a"} done',
+    "silent repairs": {"n": "1", "id": "7"},
+    "a field of no consequence": {"n": 1, "title": 15},
+    "a field that says so": {"n": 1, "path_style": 5},
+}
+
+
+def weighty() -> Validator:
+    text = {"type": "string"}
+    return Validator(
+        closed(
+            {
+                "n": {"type": "integer"}, "path": text, "content": text, "title": text, "id": {"type": "integer"},
+                "amount": {"type": "boolean"}, "command": {"type": "array", "items": text},
+                "special": {**text, "consequential": True}, "path_style": {**text, "consequential": False},
+            },
+            "n",
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_a_changed_value_in_a_consequential_field_is_doubtful(name: str) -> None:
+    answer = mended(DOUBTFUL[name], weighty())
+    assert len(answer.doubtful) == 1
+    repair = answer.doubtful[0]
+    assert repair.before != repair.after
+    assert repair.changed_value
+
+
+@pytest.mark.parametrize("name", CERTAIN)
+def test_what_leaves_every_value_as_sent_is_not_doubtful(name: str) -> None:
+    answer = mended(CERTAIN[name], weighty())
+    assert answer.repairs
+    assert answer.doubtful == ()
+
+
+def test_fields_of_consequence_are_known_by_name() -> None:
+    for name in ("path", "file_path", "filePath", "command", "content", "id", "user_id", "userID", "amount", "url"):
+        assert consequential(name)
+    for name in ("title", "limit", "verbose", "idle", "pathological", "timeout", "count"):
+        assert not consequential(name)
+    assert consequential("title", {"consequential": True})
+    assert not consequential("path", {"consequential": False})
+
+
+def known(reference: str) -> bool:
+    return reference == "art-1"
+
+
+REFERENCE = {"$artifact": "art-1"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n": REFERENCE},
+        {"n": 1, "tags": REFERENCE},
+        {"n": 1, "tags": ["a", REFERENCE]},
+        {"n": 1, "s": {"$artifact": "art-1", "size": 3, "media_type": "text/plain", "name": "a"}},
+        '{"n": 1, "s": {"$artifact": "art-1"}}',
+        '{"n": 1, "s": {"\\u0024artifact": "art-1"}}',
+    ],
+)
+def test_a_known_reference_stands_for_any_value_and_waits_to_be_filled_in(arguments: Any) -> None:
+    def never(_: Any) -> dict[str, Any]:
+        raise AssertionError("nothing is converted before it is filled in")
+
+    answer = mended(arguments, artifact=known, convert=never)
+    assert answer.converted == answer.arguments
+    assert answer.arguments is arguments or isinstance(arguments, str)
+
+
+def test_an_unknown_reference_is_refused_naming_the_field() -> None:
+    hidden = '{"n": 1, "tags": ["a", {"\\u0024artifact": "art-2"}]}'
+    for arguments in ({"n": 1, "tags": ["a", {"$artifact": "art-2"}]}, hidden):
+        failure = refused(arguments, artifact=known)
+        assert failure.field == "tags[1]"
+        assert "no such artifact" in failure.message
+        assert failure.data is not None
+        assert failure.data["example"] == {"n": 1}
+
+
+def test_what_is_beside_a_reference_is_still_checked_and_without_a_store_there_are_none() -> None:
+    assert refused({"n": "x", "s": REFERENCE}, artifact=known).field == "n"
+    assert mended({"n": "5", "s": REFERENCE}, artifact=known).arguments == {"n": 5, "s": REFERENCE}
+    assert refused({"n": REFERENCE}).field == "n"
+    assert refused(REFERENCE, artifact=known).field == "n"
+    assert refused({"n": {"$artifact": "art-1", "more": 1}}, artifact=known).field == "n"
+    shapes = VALIDATORS["unions"]
+    assert mended({"shape": {"side": REFERENCE}}, shapes, artifact=known).arguments == {"shape": {"side": REFERENCE}}
