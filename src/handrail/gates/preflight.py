@@ -10,7 +10,10 @@ async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
     if tool.name != call.name:  # there is no such tool, which is the thing to say, whatever the arguments are
         return await proceed(step)
-    mended = mend(_own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name)
+    mended = mend(
+        _own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
+        artifact=step.context.artifacts.has,
+    )  # fmt: skip
     if isinstance(mended, Failure):
         return mended
     step.arguments, step.converted = mended.arguments, mended.converted

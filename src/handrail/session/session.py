@@ -10,6 +10,8 @@ from uuid import uuid4
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
+from handrail.artifacts.scope import Scope
+from handrail.artifacts.store import Artifacts
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
@@ -44,7 +46,7 @@ class Session:
         policy: Policy = Policy(),
         approver: Approver | None = None,
         budget: Budget = Budget(),
-        artifacts: Any = None,
+        artifacts: Artifacts | Scope | None = None,
         store: Any = None,
         readers: Sequence[Reader] = (),
         secrets: Sequence[str] = (),
@@ -53,13 +55,11 @@ class Session:
         gates: Sequence[Gate] | None = None,
         id: str | None = None,
     ) -> None:
-        _refuse_unbuilt(artifacts=artifacts, store=store, secrets=secrets or None)
+        _refuse_unbuilt(store=store, secrets=secrets or None)
         self.id = id or uuid4().hex[:12]
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.host = SessionHost(self.toolbox, host)
-        self.artifacts = artifacts
-        self.tokens_left: int | None = None
         self.call_count = 0
         self.sandbox = sandbox
         self.rules = Rules(policy, budget, approver, sandbox)
@@ -72,6 +72,7 @@ class Session:
         self._readers = [ReaderQueue(reader, self._warn) for reader in readers]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
+        self.artifacts = self._scoped(artifacts)
         self._closed = False
         for tool in self.toolbox:
             _refuse_unserved(tool, sandbox)
@@ -167,6 +168,15 @@ class Session:
         """What a tool keeps for the length of this session."""
         return self._memory.setdefault(tool_name, {})
 
+    @property
+    def tokens_left(self) -> int | None:
+        """Tokens left in the model's context, which answers are kept small by; None until a loop sets it."""
+        return self.rules.tokens_left
+
+    @tokens_left.setter
+    def tokens_left(self, count: int | None) -> None:
+        self.rules.tokens_left = count
+
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
         if self.sandbox is None:
@@ -208,6 +218,17 @@ class Session:
                     place.lane.stuck(place.who)
                 else:
                     place.leave()
+
+    def _scoped(self, given: Artifacts | Scope | None) -> Scope:
+        """The given scope, the given store's scope of this session, or a private one that goes with it."""
+        if isinstance(given, Scope) and not isinstance(given, Artifacts):
+            return given
+        if given is None:
+            given = Artifacts()
+            self._open.callback(given.close)
+        elif not isinstance(given, Artifacts):
+            raise HandrailError(f"artifacts is an Artifacts or one of its scopes, not {type(given).__name__}")
+        return given.scope(self.id)
 
     def _late(self, late: Late) -> None:
         outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"

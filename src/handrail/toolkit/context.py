@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from handrail.artifacts.scope import Scope
 from handrail.contract.call import Arguments, Call
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
@@ -40,7 +41,7 @@ class Desk(Protocol):
     @property
     def host(self) -> Host: ...
     @property
-    def artifacts(self) -> Any: ...
+    def artifacts(self) -> Scope: ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
@@ -74,7 +75,8 @@ class Context:
         return self._desk.host
 
     @property
-    def artifacts(self) -> Any:
+    def artifacts(self) -> Scope:
+        """What is stored beside the conversation, as this session may see it."""
         return self._desk.artifacts
 
     @property

@@ -37,7 +37,7 @@ class Counts:
 class Rules:
     """What a session lays down for its gates."""
 
-    __slots__ = ("approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox")
+    __slots__ = ("approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left")
 
     def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
         self.policy = policy
@@ -48,6 +48,8 @@ class Rules:
         """What a person allowed for the rest of the session."""
         self.lanes: dict[str, Lane] = {}
         self.counts = Counts()
+        self.tokens_left: int | None = None
+        """In the model's context; answers shrink with it."""
 
 
 class Step:

@@ -1,0 +1,148 @@
+"""Files named by their content: written at once or not at all, and checked piece by piece whenever they are read.
+
+The digest is the sha256 of the sha256 of each MiB, so a range is checked without reading the rest.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO, Final
+
+PIECE: Final = 1 << 20
+"""Bytes that share one checksum."""
+_WIDTH: Final = 32
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Tampered(Exception):
+    """What is on disk is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What must be known of a file to check any part of it."""
+
+    size: int
+    checksums: bytes
+    """The sha256 of each piece, one after the other."""
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.checksums).hexdigest()
+
+    @property
+    def sound(self) -> bool:
+        """Whether there are as many checksums as pieces."""
+        return len(self.checksums) == -(-self.size // PIECE) * _WIDTH
+
+
+class Writer:
+    """A file on its way into a store. Nobody sees it before `finish`."""
+
+    def __init__(self, directory: Path) -> None:
+        incoming, self._objects = directory / "incoming", directory / "objects"
+        for each in (incoming, self._objects):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = incoming / token_hex(8)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        self._checksums = bytearray()
+        self._piece = sha256()
+
+    def add(self, data: bytes | memoryview) -> None:
+        """Append. Raises OSError, as for a full disk; then only `abandon` is left."""
+        rest = memoryview(data)
+        while rest:
+            part = rest[: PIECE - self._size % PIECE]
+            self._piece.update(part)
+            self._size += len(part)
+            _write(self._file, part)
+            if self._size % PIECE == 0:
+                self._end_piece()
+            rest = rest[len(part) :]
+
+    def finish(self) -> tuple[Blob, list[Path]]:
+        """What was written, and the files that hold it now, the lasting one first. Ends with `abandon` all the same."""
+        if self._size % PIECE:
+            self._end_piece()
+        blob = Blob(self._size, bytes(self._checksums))
+        place = self._objects / blob.digest
+        try:
+            os.link(self._path, place)
+        except FileExistsError:
+            if not is_whole(place, blob):
+                place.unlink(missing_ok=True)
+                os.link(self._path, place)
+        return blob, [place, self._path]
+
+    def abandon(self) -> None:
+        """Give the unfinished file back; what was finished stays. May be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+    def _end_piece(self) -> None:
+        self._checksums += self._piece.digest()
+        self._piece = sha256()
+
+
+def read_range(place: Path, blob: Blob, start: int, length: int | None) -> bytes:
+    """A range, shorter at the end. Raises Tampered where any piece of it differs, FileNotFoundError when it is gone."""
+    end = blob.size if length is None else min(blob.size, start + length)
+    first = start // PIECE * PIECE
+    if start >= end:
+        _open(place, blob).close()
+        return b""
+    last = min(blob.size, -(-end // PIECE) * PIECE)
+    with _open(place, blob) as file:
+        file.seek(first)
+        data = file.read(last - first)
+    if len(data) != last - first:
+        raise Tampered(f"{place.name} is shorter than it was")
+    for at, part in _pieces(data):
+        number = first // PIECE + at
+        if sha256(part).digest() != blob.checksums[number * _WIDTH : (number + 1) * _WIDTH]:
+            raise Tampered(f"{place.name} is not what was written, near byte {number * PIECE:,}")
+    return data[start - first : end - first]
+
+
+def is_whole(place: Path, blob: Blob) -> bool:
+    """Whether a file holds exactly this."""
+    try:
+        for start in range(0, blob.size, PIECE):
+            read_range(place, blob, start, PIECE)
+        _open(place, blob).close()
+    except (Tampered, OSError):
+        return False
+    return True
+
+
+def _open(place: Path, blob: Blob) -> BinaryIO:
+    """The file, which must be a plain one of the right size."""
+    try:
+        file = os.fdopen(os.open(place, _FLAGS), "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Tampered(f"{place.name} cannot be read: {error.strerror}") from None
+    if os.fstat(file.fileno()).st_size != blob.size:
+        file.close()
+        raise Tampered(f"{place.name} has another size than it had")
+    return file
+
+
+def _pieces(data: bytes) -> Iterator[tuple[int, memoryview]]:
+    view = memoryview(data)
+    for at, begin in enumerate(range(0, len(data), PIECE)):
+        yield at, view[begin : begin + PIECE]
+
+
+def _write(file: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(file, data) :]
