@@ -1,0 +1,84 @@
+"""Use one tool by hand: live output while it runs, approval in the terminal, Ctrl-C that ends the whole tree."""
+
+import json
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from rich.console import Console
+
+from handrail.cli.terminal import TerminalApprover
+from handrail.contract.approval import Approver
+from handrail.contract.event import Event
+from handrail.contract.result import Result
+from handrail.session.open import open_sandbox
+from handrail.session.session import Session
+from handrail.testing.approvers import approve_all
+from handrail.toolkit.policy import Policy
+from handrail.toolkit.render import visible
+from handrail.tools.builtin import builtin_tools
+
+CALL = "call"
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What the person typed."""
+
+    workspace: str
+    driver: str
+    allow_weaker: bool
+    network: str
+    mode: Any
+    yes: bool
+
+
+async def call_tool(tool: str, arguments: str, options: CallOptions) -> int:
+    """Print the result's envelope. 0 for a success, 1 for a failure."""
+    policy = Policy(mode=options.mode)
+    async with open_sandbox(
+        options.driver, workspace=options.workspace, network=options.network, allow_weaker=options.allow_weaker
+    ) as sandbox:
+        session = Session(
+            builtin_tools("all"), sandbox=sandbox, policy=policy, approver=approver(options.yes), readers=[show_output]
+        )
+        async with session:
+            result = await _call(session, tool, arguments)
+    print(json.dumps(result.to_envelope(tool), indent=2, ensure_ascii=False))
+    return 0 if result.ok else 1
+
+
+def approver(yes: bool) -> Approver | None:
+    """The person at the terminal, somebody who always agrees, or nobody."""
+    if yes:
+        return approve_all
+    return TerminalApprover(Console(stderr=True)) if sys.stdin.isatty() else None
+
+
+def show_output(event: Event) -> None:
+    """What a tool prints while it runs, with anything that could move the cursor made visible."""
+    if event.type == "call_output":
+        sys.stderr.write(visible(str(event.data["text"]).replace("\r\n", "\n")))
+        sys.stderr.flush()
+
+
+async def _call(session: Session, tool: str, arguments: str) -> Result:
+    async with anyio.create_task_group() as group:
+        group.start_soon(_interrupts, session, group.cancel_scope)
+        result = await session.call(tool, arguments, origin="user", id=CALL)
+        group.cancel_scope.cancel()
+    return result
+
+
+async def _interrupts(session: Session, scope: anyio.CancelScope) -> None:
+    """The first Ctrl-C ends the running call; the second ends us, and with us everything we started."""
+    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        first = True
+        async for _ in signals:
+            if first and await session.terminate(CALL):
+                first = False
+            else:
+                scope.cancel()
+                raise KeyboardInterrupt

@@ -1,0 +1,77 @@
+"""Show events as lines: what the model says, one line per call with its state and time, what it came to."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from handrail.contract.driver import Report
+from handrail.contract.event import Event
+from handrail.toolkit.render import visible
+
+WIDTH: Final = 110
+SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "yellow")}
+
+
+def report_lines(report: Report) -> list[str]:
+    """What the sandbox enforces, and what it does not, in two or three lines."""
+    lines = []
+    for standing in ("enforced", "advisory", "absent"):
+        named = [promise.feature for promise in report.promises if promise.standing == standing]
+        if named:
+            lines.append(f"{standing}: {', '.join(named)}")
+    return lines
+
+
+class Screen:
+    """Prints a run."""
+
+    def __init__(self, console: Console, *, asks: bool) -> None:
+        self._console = console
+        self._asks = asks
+        self._arguments: dict[str, str] = {}
+        self.results: dict[str, Mapping[str, Any]] = {}
+
+    def show(self, event: Event) -> None:
+        """One event, as a line or as nothing."""
+        if event.type == "text" and event.data["text"]:
+            self._console.print(Text(f"\n{event.data['text']}", style="bold cyan"))
+        elif event.type == "call_started" and event.call_id is not None:
+            given = event.data["arguments"]
+            text = given if isinstance(given, str) else json.dumps(dict(given), ensure_ascii=False)
+            self._arguments[event.call_id] = visible(text, lines=False)
+        elif event.type == "approval_asked" and not self._asks:
+            self._console.print(Text(f"  ? {event.data['tool']} asks: {event.data['reason']}", style="magenta"))
+        elif event.type == "call_ended" and event.call_id is not None:
+            self._ended(event)
+        elif event.type == "warning":
+            self._console.print(Text(f"  ! {event.data['message']}", style="red"))
+
+    def _ended(self, event: Event) -> None:
+        sign, style = SIGNS[event.data["status"]]
+        shown = _short(self._arguments.pop(event.call_id or "", ""), 60)
+        self._console.print(
+            Text(f"  {sign} ", style=style) + Text(f"{event.data['tool']} {shown}")
+            + Text(f"  {event.data['duration_ms']:.0f} ms", style="dim")
+        )  # fmt: skip
+        envelope = event.data["result"]
+        self.results[event.call_id or ""] = envelope
+        for line in _outcome(envelope):
+            self._console.print(Text(f"      {line}", style="dim"))
+
+
+def _outcome(envelope: Mapping[str, Any]) -> list[str]:
+    if not envelope["ok"]:
+        return [_short(f"{envelope['kind']}: {visible(envelope['message'], lines=False)}", WIDTH)]
+    result = envelope["result"]
+    lines = [_short(f"warning: {visible(text, lines=False)}", WIDTH) for text in envelope.get("warnings", ())]
+    if isinstance(result, dict) and "exit_code" in result:
+        said = f"{result['stdout']}{result['stderr']}".strip()
+        return [_short(f"exit {result['exit_code']}: {visible(said, lines=False)}", WIDTH), *lines]
+    return [_short(visible(json.dumps(result, ensure_ascii=False), lines=False), WIDTH), *lines]
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -1,0 +1,104 @@
+"""Open a sandbox: the strongest driver this machine has, or the one asked for; never a weaker one silently."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from handrail.contract.driver import Driver, Limits, Mount
+from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
+from handrail.drivers.host import open_host
+from handrail.drivers.jail import open_jail
+from handrail.drivers.memory import MemoryDriver
+from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.drivers.selftest import tested
+from handrail.sandbox.sandbox import Sandbox
+
+Opener = Callable[..., Awaitable[Driver]]
+GROUP: Final = "handrail.drivers"
+"""The entry points by which other packages add drivers: each names an async function like `open_jail`."""
+WEAK: Final = frozenset({"host"})
+"""Drivers that isolate nothing: they need allow_weaker=True."""
+
+
+async def _open_memory(
+    *,
+    workspace: str,
+    limits: Limits = Limits(),
+    network: str = "none",
+    env: Mapping[str, str] | None = None,
+    mounts: Sequence[Mount] = (),
+    **options: Any,
+) -> Driver:
+    return MemoryDriver(**options)
+
+
+BUILT_IN: Final[dict[str, Opener]] = {"jail": open_jail, "host": open_host, "memory": _open_memory}
+
+
+def known_drivers() -> dict[str, Opener | str]:
+    """By name: how to open each driver, or why its package cannot be loaded."""
+    found: dict[str, Opener | str] = dict(BUILT_IN)
+    for point in entry_points(group=GROUP):
+        try:
+            found.setdefault(point.name, point.load())
+        except Exception as error:  # noqa: BLE001 - a broken plugin is reported and does not stop the rest
+            found[point.name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+@asynccontextmanager
+async def open_sandbox(
+    driver: str | Driver = "auto",
+    *,
+    workspace: str | None = None,
+    limits: Limits = Limits(),
+    network: str = "none",
+    env: Mapping[str, str] | None = None,
+    mounts: Sequence[Mount] = (),
+    allow_weaker: bool = False,
+    **driver_options: Any,
+) -> AsyncIterator[Sandbox]:
+    """A sandbox on `workspace`, or on a directory of its own that goes when it closes.
+
+    "auto" takes the jail where its self-test passes. Raises WeakerThanAsked, with the reason and what to do, where
+    only weaker isolation can be had and `allow_weaker` was not given. Nothing is left running when the block ends.
+    """
+    own = make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
+    options = {"workspace": workspace or own or "/workspace", "limits": limits, "network": network, "env": env}
+    options |= {"mounts": mounts, **driver_options}
+    try:
+        opened = await _open(driver, options, allow_weaker) if isinstance(driver, str) else driver
+        async with Sandbox(opened) as sandbox:
+            yield sandbox
+    finally:
+        if own is not None:
+            remove_scratch(own)
+
+
+async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Driver:
+    if name == "auto":
+        return await _strongest(options, allow_weaker)
+    known = known_drivers()
+    opener = known.get(name)
+    if opener is None:
+        raise HandrailError(f"there is no driver {name!r}; there are auto, {', '.join(sorted(known))}")
+    if isinstance(opener, str):
+        raise HandrailError(f"the driver {name!r} cannot be loaded: {opener}")
+    if name in WEAK and not allow_weaker:
+        raise WeakerThanAsked(
+            f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
+        )
+    return await tested(name, opener, options)
+
+
+async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
+    try:
+        return await tested("jail", open_jail, options)
+    except Unavailable as error:
+        if allow_weaker:
+            return await tested("host", open_host, options)
+        raise WeakerThanAsked(
+            f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
+            "machine without isolation"
+        ) from error

@@ -1,0 +1,97 @@
+"""Run a command line in the sandbox: its limits really end it, and what it printed is always kept."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from handrail.contract.driver import Chunk
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.sandbox.completed import Completed
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import tool
+from handrail.tools.output import streams
+
+TIMEOUT: Final = 120
+LONGEST: Final = 3_600
+
+
+@tool(risk="high", effects=["executes"], needs=["exec", "tree_kill"], timeout=None)
+async def bash(
+    command: Annotated[str, Field(min_length=1)],
+    context: Context,
+    timeout: Annotated[int, Field(ge=1, le=LONGEST)] = TIMEOUT,
+    idle_timeout: Annotated[int | None, Field(ge=1, le=LONGEST)] = None,
+    background: bool = False,
+    cwd: str | None = None,
+) -> Any:
+    """Run a command line in bash (with pipefail). Each call is a new shell: nothing but files is kept between calls.
+
+    What a command leaves running is ended with it; start servers with `background`.
+
+    Args:
+        command: The command line; several lines are fine.
+        timeout: Seconds after which the command and everything it started is ended.
+        idle_timeout: Seconds without any output after which it is ended.
+        background: Return at once and let it run as a job; look after it with the `process` tool.
+        cwd: Where to run it, absolute or relative to the workspace.
+    """
+    try:
+        if background:
+            return await _start(context, command, idle_timeout, cwd)
+        completed = await context.sandbox.run(
+            command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if cwd is None:
+            raise
+        what = "does not exist" if isinstance(error, FileNotFoundError) else "is not a directory"
+        raise ToolFailed(Failure("invalid_args", f"The cwd {cwd} {what}.", field="cwd")) from None
+    except ValueError as error:
+        raise ToolFailed(Failure("invalid_args", str(error), field="command")) from None
+    return await answer(context, completed, timeout=timeout, idle_timeout=idle_timeout)
+
+
+def watcher(context: Context) -> Any:
+    """Lets whoever watches see each piece of output as it comes."""
+
+    def show(chunk: Chunk) -> None:
+        context.show(chunk.data, stream=chunk.stream)
+
+    return show
+
+
+async def answer(
+    context: Context, completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None
+) -> Any:
+    """What a command came to, as the model sees it. An exit code is an answer; a limit that passed is a Failure."""
+    data: dict[str, Any] = {
+        "exit_code": completed.exit_code,
+        **await streams(context, completed),
+        "cwd": completed.cwd,
+        "duration_ms": completed.duration_ms,
+        "ended_by": completed.ended_by,
+        "notes": list(completed.notes),
+    }
+    rest = " It may still be running: the sandbox did not confirm its end." if completed.may_still_run else ""
+    kept = "What it printed is in data." if completed.stdout_size or completed.stderr_size else "It printed nothing."
+    if completed.ended_by == "timeout":
+        message = f"The command ran longer than {timeout:g} s and was ended with everything it started. {kept}{rest}"
+        return Failure("timeout", f"{message} Give it more time, or run it in the background.", data=data)
+    if completed.ended_by == "idle":
+        message = f"The command printed nothing for {idle_timeout:g} s and was ended with everything it started. {kept}"
+        return Failure("timeout", f"{message}{rest}", data=data)
+    if completed.ended_by == "user":
+        return Failure("cancelled", f"The user ended the command. {kept}{rest}", data={**data, "killed_by": "user"})
+    return data
+
+
+async def _start(context: Context, command: str, idle_timeout: int | None, cwd: str | None) -> dict[str, Any]:
+    job = await context.sandbox.start(command, cwd=cwd, idle_timeout=idle_timeout)
+    return {
+        "job": job.id,
+        "pid": job.pid,
+        "log": f'process(action="tail", job="{job.id}")',
+        "cwd": job.cwd,
+        "background": True,
+    }

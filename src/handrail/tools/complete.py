@@ -1,0 +1,36 @@
+"""End the work with a summary that says something."""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import tool
+
+PLACEHOLDERS: Final = frozenset(
+    {"", "done", "complete", "completed", "finished", "ok", "success", "summary", "task complete", "task completed",
+     "todo", "tbd", "na", "n a", "none", "null", "your summary here", "summary here", "placeholder"}
+)  # fmt: skip
+
+
+@tool
+async def complete(summary: Annotated[str, Field(json_schema_extra={"blank": "keep"})], context: Context) -> Any:
+    """End the work. Call it once, when everything that was asked is done, or cannot be.
+
+    Args:
+        summary: What was done, what was found, and what is left, in a few sentences.
+    """
+    if re.sub(r"[\W_]+", " ", summary.lower()).strip() in PLACEHOLDERS:
+        raise ToolFailed(
+            Failure(
+                "invalid_args",
+                "The summary says nothing. Say what was done, what was found, and what is left.",
+                field="summary",
+                expected="a few sentences",
+            )
+        )
+    context.host.finish(summary)
+    return {"completed": True}

@@ -1,0 +1,34 @@
+"""Say what is there instead of a path that is not."""
+
+import posixpath
+from difflib import get_close_matches
+from typing import Final
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.sandbox.sandbox import Sandbox
+
+SHOWN: Final = 20
+"""Names that are listed."""
+
+
+async def missing(sandbox: Sandbox, path: str) -> ToolFailed:
+    """A not_found that names the nearest directory that exists, and what in it comes closest."""
+    parent, wanted = posixpath.split(posixpath.normpath(path))
+    names: list[str] = []
+    while True:
+        try:
+            names = [posixpath.basename(entry.path) for entry in await sandbox.list(parent or ".")]
+            break
+        except OSError:
+            if parent in ("", "/"):
+                break
+            parent, wanted = posixpath.split(parent)
+    near = get_close_matches(wanted, names, n=3, cutoff=0.6)
+    shown = near or names[:SHOWN]
+    where = parent or "."
+    there = f"In {where} there is: {', '.join(shown)}" if shown else f"{where} is empty"
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    hint = f"Did you mean {posixpath.join(parent, near[0])}? " if near else ""
+    message = f"{path} does not exist. {hint}{there}{more}."
+    return ToolFailed(Failure("not_found", message, field="path", data={"directory": where, "entries": shown}))

@@ -1,0 +1,199 @@
+"""Read a file by lines, a directory as a listing, a picture as a picture; describe what is none of these."""
+
+import posixpath
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from handrail.contract.driver import FileStat
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure, Image, Success
+from handrail.sandbox.sandbox import Sandbox
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import tool
+from handrail.tools.missing import missing
+from handrail.tools.seen import remember
+
+LINES: Final = 2_000
+BYTES: Final = 50 << 10
+"""What one call returns at most: this many lines, or this many bytes of them."""
+LONGEST_LINE: Final = 2_000
+ENTRIES: Final = 500
+COUNTED: Final = 64 << 20
+"""Files up to this size are read to their end, so that the number of their lines is known."""
+CHUNK: Final = 1 << 20
+LARGEST_IMAGE: Final = 5 << 20
+IMAGES: Final = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+@tool(effects=["reads"], needs=["files", "range_read"])
+async def read(
+    path: str,
+    context: Context,
+    offset: Annotated[int, Field(ge=1)] = 1,
+    limit: Annotated[int, Field(ge=1, le=100_000)] = LINES,
+) -> Any:
+    """Read a text file by lines, list a directory, or look at a picture.
+
+    Args:
+        path: The file or directory, absolute or relative to the workspace.
+        offset: The first line to read, counted from 1; of a directory, the first entry.
+        limit: How many lines, or entries, to read at most.
+    """
+    sandbox = context.sandbox
+    try:
+        stat = await sandbox.stat(path)
+    except FileNotFoundError:
+        raise await missing(sandbox, path) from None
+    if stat.type == "directory":
+        return await _listing(sandbox, path, offset, limit)
+    if stat.type == "symlink":
+        raise ToolFailed(
+            Failure("not_found", f"{path} is a link to {stat.real_path}, which does not exist.", field="path")
+        )
+    if stat.type == "other":
+        raise ToolFailed(
+            Failure("invalid_args", f"{path} is a pipe, socket or device; it cannot be read.", field="path")
+        )
+    head = await sandbox.read_bytes(path, length=8192)
+    if media_type := _image(head):
+        return await _picture(sandbox, path, stat, media_type)
+    if b"\0" in head:
+        return {"kind": "binary", "path": path, "size": stat.size, "begins_with": head[:16].hex(" ")}
+    remember(context, stat)
+    return await _text(sandbox, path, stat, offset, limit)
+
+
+async def _listing(sandbox: Sandbox, path: str, offset: int, limit: int) -> Any:
+    entries = await sandbox.list(path)
+    _check_offset(path, offset, len(entries), "entries")
+    most = min(limit, ENTRIES)
+    shown = entries[offset - 1 : offset - 1 + most]
+    left = len(entries) - (offset - 1 + len(shown))
+    named = [
+        {
+            "name": (name := posixpath.basename(entry.path)),
+            "path": posixpath.normpath(posixpath.join(path, name)),
+            "type": entry.type,
+        }
+        for entry in shown
+    ]
+    value = {"kind": "listing", "path": path, "entries": named, "entry_count": len(entries), "truncated": left > 0}
+    note = f"{left} entries are not shown; go on with offset={offset + len(shown)}."
+    return Success(value, (note,) if left > 0 else ())
+
+
+async def _picture(sandbox: Sandbox, path: str, stat: FileStat, media_type: str) -> Any:
+    if stat.size > LARGEST_IMAGE:
+        return {"kind": "image", "path": path, "size": stat.size, "media_type": media_type, "shown": False}
+    return Image(await sandbox.read_bytes(path), media_type)
+
+
+def _image(head: bytes) -> str | None:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), None)
+
+
+async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit: int) -> Any:
+    lines = _Lines(offset, min(limit, LINES))
+    at = 0
+    while at < stat.size or at == 0:
+        data = await sandbox.read_bytes(path, start=at, length=CHUNK)
+        at += len(data)
+        lines.feed(data)
+        if not data or (lines.full and stat.size > COUNTED):
+            break
+    whole = at >= stat.size
+    lines.finish(whole)
+    total = lines.number if whole else None
+    _check_offset(path, offset, lines.number, "lines")
+    text, damaged = _decode(b"".join(lines.kept))
+    last = offset + len(lines.kept) - 1
+    truncated = not whole or last < lines.number
+    value = {
+        "kind": "file", "text": text, "path": path, "start_line": offset, "end_line": last, "total_lines": total,
+        "size": stat.size, "truncated": truncated,
+    }  # fmt: skip
+    notes = [f"{path} is empty."] if stat.size == 0 else []
+    if truncated:
+        notes.append(f"Lines {offset} to {last} of {total or 'many'} are shown; go on with offset={last + 1}.")
+    if lines.cut:
+        notes.append(f"{lines.cut} lines longer than {LONGEST_LINE} bytes are cut; read them with bash (cut -c).")
+    if damaged:
+        notes.append("Some bytes are not UTF-8 and are shown as \ufffd.")
+    return Success(value, tuple(notes))
+
+
+def _check_offset(path: str, offset: int, there: int, what: str) -> None:
+    if offset > 1 and offset > there:
+        raise ToolFailed(
+            Failure("invalid_args", f"{path} has {there} {what}; offset {offset} is past the end.", field="offset")
+        )
+
+
+def _decode(data: bytes) -> tuple[str, bool]:
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace"), True
+
+
+class _Lines:
+    """Lines out of chunks: counts all of them, keeps those asked for, holds no more than one in memory besides."""
+
+    def __init__(self, offset: int, limit: int) -> None:
+        self.kept: list[bytes] = []
+        self.cut = 0
+        self.number = 0
+        """Lines seen so far."""
+        self._first, self._last = offset, offset + limit - 1
+        self._size = 0
+        self._rest = bytearray()
+        self._rest_size = 0
+
+    @property
+    def full(self) -> bool:
+        return self.number >= self._last or self._size >= BYTES
+
+    def feed(self, data: bytes) -> None:
+        pieces = data.split(b"\n")
+        for piece in pieces[:-1]:
+            self._grow(piece)
+            self._end(b"\n")
+        self._grow(pieces[-1])
+
+    def finish(self, whole: bool) -> None:
+        """The last line may have no line end."""
+        if whole and self._rest_size:
+            self._end(b"")
+
+    def _grow(self, piece: bytes) -> None:
+        self._rest_size += len(piece)
+        if len(self._rest) <= LONGEST_LINE:
+            self._rest += piece[: LONGEST_LINE + 1]
+
+    def _end(self, line_end: bytes) -> None:
+        self.number += 1
+        if self._first <= self.number <= self._last and self._size < BYTES:
+            line = bytes(self._rest)
+            if self._rest_size > LONGEST_LINE:
+                self.cut += 1
+                line = (
+                    _whole_characters(line[:LONGEST_LINE])
+                    + f" [… {self._rest_size - LONGEST_LINE:,} more bytes]".encode()
+                )
+            self.kept.append(line + line_end)
+            self._size += len(line) + 1
+        self._rest.clear()
+        self._rest_size = 0
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Without the beginning of a character whose end was cut off."""
+    return data[: -next((n for n in (1, 2, 3) if data[-n:][:1] >= b"\xc0"), 0) or None]

@@ -1,0 +1,44 @@
+"""Run a small program given as text."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import tool
+from handrail.tools.bash import answer
+
+TIMEOUT: Final = 60
+
+
+@tool(risk="high", effects=["executes"], needs=["exec", "files", "tree_kill"], timeout=None)
+async def run_code(
+    code: Annotated[str, Field(min_length=1)],
+    context: Context,
+    language: str = "python",
+    timeout: Annotated[int, Field(ge=1, le=3_600)] = TIMEOUT,
+) -> Any:
+    """Run a program and return what it printed. Nothing but files is kept between calls.
+
+    Args:
+        code: The whole program.
+        language: python, bash, or what else the sandbox has, such as node or ruby.
+        timeout: Seconds after which the program and everything it started is ended.
+    """
+    try:
+        completed = await context.sandbox.run_code(code, language, timeout)
+    except ValueError as error:
+        raise ToolFailed(Failure("invalid_args", str(error), field="language")) from None
+    result = await answer(context, completed, timeout=timeout)
+    if isinstance(result, Failure):
+        return result
+    failed = completed.exit_code != 0
+    last = completed.stderr.strip().rpartition("\n")[2] if failed else None
+    return {
+        "language": language,
+        "text": completed.stdout,
+        "error": last or (f"exit code {completed.exit_code}" if failed else None),
+        **result,
+    }
