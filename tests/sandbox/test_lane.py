@@ -136,7 +136,7 @@ async def test_all_views_of_a_sandbox_share_its_lane() -> None:
 class World:
     """A lane beside everything that must be true of it."""
 
-    lane: Lane = field(default_factory=Lane)
+    lane: Lane
     inside: list[Place] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
@@ -156,23 +156,52 @@ class World:
                 place.leave()
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.booleans(), st.integers(0, 3)), max_size=14))
-@settings(max_examples=200, deadline=None)
-def test_whatever_comes_the_laws_of_the_lane_hold(visits: list[tuple[bool, int, bool, int]]) -> None:
-    async def story() -> None:
-        world = World()
-        with anyio.fail_after(30):
-            async with anyio.create_task_group() as tasks:
-                for number, (writes, steps, give_up, before) in enumerate(visits):
-                    for _ in range(before):
-                        await anyio.lowlevel.checkpoint()
-                    tasks.start_soon(world.visit, world.lane.reserve(writes, str(number)), steps, give_up)
-        assert len(world.lane) == 0
-        assert {str(n) for n, visit in enumerate(visits) if not visit[2]} <= set(world.order)
-        writers = [who for who in world.order if visits[int(who)][0]]
-        assert writers == sorted(writers, key=int)
-        for at, who in enumerate(world.order):
-            overtaken = [late for late in world.order[at + 1 :] if int(late) < int(who)]
-            assert not any(visits[int(who)][0] or visits[int(late)][0] for late in overtaken)
+Visit = tuple[bool, int, bool, int]
+VISITS = st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.booleans(), st.integers(0, 3)), max_size=14)
+"""Each: writes, how long it stays, whether it gives up, how long after the one before it comes."""
 
-    anyio.run(story)
+
+async def story(lane: Lane, visits: list[Visit]) -> None:
+    world = World(lane)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for number, (writes, steps, give_up, before) in enumerate(visits):
+                for _ in range(before):
+                    await anyio.lowlevel.checkpoint()
+                tasks.start_soon(world.visit, world.lane.reserve(writes, str(number)), steps, give_up)
+    assert len(world.lane) == 0
+    assert {str(n) for n, visit in enumerate(visits) if not visit[2]} <= set(world.order)
+    for at, who in enumerate(world.order):
+        overtaken = [late for late in world.order[at + 1 :] if int(late) < int(who)]
+        assert not any(visits[int(who)][0] or visits[int(late)][0] for late in overtaken)
+
+
+@given(VISITS)
+@settings(max_examples=200, deadline=None)
+def test_whatever_comes_the_laws_of_the_lane_hold(visits: list[Visit]) -> None:
+    anyio.run(story, Lane(), visits)
+
+
+class Crowded(Lane):
+    """Lets a writer in beside readers."""
+
+    def before(self, place: Place) -> list[Place]:
+        return [other for other in super().before(place) if other.writes]
+
+
+class Unfair(Lane):
+    """Looks only at who is inside, so that the late overtake those who wait."""
+
+    def before(self, place: Place) -> list[Place]:
+        return [other for other in super().before(place) if other.entered]
+
+
+@pytest.mark.parametrize("broken", [Crowded, Unfair])
+def test_the_laws_catch_a_lane_that_breaks_them(broken: type[Lane]) -> None:
+    @given(VISITS)
+    @settings(max_examples=500, deadline=None, database=None, derandomize=True)
+    def laws(visits: list[Visit]) -> None:
+        anyio.run(story, broken(), visits)
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        laws()
