@@ -93,7 +93,9 @@ async def test_stat_says_where_a_link_leads(driver: GuardedDriver, home: Path) -
     (home / "absolute").symlink_to(home / "dir" / "file")
     (home / "dangling").symlink_to("nowhere")
     os.mkfifo(home / "fifo")
-    found = {name: await driver.stat(f"{home}/{name}") for name in ("link/file", "absolute", "link", "dangling", "fifo")}
+    found = {
+        name: await driver.stat(f"{home}/{name}") for name in ("link/file", "absolute", "link", "dangling", "fifo")
+    }
     assert found["link/file"].real_path == found["absolute"].real_path == f"{home}/dir/file"
     assert (found["absolute"].type, found["absolute"].size) == ("file", 5)
     assert (found["link"].type, found["dangling"].type, found["fifo"].type) == ("directory", "symlink", "other")
@@ -124,8 +126,8 @@ async def test_nothing_leads_outside(driver: GuardedDriver, home: Path, tmp_path
     (home / "up").symlink_to("../outside")
     (home / "root").symlink_to("/")
     paths = [
-        outside / "secret", beside / "secret", home / "../outside/secret", home / "../work2/secret", home / "link/secret",
-        home / "up/secret", home / f"root{outside}/secret", f"/proc/self/root{outside}/secret",
+        outside / "secret", beside / "secret", home / "../outside/secret", home / "../work2/secret",
+        home / "link/secret", home / "up/secret", home / f"root{outside}/secret", f"/proc/self/root{outside}/secret",
         f"/proc/self/cwd/../{outside}/secret",
     ]  # fmt: skip
     assert (home / "link/secret").read_text() == "secret", "the control: outside they do lead there"
@@ -135,10 +137,11 @@ async def test_nothing_leads_outside(driver: GuardedDriver, home: Path, tmp_path
         for change in (driver.write(path, b"mine"), driver.remove(path)):
             try:
                 await change
+                refused: int | None = None
             except OSError as error:
-                assert error.errno in (errno.EACCES, errno.ENOENT, errno.EPERM, errno.EROFS), path
-            else:
-                assert driver.name == "jail", "whose /tmp is its own"
+                refused = error.errno
+            in_private_tmp = driver.name == "jail" and refused is None
+            assert in_private_tmp or refused in (errno.EACCES, errno.ENOENT, errno.EPERM, errno.EROFS), path
     assert (outside / "secret").read_text() == (beside / "secret").read_text() == "secret"
     assert os.listdir(outside) == os.listdir(beside) == ["secret"]
 
@@ -179,7 +182,15 @@ async def test_what_is_no_plain_file_is_refused_without_hanging(driver: GuardedD
     with socket.socket(socket.AF_UNIX) as server:
         os.chdir(home)
         server.bind("socket")
-    paths = [f"{home}/fifo", f"{home}/socket", "/dev/null", "/dev/zero", "/dev/tty", "/proc/self/mem", "/proc/self/environ"]
+    paths = [
+        f"{home}/fifo",
+        f"{home}/socket",
+        "/dev/null",
+        "/dev/zero",
+        "/dev/tty",
+        "/proc/self/mem",
+        "/proc/self/environ",
+    ]
     paths += ["/proc/1/mem", "/proc/sys/kernel/core_pattern", "/proc/self/fd/0", "/sys/kernel/mm/ksm/run"]
     with anyio.fail_after(PATIENCE):
         for path in paths:
@@ -286,11 +297,13 @@ async def test_a_mount_can_be_read_and_a_writable_one_written(kind: str, opened:
         assert raised.value.errno == errno.EROFS
 
 
-@pytest.mark.parametrize(("workspace", "error"), [("missing", "FileNotFoundError"), ("file", "NotADirectoryError"), ("/", "HandrailError")])
+@pytest.mark.parametrize(
+    ("workspace", "error"), [("missing", "FileNotFoundError"), ("file", "NotADirectoryError"), ("/", "HandrailError")]
+)
 async def test_a_workspace_that_is_none_is_refused(
     kind: str, opened: Open, tmp_path: Path, workspace: str, error: str
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Exception) as raised:  # noqa: PT011
+    with pytest.raises(Exception) as raised:
         await opened(kind, workspace=workspace if workspace == "/" else str(tmp_path / workspace))
     assert type(raised.value).__name__ == error

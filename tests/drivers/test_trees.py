@@ -1,4 +1,4 @@
-"""Whatever a command started ends with it: when it is killed, when it ends, when the sandbox closes, when anything dies."""
+"""Whatever a command started ends with it: when it is killed or ends, when the sandbox closes, when anything dies."""
 
 import os
 import signal
@@ -14,7 +14,16 @@ from handrail.contract.errors import Unavailable
 from handrail.drivers.guarded import GuardedDriver, GuardedProcess
 from tests.drivers.conftest import Open
 from tests.drivers.watching import (
-    MARK, PATIENCE, alive, collect, descriptors, eventually, guard_pid, new_mark, run, until_says,
+    MARK,
+    PATIENCE,
+    alive,
+    collect,
+    descriptors,
+    eventually,
+    guard_pid,
+    new_mark,
+    run,
+    until_says,
 )
 
 pytestmark = pytest.mark.anyio
@@ -202,12 +211,14 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
-async def test_everything_dies_with_python_even_when_a_forked_child_holds_the_streams(kind: str, tmp_path: Path) -> None:
+async def test_everything_dies_with_python_even_when_a_forked_child_holds_the_streams(
+    kind: str, tmp_path: Path
+) -> None:
     mark = new_mark()
     program = "import os\n" + MANY.replace(
         'print("READY"', "os.fork() or (os.close(1), __import__('time').sleep(60), os._exit(0)); print(\"READY\""
     )
-    python = subprocess.Popen(  # noqa: ASYNC220
+    python = subprocess.Popen(
         [sys.executable, "-c", program, kind, str(tmp_path), mark],
         stdout=subprocess.PIPE,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},

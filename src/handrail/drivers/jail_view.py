@@ -73,9 +73,8 @@ def _own(workspace: str, tmp: int | None) -> Iterator[Shown]:
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Shown("/proc", ("--proc", "/proc"))
     yield Shown("/dev", ("--dev", "/dev"))
-    yield Shown("/dev/shm", ("--size", size, "--perms", "1777", "--tmpfs", "/dev/shm"))
-    yield Shown("/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/tmp"))
-    yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
+    for path in ("/dev/shm", "/tmp", "/var/tmp"):
+        yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
     if not _is_below("/workspace", [workspace]):
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
@@ -87,7 +86,8 @@ def view_words(
     shown = [*_system(), *_etc(network), *_interpreter(workspace), *_own(workspace, tmp)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
-    for source, target, writable in mounts:
+    for source, asked, writable in mounts:
+        target = workspace + asked.removeprefix("/workspace") if _is_below(asked, ["/workspace"]) else asked
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     latest = {item.target: item for item in shown}
     ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))

@@ -62,7 +62,7 @@ struct work {
 	size_t queued;
 	bool closing;           /* the input ends after the queue */
 	int64_t credit;
-	bool failed, ended;
+	bool started, failed, ended;
 	size_t left[2];         /* once ended: what is still to be read from each pipe */
 	uint32_t code;
 	uint8_t flags;

@@ -52,6 +52,7 @@ void hear(struct work *work)
 		if (done != sizeof report) {
 			shut(&work->link);
 		} else if (report.kind == OUT_STARTED) {
+			work->started = true;
 			put_number(body, report.a, 4);
 			channel_send(OUT_STARTED, work->id, body, sizeof body);
 		} else if (report.kind == OUT_FAILED) {
@@ -69,7 +70,8 @@ size_t work_poll(struct pollfd *fds, struct work **owners, size_t room)
 	size_t count = 0;
 
 	for (struct work *work = first; work && count + 4 <= room; work = work->next) {
-		bool may_read = channel_waiting() < OUTBOX_HIGH && (work->credit > 0 || work->ended);
+		bool speaks = work->ended || (work->credit > 0 && (work->started || !work->command));
+		bool may_read = speaks && channel_waiting() < OUTBOX_HIGH;
 		int wanted[] = {work->link, may_read ? work->output[0] : -1, may_read ? work->output[1] : -1, work->input};
 
 		for (int i = 0; i < 4; i++) {

@@ -1,0 +1,82 @@
+"""Everything the local drivers show as root holds for an ordinary user too: the same tests, run as one."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+USER = 61234
+SUITE = ("test_trees.py", "test_commands.py", "test_files.py", "test_jail.py", "test_protocol.py")
+LEAVE_OUT = "not hundred_thousand and not slow_reader"
+"""What does not depend on who runs it, and takes long."""
+ENTER = """
+set -e
+mount --make-rprivate /
+mount --bind "$2" "$1/python"
+mount --bind "$3" "$1/packages"
+if [ -n "$4" ]; then
+    mount -t tmpfs -o mode=755 tmpfs "$4"
+    mkdir -p "$2"
+    mount --bind "$1/python" "$2"
+fi
+shift 4
+exec setpriv --reuid 61234 --regid 61234 --clear-groups --bounding-set -all --inh-caps -all -- "$@"
+"""
+
+
+def missing() -> str | None:
+    if os.geteuid() != 0:
+        return "these tests already run as an ordinary user; the half that runs as root did not run"
+    absent = [name for name in ("unshare", "setpriv", "mount") if shutil.which(name) is None]
+    return f"the half that runs as an ordinary user did not run: {', '.join(absent)} missing" if absent else None
+
+
+def closed_above(path: Path) -> str:
+    """The highest directory above `path` that only its owner may enter, or nothing."""
+    return next((str(parent) for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), "")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A copy that everybody can read, below directories that everybody can enter."""
+    place = Path("/var/tmp") / f"handrail-ordinary-{os.getpid()}"
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, place / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", place)
+    for name in ("python", "packages", "tmp"):
+        (place / name).mkdir()
+    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(place / "tmp")], check=True)
+    subprocess.run(["chmod", "-R", "a+rX", str(place)], check=True)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.skipif(missing() is not None, reason=str(missing()))
+def test_the_drivers_keep_their_promises_for_an_ordinary_user(place: Path) -> None:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    tests = [str(place / "tests/drivers" / name) for name in SUITE]
+    base = Path(sys.base_prefix)
+    command = [
+        "unshare", "--mount", "sh", "-c", ENTER, "enter", str(place), str(base), sysconfig.get_path("purelib"),
+        closed_above(base), str(base / "bin" / version), "-B", "-m", "pytest", "-p", "no:cacheprovider",
+        "--basetemp", str(place / "tmp/pytest"), "-k", LEAVE_OUT, *tests,
+    ]  # fmt: skip
+    env = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONPATH": f"{place}/src{os.pathsep}{place}/packages",
+        "HOME": str(place / "tmp"),
+        "TMPDIR": str(place / "tmp"),
+    }
+    ran = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stdout[-8000:] + ran.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", ran.stdout)
+    assert passed, ran.stdout
+    assert int(passed[1]) > 200, "the control: they ran"
