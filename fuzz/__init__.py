@@ -1,0 +1,1 @@
+"""Hostile frames for the guard's parser, under AddressSanitizer and UndefinedBehaviorSanitizer."""
