@@ -15,7 +15,12 @@ LINEAR: Final = 1.15
 SIZES: Final = (32, 128, 512)
 """Thousands of characters, all below the size at which repair is no longer tried."""
 TEXT: Final = {"type": "string"}
-EDITS: Final = {"type": "object", "properties": {"old": TEXT, "new": TEXT}, "additionalProperties": False}
+EDITS: Final = {
+    "type": "object",
+    "properties": {"old": TEXT, "new": TEXT},
+    "required": ["old", "new"],
+    "additionalProperties": False,
+}
 SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

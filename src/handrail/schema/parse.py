@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import isfinite
 from typing import Any, Final, Never
@@ -11,6 +11,8 @@ DEEPEST: Final = 128
 """Levels of nesting that are accepted."""
 LONGEST_NUMBER: Final = 4300
 """Digits of a number that are accepted."""
+LONG: Final = 2_000
+MOST_SIMPLE: Final = 50
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -35,15 +37,37 @@ def parse(text: str) -> Any:
         raise NotJson(error.msg, error.pos) from None
     except RecursionError:
         raise NotJson(f"nested deeper than {DEEPEST} levels") from None
+    except StopIteration as error:
+        raise NotJson("Expecting value", error.value) from None
     except NotJson:
         raise
     except ValueError:  # an integer beyond the interpreter's own limit
         raise NotJson("a number is too large") from None
+    if len(text) > LONG and _is_simple(value):
+        return value
     if (not text.isascii() or "\\u" in text) and _has_lone_surrogate(text, value):
         raise NotJson("it has half of a character pair (a lone surrogate)")
     if len(text) > DEEPEST and text.count("{") + text.count("[") > DEEPEST and too_deep(value):
         raise NotJson(f"nested deeper than {DEEPEST} levels")
     return value
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether an object plainly has no depth and no odd characters: cheaper to see than in a long text."""
+    if type(value) is not dict or len(value) > MOST_SIMPLE:
+        return False
+    return all(
+        key.isascii() and (held.isascii() if type(held) is str else type(held) is not dict and type(held) is not list)
+        for key, held in value.items()
+    )
+
+
+def _decode(text: str) -> Any:
+    if text[:1] == "{":  # nearly every call: no space around it, so no search for spaces
+        value, end = _scan(text, 0)
+        if end == len(text):
+            return value
+    return _decoder.decode(text)
 
 
 def too_deep(value: Any, limit: int = DEEPEST) -> bool:
@@ -149,5 +173,6 @@ def _has_lone_surrogate(text: str, value: Any) -> bool:
     return reason is not None and "surrogate" in reason
 
 
-_decode: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_constant).decode
+_decoder: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_constant)
+_scan: Final[Callable[[str, int], tuple[Any, int]]] = _decoder.scan_once  # type: ignore[attr-defined]
 _encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_show).encode

@@ -52,10 +52,24 @@ def _nests(root: Mapping[str, Any], schema: Any, *, nested: bool, left: int) -> 
     schema = resolve(root, schema)
     if not isinstance(schema, Mapping):
         return False
-    if left == 0 or schema.get("properties") or (nested and _whole(schema)):
+    if left == 0 or _has_optional_text(root, schema) or (nested and _whole(schema)):
         return True
-    nested = nested or any(word in schema for word in ("items", "prefixItems", "additionalProperties"))
+    nested = nested or any(word in schema for word in ("items", "prefixItems", "properties", "additionalProperties"))
     return any(_nests(root, inner, nested=nested, left=left - 1) for inner in children(schema))
+
+
+def _has_optional_text(root: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
+    """Whether a blank could stand where it means nothing."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping):
+        return False
+    needed = required if isinstance(required, list) else []
+    return any(name not in needed and _text(resolve(root, inner)) for name, inner in properties.items())
+
+
+def _text(schema: Any) -> bool:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return kind in ("string", None) or (isinstance(kind, list) and "string" in kind)
 
 
 def _whole(schema: Mapping[str, Any]) -> bool:
