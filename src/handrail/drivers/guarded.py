@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Report, SignalName
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.drivers.elsewhere import Explain, explanations, nothing_elsewhere
 from handrail.drivers.guard import frames
@@ -105,6 +105,8 @@ class GuardedDriver:
         self.name = report.driver
         self.report = report
         self.features: frozenset[Feature] = report.features
+        self.lost: tuple[Promise, ...] = ()
+        """What a self-test found not to stand as it was claimed."""
         self.workspace = workspace
         self.guard = guard
         self.program = program

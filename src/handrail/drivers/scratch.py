@@ -10,10 +10,10 @@ from typing import Final
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
-def make_scratch() -> str:
+def make_scratch(parent: str | None = None) -> str:
     """A new private directory, named after this process. Those of dead processes are removed on the way."""
     sweep_scratch()
-    return tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-")
+    return tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
 
 
 def remove_scratch(path: str) -> None:

@@ -1,0 +1,152 @@
+"""What a self-test tries, promise by promise, and the things outside that it tries to reach."""
+
+import os
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+
+from handrail.contract.driver import Feature
+from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.scratch import make_scratch, remove_scratch
+
+METADATA: Final = "169.254.169.254"
+"""Where clouds keep the credentials of a machine. Attempts ask for a route to it, and send nothing."""
+SETTING: Final = "/proc/sys/kernel/core_pattern"
+CONTROL_WAIT: Final = 20.0
+VARIABLE: Final = "HANDRAIL_SELF_TEST"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempted violation: the guard's word for it, its argument, and what it means when it gets through."""
+
+    feature: Feature
+    name: str
+    argument: str
+    meaning: str
+    control: bool = True
+    """Whether it must get through outside, else it proves nothing here."""
+
+
+ATTEMPTS: Final = (
+    Attempt("file_isolation", "read", "{secret}", "read a file outside"),
+    Attempt("file_isolation", "unix", "{socket}", "connect to a socket that is a file outside"),
+    Attempt("file_isolation", "make", "/usr/{token}", "make a file in /usr", control=False),
+    Attempt("process_isolation", "see", "{backwards}", "see a process outside"),
+    Attempt("network_isolation", "tcp", "{tcp}", "connect to a server on this machine"),
+    Attempt("network_isolation", "udp", "{udp}", "send a datagram to this machine"),
+    Attempt("network_isolation", "abstract", "{abstract}", "connect to an abstract socket of this machine"),
+    Attempt("network_isolation", "route", METADATA, "find a way to the metadata address", control=False),
+    Attempt("network_isolation", "vsock", "-", "make a socket to the machine below", control=False),
+    Attempt("no_privileges", "new-privileges", "-", "gain privileges by running a program"),
+    Attempt("no_privileges", "ptrace", "-", "have a process traced"),
+    Attempt("no_privileges", "keyring", "-", "use the kernel's keyrings"),
+    Attempt("no_privileges", "setuid-open", "{inside}/{token}", "make a setuid file"),
+    Attempt("no_privileges", "setuid-chmod", "{inside}/{token}", "make a file setuid"),
+    Attempt("no_privileges", "capabilities", "-", "hold a capability", control=False),
+    Attempt("no_privileges", "user-namespace", "-", "make a user namespace", control=False),
+    Attempt("no_privileges", "io-uring", "-", "use io_uring", control=False),
+    Attempt("no_privileges", "mount", "{inside}", "mount something", control=False),
+    Attempt("no_privileges", "device", "{inside}/{token}", "make a device", control=False),
+    Attempt("no_privileges", "terminal", "-", "type into a terminal", control=False),
+    Attempt("no_privileges", "bpf", "-", "load something into the kernel", control=False),
+    Attempt("no_privileges", "setting", SETTING, "change a setting of the kernel", control=False),
+    Attempt("limit_processes", "processes", "{processes}", "start more processes than the limit", control=False),
+    Attempt("limit_open_files", "open-files", "{open_files}", "open more files than the limit", control=False),
+    Attempt("limit_file_size", "file-size", "{inside}:{file_size}", "make a larger file than the limit", control=False),
+    Attempt("limit_cpu", "cpu", "{cpu}", "raise the limit on cpu time", control=False),
+    Attempt("limit_tmp", "space", "/tmp:{tmp}", "put more into /tmp than the limit", control=False),
+    Attempt("limit_tmp", "space", "/dev/shm:{tmp}", "put more into /dev/shm than the limit", control=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of some attempts: for each in its turn whether it got through, and what refused it."""
+
+    reached: tuple[bool, ...]
+    said: tuple[str, ...]
+    shown: tuple[str, ...]
+    """What was printed on the way: the names of the environment's variables."""
+
+
+class NotTried(Exception):
+    """The attempts did not run, or not all of them."""
+
+
+def words(attempts: Sequence[Attempt], values: Mapping[str, str], *, environment: bool = True) -> list[str]:
+    """The arguments of the guard's program."""
+    pairs = [word for attempt in attempts for word in (attempt.name, attempt.argument.format_map(values))]
+    return ["--attempt", *pairs, *(["environment", "-"] if environment else [])]
+
+
+def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
+    """What the program printed. Raises NotTried unless each attempt was made."""
+    lines = output.decode("utf-8", "replace").splitlines()
+    if lines[:1] != ["STARTED"] or lines[-1] != "ENDED":
+        raise NotTried(f"the attempts did not run: {' '.join(lines[:3])[:200]!r}")
+    parts = [line.split("\t") for line in lines[1:-1]]
+    tried = [part for part in parts if len(part) == 3 and part[1] in ("reached", "refused")]
+    if [part[0] for part in tried[: len(attempts)]] != [attempt.name for attempt in attempts]:
+        raise NotTried("not every attempt ran")
+    shown = tuple(part[2] for part in parts if part[0] == "variable")
+    return Tried(tuple(part[1] == "reached" for part in tried), tuple(part[2] for part in tried), shown)
+
+
+def try_outside(attempts: Sequence[Attempt], values: Mapping[str, str]) -> Tried:
+    """The control: the same program, beside this process. Raises NotTried when it cannot be run."""
+    arguments = [str(PROGRAM), *words(attempts, values)]
+    try:
+        ran = subprocess.run(arguments, capture_output=True, timeout=CONTROL_WAIT, env={VARIABLE: "1"}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotTried(f"the control did not run: {error}") from None
+    return read_tried(ran.stdout, attempts)
+
+
+@contextmanager
+def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
+    """A secret file, sockets that listen and a process, none of them below what the sandbox shows; and their names."""
+    token, seen = f"handrail-{token_hex(8)}", token_hex(16)
+    with ExitStack() as stack:
+        place = make_scratch(_place(shown))
+        stack.callback(remove_scratch, place)
+        secret = Path(place, "secret")
+        secret.write_text(token, encoding="ascii")
+        stack.enter_context(_bystander(seen))
+        values = {"secret": str(secret), "token": f".{token}", "backwards": seen[::-1], "abstract": token}
+        values["socket"] = f"{place}/s"
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", 0))
+        values |= {"tcp": str(tcp.getsockname()[1]), "udp": str(udp.getsockname()[1])}
+        for address in (values["socket"], f"\0{token}"):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(address)
+            listener.listen()
+        yield values
+
+
+def _place(shown: Sequence[str]) -> str | None:
+    """A directory for temporary files that is not below anything shown; None for the usual one."""
+    for path in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", str(Path.home())):
+        real = os.path.realpath(path)
+        hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in shown)
+        if hidden and os.access(real, os.W_OK):
+            return real
+    return None
+
+
+@contextmanager
+def _bystander(word: str) -> Iterator[None]:
+    arguments = [str(PROGRAM), "--attempt", "stay", word]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, env={}, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
