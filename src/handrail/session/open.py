@@ -17,6 +17,12 @@ from handrail.sandbox.sandbox import Sandbox
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
 """The entry points by which other packages add drivers: each names an async function like `open_jail`."""
+COMMON: Final = ("workspace", "limits", "network", "env", "mounts")
+"""The options that every driver takes."""
+WALLS: Final = frozenset(
+    {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
+)
+"""What no sandbox may lack silently."""
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
 
@@ -89,15 +95,27 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
         )
-    return await tested(name, opener, options)
+    return await _as_strong(await tested(name, opener, options), allow_weaker)
+
+
+async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
+    """The driver, unless its self-test found a wall of it missing and that was not allowed."""
+    lost = [promise for promise in getattr(driver, "lost", ()) if promise.feature in WALLS]
+    if not lost or allow_weaker:
+        return driver
+    await driver.close()
+    raise WeakerThanAsked(
+        "; ".join(f"{promise.feature} is {promise.standing}: {promise.reason}" for promise in lost)
+        + ". `handrail doctor` says more; allow_weaker=True uses the sandbox as it is"
+    )
 
 
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     try:
-        return await tested("jail", open_jail, options)
+        return await _as_strong(await tested("jail", open_jail, options), allow_weaker)
     except Unavailable as error:
         if allow_weaker:
-            return await tested("host", open_host, options)
+            return await tested("host", open_host, {word: options[word] for word in COMMON})
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
             "machine without isolation"
