@@ -9,7 +9,7 @@ from handrail.toolkit.gate import Next, Step
 async def deadline(step: Step, proceed: Next) -> Result:
     timeout = step.tool.timeout  # None: the tool keeps its own clock
     with step.clock.limit(inf if timeout is None else timeout) as limit:
-        step.scope = limit.scope
+        step.watch(limit.scope)
         return await proceed(step)
     end = "Its thread cannot be stopped and may still be running." if step.still_running else "It was ended."
     if step.terminated:

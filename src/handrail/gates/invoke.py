@@ -1,10 +1,8 @@
 """Call the tool's body, here and nowhere else, and make a Result of whatever comes out of it."""
 
-import asyncio
 import errno
 import inspect
 from dataclasses import replace
-from math import inf
 from typing import Any, Final
 
 import anyio
@@ -12,6 +10,7 @@ from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
+from handrail.toolkit.cancelled import cancels, is_cancelled
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.plain import NotPlain, plain
@@ -43,10 +42,10 @@ BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. Nothing leaves it but a Result and the caller's own cancellation."""
     await checkpoint_if_cancelled()
-    before = _cancels()
+    before = cancels()
     result = await _outcome(step)
     await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
-    if _cancels() > before:
+    if cancels() > before:
         raise anyio.get_cancelled_exc_class()
     return result
 
@@ -65,7 +64,7 @@ async def _outcome(step: Step) -> Result:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and _is_cancelled():
+        if isinstance(error, anyio.get_cancelled_exc_class()) and is_cancelled():
             raise
         if isinstance(error, GeneratorExit) and step.tool.runs == "async":  # this coroutine is being closed
             raise
@@ -91,7 +90,7 @@ async def _in_thread(step: Step) -> Any:
         outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
         step.emit("call_late", {"tool": tool.name, "outcome": outcome})
         if step.place is not None:
-            soon(token, step.place.leave)
+            soon(token, step.place.let_go)
 
     token = current_token()
     work = Work(lambda: tool.body(context, arguments), late)
@@ -99,6 +98,8 @@ async def _in_thread(step: Step) -> Any:
         return await work.wait()
     except BaseException:
         step.still_running = work.left_running
+        if step.still_running and step.place is not None:
+            step.place.hold()
         context.stopped = f"{tool.name} was cancelled or ran out of time: stop here."
         raise
 
@@ -147,14 +148,3 @@ def _os_failure(error: OSError) -> Failure:
     path = error.filename if isinstance(error.filename, str) else None
     message = (error.strerror or said(error)) + (f": {path}" if path else "")
     return Failure(kind, message[:LONGEST_MESSAGE], field="path" if kind == "invalid_args" and path else None)
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody really cancelled this task, as against a body that raised the exception by itself."""
-    return anyio.current_effective_deadline() == -inf or _cancels() > 0
-
-
-def _cancels() -> int:
-    """How often this task was cancelled from outside of anyio."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

@@ -6,7 +6,7 @@ import anyio
 
 from handrail.contract.errors import Unavailable
 from handrail.contract.result import Failure, Result
-from handrail.sandbox.lane import Lane
+from handrail.sandbox.lane import Lane, Place
 from handrail.toolkit.gate import Next, Step
 
 
@@ -25,15 +25,23 @@ async def lane(step: Step, proceed: Next) -> Result:
 
 
 def reserve(step: Step) -> None:
-    """Take the call's place in its lane, if it has one and no call around it holds that lane."""
+    """Take the call's place in its lane, if it has one; inside a call that holds that lane, in its inner lane."""
     found = lane_of(step)
-    around = step.parent
-    while found is not None and around is not None:
-        if around.place is not None and around.place.lane is found:
-            return
-        around = around.parent
-    if found is not None:
-        step.place = found.reserve(not reads_only(step), step.call.id)
+    if found is None:
+        return
+    around = _around(step)
+    held = next((place.lane for place in around if place.lane.root is found), None)
+    step.place = (held.inner if held is not None else found).reserve(not reads_only(step), step.call.id, around)
+
+
+def _around(step: Step) -> list[Place]:
+    """The places of the calls around this one, the nearest first."""
+    found, outer = [], step.parent
+    while outer is not None:
+        if outer.place is not None:
+            found.append(outer.place)
+        outer = outer.parent
+    return found
 
 
 def lane_of(step: Step) -> Lane | None:
@@ -52,17 +60,17 @@ def reads_only(step: Step) -> bool:
 
 
 async def _wait(step: Step, entering: Awaitable[None], behind: tuple[str, ...]) -> Failure | None:
-    """Waiting is told, can be ended, and runs out no deadline."""
+    """Waiting is told, can be ended, and runs out no deadline; the run's own seconds go on, for others work."""
     step.emit("call_waiting", {"lane": step.tool.lane or "sandbox", "behind": list(behind)})
     try:
-        with step.clock.pause(), anyio.CancelScope() as scope:
-            step.scope = scope
+        with step.clock.pause(run=False), anyio.CancelScope() as scope:
+            step.watch(scope)
             await entering
     except Unavailable as error:
         return Failure("unavailable", str(error), retryable=error.retryable)
     finally:
         step.scope = None
-    if scope.cancelled_caught:
+    if scope.cancel_called:
         return Failure(
             "cancelled", f"{step.tool.name} was ended by the user before it began.", data={"killed_by": "user"}
         )

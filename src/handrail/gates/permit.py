@@ -1,11 +1,10 @@
 """Let a call through only where the policy allows it, or a person does."""
 
-from typing import Final
-
 from handrail.contract.result import Failure, Result
-from handrail.gates.asking import ask, place_of
+from handrail.gates.asking import ask
+from handrail.gates.request import places_of
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.verdict import HARMLESS, Verdict, by_mode, judge
+from handrail.toolkit.verdict import DOUBT, Verdict, by_mode, doubtful, judge
 
 
 async def permit(step: Step, proceed: Next) -> Result:
@@ -15,11 +14,11 @@ async def permit(step: Step, proceed: Next) -> Result:
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
     report = rules.sandbox.report if rules.sandbox is not None else None
     if rules.policy.rules or rules.remembered:
-        verdict = await judge(rules.policy, rules.remembered, tool, step.arguments, place_of(step), report)
+        verdict = await judge(rules.policy, rules.remembered, tool, step.arguments, places_of(step), report)
     else:
         verdict = by_mode(rules.policy.mode, tool, report)
-    if step.repairs and verdict.action != "deny":
-        verdict = _doubt(step) or verdict
+    if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
+        verdict = DOUBT
     if verdict.action != "allow":
         refused = await _settle(step, verdict)
         if refused is not None:
@@ -27,22 +26,12 @@ async def permit(step: Step, proceed: Next) -> Result:
     return await proceed(step)
 
 
-DOUBT: Final = "the arguments were repaired in a way that changed what they mean"
-
-
-def _doubt(step: Step) -> Verdict | None:
-    """A repair that changed the value of a path, command, content, id or amount is not run as it is."""
-    if step.tool.effects <= HARMLESS:  # type: ignore[operator]
-        return None
-    return Verdict("ask", DOUBT) if any(r.changed_value and r.consequential for r in step.repairs) else None
-
-
 async def _settle(step: Step, verdict: Verdict) -> Failure | None:
     """None when a person said yes."""
     name, rules = step.tool.name, step.rules
     if verdict.action == "deny":
         return Failure("rejected", f"{name} was not run: {verdict.reason}. Go on without it, or ask the user.")
-    if verdict.reason == DOUBT and (rules.approver is None or rules.policy.mode == "open"):
+    if verdict is DOUBT and (rules.approver is None or rules.policy.mode == "open"):
         return _bounce(step)
     if rules.approver is None:
         return Failure(
@@ -50,16 +39,16 @@ async def _settle(step: Step, verdict: Verdict) -> Failure | None:
             f"{name} was not run: {verdict.reason}, which needs approval, and nobody can be asked here. "
             "Go on without it, or say what you would have done.",
         )
-    return await ask(step, verdict)
+    return await ask(step, verdict, rules.approver)
 
 
 def _bounce(step: Step) -> Failure:
-    doubtful = [repair for repair in step.repairs if repair.changed_value and repair.consequential]
-    changes = "; ".join(f"{repair.path}: {repair.before!r} to {repair.after!r}" for repair in doubtful)[:800]
+    repairs = doubtful(step.tool, step.repairs)
+    changes = "; ".join(f"{repair.path}: {repair.before!r} to {repair.after!r}" for repair in repairs)[:800]
     return Failure(
         "invalid_args",
         f"{step.tool.name} was not run: its arguments would have to be changed in a way that changes what they mean "
         f"({changes}). Send them again exactly as you mean them.",
-        field=doubtful[0].path,
+        field=repairs[0].path,
         data={"arguments": step.call.arguments if isinstance(step.call.arguments, str) else dict(step.call.arguments)},
     )

@@ -1,8 +1,8 @@
 """Let readers of a sandbox work together and writers alone, in the order in which their places were reserved.
 
 A place counts from the moment it is reserved, entered or not: who comes later and would be in its way waits behind it.
-So nobody starves, and a call that still waits for approval keeps its place. A call inside a call passes the place of the
-call around it and takes one in the lane's inner lane, where those inside are kept apart from each other.
+So nobody starves, and a call that still waits for approval keeps its place. A call inside a call passes the place of
+the call around it and takes one in the lane's inner lane, where those inside are kept apart from each other.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,6 @@ class Place:
                     seen.add(place)
                     waiting += [*place.inside, *([] if place.entered else [place])]
         return False
-
 
 
 class Lane:

@@ -137,10 +137,14 @@ class Session:
 
         A command gets TERM, 3 s and KILL, and its call keeps what was printed; any other call ends at once.
         """
-        if self.sandbox is not None and await self.sandbox.terminate(id):
+        if self.sandbox is not None and (
+            await self.sandbox.terminate(self._name(id)) or await self.sandbox.terminate(id)
+        ):
             return True
         step = self._running.get(id)
-        return step is not None and step.terminate()
+        if step is not None:
+            step.terminate()
+        return step is not None
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """What to offer to the model: sorted, stable, in this provider's form."""
@@ -181,7 +185,11 @@ class Session:
         """The sandbox as one call sees it."""
         if self.sandbox is None:
             raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
-        return self.sandbox.bind(clock=context.clock, call_id=context.call.id)
+        return self.sandbox.bind(clock=context.clock, call_id=self._name(context.call.id))
+
+    def _name(self, call_id: str) -> str:
+        """A call as the sandbox knows it, which may serve several sessions whose calls have the same ids."""
+        return f"{self.id}/{call_id}"
 
     def _admit(self, call: Call) -> Step:
         """Accept a call: from here on it will have exactly one terminal event."""
@@ -213,11 +221,8 @@ class Session:
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
-            if (place := step.place) is not None:
-                if step.still_running:
-                    place.lane.stuck(place.who)
-                else:
-                    place.leave()
+            if step.place is not None:
+                step.place.leave()
 
     def _scoped(self, given: Artifacts | Scope | None) -> Scope:
         """The given scope, the given store's scope of this session, or a private one that goes with it."""
@@ -231,8 +236,11 @@ class Session:
         return given.scope(self.id)
 
     def _late(self, late: Late) -> None:
+        own = self._name("")
+        if "/" in late.id and not late.id.startswith(own):  # a call of another session on the same sandbox
+            return
         outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
-        self.emit("call_late", late.id, data={"outcome": outcome})
+        self.emit("call_late", late.id.removeprefix(own), data={"outcome": outcome})
 
     def _warn(self, message: str) -> None:
         self.emit("warning", data={"message": message})

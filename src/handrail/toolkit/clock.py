@@ -74,11 +74,13 @@ class CallClock:
         return CallLimit(self, seconds)
 
     @contextmanager
-    def pause(self) -> Iterator[None]:
+    def pause(self, *, run: bool = True) -> Iterator[None]:
+        """Stop this clock and those around it; the outermost, which is the run's, only with `run`."""
         clocks: list[CallClock] = []
         clock: CallClock | None = self
         while clock is not None:
-            clocks.append(clock)
+            if run or clock._around is not None:
+                clocks.append(clock)
             clock = clock._around
         for each in clocks:
             each._hold()

@@ -93,13 +93,17 @@ class Step:
         """Write an event of this call."""
         self._desk.emit(type, self.call.id, self.call.parent, data)
 
-    def terminate(self) -> bool:
+    def watch(self, scope: anyio.CancelScope) -> None:
+        """From now on this is what ends when a person ends the call; at once, if that was asked before."""
+        self.scope = scope
+        if self.terminated:
+            scope.cancel()
+
+    def terminate(self) -> None:
         """A person ends the call, wherever it is."""
-        if self.scope is None:
-            return False
         self.terminated = True
-        self.scope.cancel()
-        return True
+        if self.scope is not None:
+            self.scope.cancel()
 
 
 Next = Callable[[Step], Awaitable[Result]]

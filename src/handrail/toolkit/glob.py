@@ -6,22 +6,28 @@ from functools import lru_cache
 from typing import Final
 
 SPECIAL: Final = frozenset("*?[")
+_STARS: Final = re.compile(r"\*+")
 
 
 def glob_matches(glob: str, text: str) -> bool:
-    """Text against a glob: `*` is anything, `?` one character, `[*]` the character itself."""
-    return _compile(glob, False).fullmatch(text) is not None
+    """Text against a glob: `*` is anything, `?` one character, `[*]` the character itself. Takes linear time."""
+    return _text(glob).fullmatch(text) is not None
 
 
 def path_matches(glob: str, path: str, base: str) -> bool:
     """A path against a glob; both are taken from `base` when relative, and cleared of `.`, `..` and double slashes."""
-    return _compile(absolute(glob, base), True).fullmatch(absolute(path, base)) is not None
+    return _path(absolute_glob(glob, base)).fullmatch(absolute(path, base)) is not None
 
 
 def absolute(path: str, base: str) -> str:
     """Absolute and normalised, without looking at any file."""
     made = posixpath.normpath(posixpath.join(base, path))
     return "/" + made.lstrip("/")
+
+
+def absolute_glob(glob: str, base: str) -> str:
+    """The same for a glob; what is special in `base` means itself, and a directory with its slash means all in it."""
+    return absolute(f"{glob}**" if glob.endswith("/") else glob, escape(base))
 
 
 def escape(text: str) -> str:
@@ -35,32 +41,64 @@ def literal(glob: str) -> str | None:
     return None if SPECIAL.intersection(plain) else re.sub(r"\[([*?\[])\]", r"\1", glob)
 
 
+def check_glob(glob: str) -> None:
+    """Raises ValueError for one that has no meaning."""
+    _text(glob)
+
+
 @lru_cache(maxsize=1024)
-def _compile(glob: str, is_path: bool) -> re.Pattern[str]:
+def _text(glob: str) -> re.Pattern[str]:
+    """Between two stars the first place where the middle fits is as good as any, so nothing is tried twice."""
+    parts: list[list[str]] = [[]]
+    at = 0
+    while at < len(glob):
+        if glob[at] == "*":
+            at = _STARS.match(glob, at).end()  # type: ignore[union-attr]
+            parts.append([])
+        else:
+            piece, at = _piece(glob, at)
+            parts[-1].append(piece)
+    first, *middle = ("".join(part) for part in parts)
+    last = f".*{middle.pop()}" if middle else ""
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + last, re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def _path(glob: str) -> re.Pattern[str]:
     made, at = [], 0
     while at < len(glob):
-        piece, at = _piece(glob, at, is_path)
+        if glob.startswith("/**/", at):
+            piece, at = "/(?:.*/)?", at + 4
+        elif glob[at:] == "/**":
+            piece, at = "(?:/.*)?", len(glob)
+        elif glob.startswith("**", at):
+            piece, at = ".*", at + 2
+        elif glob[at] == "*":
+            piece, at = "[^/]*", at + 1
+        else:
+            one, at = _piece(glob, at)
+            piece = f"(?!/){one}" if one[0] in ".[" else one
         made.append(piece)
     return re.compile("".join(made), re.DOTALL)
 
 
-def _piece(glob: str, at: int, is_path: bool) -> tuple[str, int]:
-    """The regular expression of what begins at `at`, and where the next begins."""
-    one = "[^/]" if is_path else "."
-    if is_path and glob.startswith("/**/", at):
-        return "/(?:.*/)?", at + 4
-    if is_path and glob[at:] == "/**":
-        return "(?:/.*)?", len(glob)
-    if glob.startswith("**", at):
-        return ".*", at + 2
-    char = glob[at]
-    if char == "*":
-        return f"{one}*", at + 1
-    if char == "?":
-        return one, at + 1
-    if char == "[" and (end := glob.find("]", at + 2)) > 0:
-        inner = glob[at + 1 : end]
-        negated = inner.startswith(("!", "^")) and len(inner) > 1
-        body = re.escape(inner[1:] if negated else inner).replace(r"\-", "-")
-        return f"[{'^' if negated else ''}{body}]", end + 1
-    return re.escape(char), at + 1
+def _piece(glob: str, at: int) -> tuple[str, int]:
+    """The regular expression of the one character that is meant at `at`, and where the next begins."""
+    if glob[at] == "?":
+        return ".", at + 1
+    if glob[at] == "[" and (end := glob.find("]", at + 2)) > 0:
+        return _class(glob[at + 1 : end]), end + 1
+    return re.escape(glob[at]), at + 1
+
+
+def _class(inner: str) -> str:
+    negated = inner[0] in "!^" and len(inner) > 1
+    made, rest = "", inner[1:] if negated else inner
+    while rest:
+        if len(rest) > 2 and rest[1] == "-":
+            if rest[0] > rest[2]:
+                raise ValueError(f"[{inner}] has a range that runs backwards")
+            made, rest = f"{made}{re.escape(rest[0])}-{re.escape(rest[2])}", rest[3:]
+        else:
+            made, rest = made + re.escape(rest[0]), rest[1:]
+    return f"[{'^' if negated else ''}{made}]"

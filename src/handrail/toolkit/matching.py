@@ -2,21 +2,19 @@
 
 import json
 import posixpath
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handrail.toolkit.glob import absolute, glob_matches, path_matches
-from handrail.toolkit.rule import FIELD, Rule
-from handrail.toolkit.shell import shell_matches, shell_matches_any_name
+from handrail.contract.errors import Unavailable
+from handrail.toolkit.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
+from handrail.toolkit.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, is_path_name, looks_like_path
+from handrail.toolkit.shell import shell_forbids, shell_matches
 from handrail.toolkit.tool import Tool
 
-PATH_NAMES: Final = re.compile(
-    r"(.*_)?(path|file|filename|filepath|dir|directory|folder|cwd|root|source|src|destination|dest|dst|target)s?",
-    re.ASCII,
-)
-COMMAND_NAMES: Final = frozenset({"command", "cmd", "line"})
+LONGEST_PATH: Final = 4_096
+LONGEST_NAME: Final = 255
+_MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,9 @@ class Place:
     real_path: Callable[[str], Awaitable[str]]
 
 
-async def matches(rule: Rule, tool: Tool, arguments: Mapping[str, Any], place: Place, *, forbids: bool) -> bool | None:
+async def matches(
+    rule: Rule, tool: Tool, arguments: Mapping[str, Any], places: Sequence[Place], *, forbids: bool
+) -> bool | None:
     """None when that cannot be told. A rule that forbids means a call if any part fits; one that allows, if all do."""
     if rule.kind == "risk":
         return tool.risk == rule.subject
@@ -37,44 +37,84 @@ async def matches(rule: Rule, tool: Tool, arguments: Mapping[str, Any], place: P
         return False
     if rule.inner is None:
         return True
-    name, glob = _property(rule.inner, tool)
-    if name is None or name not in arguments:
+    name, glob = named_property(rule.inner, tool)
+    value = _MISSING if name is None else arguments.get(name, _default(tool, name))
+    if name is None or value is _MISSING:
         return False
-    value = arguments[name]
+    if isinstance(value, list) and not forbids and not is_path_name(name) and literal(glob) == _text(value):
+        return True  # the whole list, to the letter
     values = value if isinstance(value, list) else [value]
-    found = [await _one(glob, name, item, tool, place, forbids) for item in values]
+    found = [await _one(glob, name, item, tool, places, forbids) for item in values]
     return _together(found, forbids)
 
 
-def _property(inner: str, tool: Tool) -> tuple[str | None, str]:
+def named_property(inner: str, tool: Tool) -> tuple[str | None, str]:
     """The property a rule speaks of, and the glob: `field=glob`, or a glob on the first required property."""
-    properties = tool.parameters.get("properties") or {}
     named = FIELD.fullmatch(inner)
-    if named and named["field"] in properties:
+    if named and named["field"] in (tool.parameters.get("properties") or {}):
         return named["field"], named["glob"]
-    required = tool.parameters.get("required") or list(properties)
-    return (required[0] if required else None), inner
+    return first_property(tool), inner
 
 
-async def _one(glob: str, name: str, value: Any, tool: Tool, place: Place, forbids: bool) -> bool | None:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    if name in COMMAND_NAMES and "executes" in tool.effects:
-        return shell_matches_any_name(glob, text) if forbids else shell_matches(glob, text)
-    if PATH_NAMES.fullmatch(name):
-        return await _path(glob, text, place, forbids)
-    return glob_matches(glob, text)
+def first_property(tool: Tool) -> str | None:
+    """The first that is required, else the first."""
+    names = tool.parameters.get("required") or list(tool.parameters.get("properties") or ())
+    return names[0] if names else None
+
+
+def _default(tool: Tool, name: str) -> Any:
+    """What the body will see when a property is left out, as far as the schema says it."""
+    schema = (tool.parameters.get("properties") or {}).get(name)
+    return schema.get("default", _MISSING) if isinstance(schema, Mapping) else _MISSING
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+async def _one(glob: str, name: str, value: Any, tool: Tool, places: Sequence[Place], forbids: bool) -> bool | None:
+    text = _text(value)
+    if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
+        return shell_forbids(glob, text) if forbids else shell_matches(glob, text)
+    if is_path_name(name) or _is_path(tool, name):
+        return _together([await _path(glob, text, place, forbids) for place in places], forbids)
+    found: bool | None = glob_matches(glob, text)
+    if not found and forbids and looks_like_path(glob):
+        found = _together([await _path(glob, text, place, forbids) for place in places], forbids)
+    return found
+
+
+def _is_path(tool: Tool, name: str) -> bool:
+    schema = (tool.parameters.get("properties") or {}).get(name)
+    return isinstance(schema, Mapping) and "path" in str(schema.get("format", ""))
 
 
 async def _path(glob: str, path: str, place: Place, forbids: bool) -> bool | None:
     """Both the path as it is written and the file it leads to."""
+    if len(path) > LONGEST_PATH or any(len(name) > LONGEST_NAME for name in path.split("/")):
+        return None
     written = path_matches(glob, path, place.base)
     if written is forbids:
         return written
     try:
-        real = await _follow(absolute(path, place.base), place)
-    except OSError:
+        real = await _follow(posixpath.join(place.base, path), place)
+        globs = await _where(absolute_glob(glob, place.base), place, forbids)
+    except (OSError, ValueError, Unavailable):
         return None
-    return path_matches(glob, real, place.base)
+    return any(path_matches(each, real, "/") for each in globs)
+
+
+async def _where(glob: str, place: Place, forbids: bool) -> list[str]:
+    """The places a glob means: as it is written, from where its base really is and, if it forbids, where it leads."""
+    found = [glob]
+    base = absolute(place.base, "/")
+    if glob.startswith(f"{escape(base)}/"):
+        found.append(escape(await _follow(base, place)).rstrip("/") + glob[len(escape(base)) :])
+    if forbids:
+        special = next((at for at, char in enumerate(glob) if char in SPECIAL), len(glob))
+        head = glob if special == len(glob) else glob[: glob.rfind("/", 0, special) + 1].rstrip("/")
+        found.append(escape(await _follow(head or "/", place)).rstrip("/") + glob[len(head) :])
+    return found
 
 
 async def _follow(path: str, place: Place) -> str:

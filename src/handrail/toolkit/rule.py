@@ -6,12 +6,18 @@ from typing import Final, Literal, get_args
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError
-from handrail.toolkit.glob import glob_matches, path_matches
+from handrail.toolkit.glob import check_glob, glob_matches, path_matches
 from handrail.toolkit.shell import shell_matches
 
 FORM: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
 FIELD: Final = re.compile(r"(?P<field>[A-Za-z_][A-Za-z0-9_]*)=(?P<glob>.*)", re.DOTALL)
 SHELL_TOOLS: Final = frozenset({"bash"})
+SHELL_FIELDS: Final = frozenset({"command", "timeout", "idle_timeout", "background", "cwd"})
+"""What may stand before `=` in a rule on a shell tool; anything else is part of the command."""
+COMMAND_NAMES: Final = frozenset({"command", "cmd", "command_line"})
+_PATHS: Final = "path file filename filepath dir directory folder cwd root source src destination dest dst target"
+PATH_NAMES: Final = frozenset(_PATHS.split())
+_LAST_WORD: Final = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,10 @@ class Rule:
         if not isinstance(self.pattern, str):
             raise HandrailError(f"a rule is text such as 'bash(git *)', not {type(self.pattern).__name__}")
         kind, subject, inner = _read(self.pattern)
+        try:
+            check_glob(inner or "")
+        except ValueError as error:
+            raise HandrailError(f"rule {self.pattern!r}: {error}") from None
         put = object.__setattr__
         put(self, "kind", kind)
         put(self, "subject", subject)
@@ -58,15 +68,26 @@ class Rule:
         if self.inner is None:
             return True
         named = FIELD.fullmatch(self.inner)
-        glob = named["glob"] if named and self.subject not in SHELL_TOOLS else self.inner
-        if self.subject in SHELL_TOOLS:
+        if named and self.subject in SHELL_TOOLS and named["field"] not in SHELL_FIELDS:
+            named = None
+        field, glob = (named["field"], named["glob"]) if named else ("", self.inner)
+        example = example.removeprefix(f"{field}=") if named else example
+        if field in COMMAND_NAMES or (not named and self.subject in SHELL_TOOLS):
             return shell_matches(glob, example) is True
-        return path_matches(glob, example, "/") if looks_like_path(glob) else glob_matches(glob, example)
+        if is_path_name(field) or looks_like_path(glob):
+            return path_matches(glob, example, "/")
+        return glob_matches(glob, example)
 
 
 def looks_like_path(glob: str) -> bool:
     """Whether a glob without a tool beside it is meant for a path."""
-    return glob.startswith((".", "/")) or "**" in glob
+    return glob.startswith((".", "/")) or ("/" in glob and "://" not in glob)
+
+
+def is_path_name(name: str) -> bool:
+    """Whether a property of this name holds a path: `path`, `file_path`, `outputDir`, `sources`."""
+    last = _LAST_WORD.search(name)
+    return last is not None and last[0].lower().removesuffix("s") in PATH_NAMES
 
 
 def _read(pattern: str) -> tuple[Literal["tool", "risk", "effect"], str, str | None]:

@@ -6,68 +6,80 @@ from typing import Final
 
 from handrail.toolkit.glob import glob_matches, literal
 
-RESERVED: Final = frozenset(
-    [
-        "if",
-        "then",
-        "elif",
-        "else",
-        "fi",
-        "for",
-        "while",
-        "until",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "select",
-        "function",
-        "time",
-        "coproc",
-        "in",
-        "[[",
-        "{",
-        "}",
-        "!",
-    ]
-)
-WRAPPERS: Final = frozenset(
-    [
-        ".",
-        "builtin",
-        "bash",
-        "busybox",
-        "command",
-        "dash",
-        "env",
-        "eval",
-        "exec",
-        "find",
-        "nice",
-        "nohup",
-        "parallel",
-        "setsid",
-        "sh",
-        "source",
-        "stdbuf",
-        "sudo",
-        "timeout",
-        "watch",
-        "xargs",
-        "zsh",
-    ]
-)
+_RESERVED: Final = "if then elif else fi for while until do done case esac select function time coproc in [[ { } !"
+RESERVED: Final = frozenset(_RESERVED.split())
+_WRAPPERS: Final = """
+    . source eval exec builtin command trap enable jobs fc bind complete compgen mapfile readarray let alias
+    bash sh dash ash zsh ksh csh tcsh fish rbash busybox toybox
+    env nice nohup setsid stdbuf timeout time xargs parallel sem find watch entr script expect unbuffer
+    sudo doas su runuser setpriv capsh chroot unshare nsenter bwrap firejail fakeroot systemd-run start-stop-daemon
+    flock ionice chrt taskset numactl prlimit setarch linux32 linux64 run-parts strace ltrace gdb valgrind ssh
+"""
+WRAPPERS: Final = frozenset(_WRAPPERS.split())
 """Commands that run another: what they do cannot be told from their name."""
+_EVALUATES: Final = "test printf read unset declare typeset local export readonly wait getopts"
+EVALUATES: Final = frozenset(_EVALUATES.split())
+"""Commands of the shell that look for `$(…)` in their arguments themselves, whatever the quotes."""
 UNQUOTED: Final = frozenset(";&|<>()$`{}#\\")
 IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
+EXPANDS: Final = frozenset("*?[~")
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=.*", re.DOTALL)
+LOADER: Final = re.compile(r"ld(-linux.*|-musl.*)?\.so.*")
+LONGEST: Final = 100_000
 
 
 def simple_command(line: str) -> list[str] | None:
-    """The words of one simple command without expansions, redirections or wrappers; None for anything else."""
-    if not line.isprintable():
+    """The words of one simple command without substitutions, redirections or wrappers; None for anything else."""
+    if len(line) > LONGEST or not line.isprintable() or _bare(line) is None:
         return None
-    quote = ""
+    words = shlex.split(line)
+    if not words or words[0] in RESERVED or ASSIGNMENT.fullmatch(words[0]) or EXPANDS.intersection(words[0]):
+        return None
+    name = _name(words[0])
+    if name in WRAPPERS or LOADER.fullmatch(name):
+        return None
+    return None if name in EVALUATES and ("$" in line or "`" in line) else words
+
+
+def shell_matches(glob: str, line: str) -> bool | None:
+    """Whether a command line is what a rule that allows means; None when it is not simple enough to tell.
+
+    A line that is the glob to the letter always is.
+    """
+    if literal(glob) == line:
+        return True
+    words = simple_command(line)
+    return None if words is None else glob_matches(glob, shlex.join(words))
+
+
+def shell_forbids(glob: str, line: str) -> bool | None:
+    """The same for rules that forbid, which mean more: `/bin/rm` is `rm`, and quotes make no difference.
+
+    Words that the shell makes others of (`*`, `?`, `[`, `~`) cannot be told, unless the rule is about another command.
+    """
+    if literal(glob) == line:
+        return True
+    words = simple_command(line)
+    if words is None:
+        return None
+    named = [_name(words[0]), *words[1:]]
+    head, space, rest = glob.partition(" ")
+    globs = {glob, f"{_name(head)}{space}{rest}"}
+    globs |= {each.replace("'", "").replace('"', "") for each in globs}
+    texts = {form(each) for each in (words, named) for form in (shlex.join, " ".join)}
+    if any(glob_matches(each, text) for each in globs for text in texts):
+        return True
+    about_another = not EXPANDS.intersection(head) and _name(head) != named[0]
+    return False if about_another or not EXPANDS.intersection(_bare(line) or "") else None
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _bare(line: str) -> str | None:
+    """What stands outside of quotes, or None when something in the line is more than words."""
+    quote, bare = "", []
     for char in line:
         if quote:
             if char == quote:
@@ -78,31 +90,6 @@ def simple_command(line: str) -> list[str] | None:
             quote = char
         elif char in UNQUOTED:
             return None
-    if quote:
-        return None
-    words = shlex.split(line)
-    if not words or words[0] in RESERVED or words[0].rpartition("/")[2] in WRAPPERS:
-        return None
-    return None if ASSIGNMENT.fullmatch(words[0]) or set("*?[~") & set(words[0]) else words
-
-
-def shell_matches(glob: str, line: str) -> bool | None:
-    """Whether a command line is what the glob means; None when it is not simple enough to tell.
-
-    A line that is the glob to the letter always matches. A command that is named by its path also stands for its name.
-    """
-    if literal(glob) == line:
-        return True
-    words = simple_command(line)
-    if words is None:
-        return None
-    return glob_matches(glob, shlex.join(words))
-
-
-def shell_matches_any_name(glob: str, line: str) -> bool | None:
-    """The same for rules that forbid: `/bin/rm` is `rm`, whatever directory it is in."""
-    found = shell_matches(glob, line)
-    words = simple_command(line)
-    if found is not False or words is None:
-        return found
-    return glob_matches(glob, shlex.join([words[0].rpartition("/")[2], *words[1:]]))
+        else:
+            bare.append(char)
+    return None if quote else "".join(bare)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
+from handrail.schema.repair import Repair
 from handrail.toolkit.matching import Place, matches
 from handrail.toolkit.policy import Mode, Policy
 from handrail.toolkit.rule import Rule
@@ -30,7 +31,14 @@ class Verdict:
 
 
 ALLOWED: Final = Verdict("allow")
-UNCLEAR: Final = Verdict("ask", "a rule is about this command, and the line is more than one simple command")
+DOUBT: Final = Verdict("ask", "the arguments were repaired in a way that changed what they mean")
+
+
+def doubtful(tool: Tool, repairs: Sequence[Repair]) -> list[Repair]:
+    """The repairs that changed the value of a path, command, content, id or amount: the tool is not run on a guess."""
+    if tool.effects <= HARMLESS:  # type: ignore[operator]
+        return []
+    return [repair for repair in repairs if repair.loud and repair.changed_value and repair.consequential]
 
 
 def confined(tool: Tool, report: Report | None) -> bool:
@@ -74,28 +82,38 @@ async def judge(
     remembered: Sequence[Rule],
     tool: Tool,
     arguments: Mapping[str, Any],
-    place: Place,
+    places: Sequence[Place],
     report: Report | None,
 ) -> Verdict:
-    """Deny beats ask, ask beats allow, and all of them beat the mode; what a person remembered beats ask."""
+    """Deny beats ask, ask beats allow, and all of them beat the mode; what a person remembered beats ask.
 
-    unclear = False
+    Where it cannot be told whether a rule means the call, a person is asked; in mode open, only about deny and ask.
+    """
+    unclear: list[Rule] = []
 
-    async def first(rules: Sequence[Rule], *, forbids: bool) -> Rule | None:
-        nonlocal unclear
+    async def first(rules: Sequence[Rule], *, forbids: bool, doubts: bool = True) -> Rule | None:
         for rule in rules:
-            found = await matches(rule, tool, arguments, place, forbids=forbids)
+            found = await matches(rule, tool, arguments, places, forbids=forbids)
             if found:
                 return rule
-            unclear |= found is None
+            if found is None and doubts:
+                unclear.append(rule)
         return None
 
     if rule := await first(policy.rules.deny, forbids=True):
         return Verdict("deny", f"the rule {rule.pattern!r} forbids it")
-    if not unclear and await first(remembered, forbids=False):
+    if await first(remembered, forbids=False, doubts=False):  # a person saw this very value
         return ALLOWED
     if rule := await first(policy.rules.ask, forbids=True):
         return Verdict("ask", f"the rule {rule.pattern!r} asks")
-    if not unclear and await first(policy.rules.allow, forbids=False):
+    if not unclear and await first(policy.rules.allow, forbids=False, doubts=policy.mode != "open"):
         return ALLOWED
-    return UNCLEAR if unclear else by_mode(policy.mode, tool, report)
+    return _unclear(unclear[0]) if unclear else by_mode(policy.mode, tool, report)
+
+
+def _unclear(rule: Rule) -> Verdict:
+    return Verdict(
+        "ask",
+        f"whether the rule {rule.pattern!r} means it cannot be told: the line is more than one simple command, "
+        "or the path cannot be followed",
+    )

@@ -1,0 +1,89 @@
+"""Make what a person is asked: the call as it is, safe to show, with the rule that would remember it."""
+
+import json
+import os
+from copy import deepcopy
+from time import time
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+
+from handrail.contract.approval import ApprovalRequest
+from handrail.schema.parse import arguments_hash
+from handrail.toolkit.gate import Step
+from handrail.toolkit.glob import escape
+from handrail.toolkit.matching import Place, first_property, named_property
+from handrail.toolkit.render import render, visible
+
+LONGEST_RULE: Final = 1_000
+SHOWN: Final = (
+    "id", "tool", "risk", "arguments_hash", "text", "repairs", "reason", "suggested_rule", "sandbox", "expires_at",
+)  # fmt: skip
+"""What the transcript keeps of a request."""
+
+
+def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
+    """Bound to the arguments as they are now: whoever gets it may do with his copy what he likes."""
+    sandbox, tool = step.rules.sandbox, step.tool
+    arguments = deepcopy(dict(step.arguments))
+    repairs = tuple(visible(f"{r.path}: {r.before!r} became {r.after!r}")[:1_000] for r in step.repairs)
+    return ApprovalRequest(
+        id=uuid4().hex,
+        call_id=step.call.id,
+        tool=tool.name,
+        risk=tool.risk,
+        effects=frozenset(tool.effects),
+        arguments=arguments,
+        arguments_hash=arguments_hash(step.arguments),
+        text=render(tool.name, arguments),
+        repairs=repairs,
+        reason=reason,
+        suggested_rule=suggest(step),
+        sandbox=f"{sandbox.report.driver}:{sandbox.workspace}" if sandbox is not None else "none",
+        expires_at=time() + wait,
+    )
+
+
+def shown(request: ApprovalRequest) -> dict[str, Any]:
+    """The request as an event."""
+    return {name: getattr(request, name) for name in SHOWN}
+
+
+def suggest(step: Step) -> str:
+    """The narrowest rule that means this call: its tool, and the value of its first required property.
+
+    Empty where that value cannot be shown as it is, or not in full: what nobody can read is not remembered.
+    """
+    tool = step.tool
+    name = first_property(tool)
+    if name is None or name not in step.arguments:
+        return tool.name
+    value = step.arguments[name]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) > LONGEST_RULE or visible(text) != text:
+        return ""
+    inner = escape(text)
+    return f"{tool.name}({inner})" if named_property(inner, tool)[0] == name else f"{tool.name}({name}={inner})"
+
+
+def places_of(step: Step) -> list[Place]:
+    """Where the call's relative paths begin, and how they are followed: in the sandbox, on this machine, or either."""
+    sandbox = step.rules.sandbox
+    host = Place(os.getcwd(), _host_path)
+    if sandbox is None:
+        return [host]
+    stat = sandbox.stat
+
+    async def real_path(path: str) -> str:
+        found = await stat(path)
+        if found.type == "symlink":
+            raise OSError(f"{path} is a link that leads nowhere yet")
+        return found.real_path
+
+    inside = Place(sandbox.workspace, real_path)
+    return [inside] if step.tool.needs else [inside, host]
+
+
+async def _host_path(path: str) -> str:
+    return await anyio.to_thread.run_sync(os.path.realpath, path)

@@ -1,0 +1,17 @@
+"""Tell a real cancellation of this task from an exception that somebody raised by himself."""
+
+import asyncio
+from math import inf
+
+import anyio
+
+
+def is_cancelled() -> bool:
+    """Whether somebody really cancelled this task."""
+    return anyio.current_effective_deadline() == -inf or cancels() > 0
+
+
+def cancels() -> int:
+    """How often this task was cancelled, and not uncancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
