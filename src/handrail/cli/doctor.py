@@ -1,0 +1,118 @@
+"""Tell for each driver what it enforces on this machine, found by trying, and what to install or set for the rest."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, get_args
+
+import anyio
+
+from handrail.contract.driver import Driver, Feature, Promise
+from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.drivers.selftest import tested
+from handrail.sandbox.report import report_of
+from handrail.session.open import WALLS, Opener, known_drivers
+
+FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
+FIRST: Final = ("jail", "host", "memory")
+"""Ours come first, the strongest before the others."""
+STRONGEST: Final = "jail"
+WAIT: Final = 60.0
+CLAIMED: Final = "These are the driver's own words: they were not tried here."
+
+
+@dataclass(frozen=True, slots=True)
+class DriverReport:
+    """One driver on this machine: every promise, or why it cannot run."""
+
+    name: str
+    works: bool
+    promises: tuple[Promise, ...]
+    tried: bool = False
+    """Whether the promises were attacked from inside; else they are the driver's word."""
+    problem: str = ""
+    """Why it cannot run here, and what to install or set."""
+    notes: tuple[str, ...] = ()
+
+
+async def examine() -> list[DriverReport]:
+    """Open every known driver once, on an empty directory, and close it again. Nothing is left, and nothing raises."""
+    known = known_drivers()
+    names = [*(name for name in FIRST if name in known), *sorted(set(known) - set(FIRST))]
+    return [await _examine(name, known[name]) for name in names]
+
+
+async def _examine(name: str, opener: Opener | str) -> DriverReport:
+    if isinstance(opener, str):
+        return _broken(name, f"its package cannot be loaded: {opener}")
+    workspace = make_scratch()
+    try:
+        with anyio.fail_after(WAIT):
+            driver = await tested(name, opener, {"workspace": workspace})
+            try:
+                return _report(name, driver)
+            finally:
+                await driver.close()
+    except Exception as error:  # noqa: BLE001 - one driver that breaks must not hide the others
+        return _broken(name, str(error) or type(error).__name__)
+    finally:
+        remove_scratch(workspace)
+
+
+def _broken(name: str, problem: str) -> DriverReport:
+    promises = tuple(Promise(feature, "absent", "it cannot run here") for feature in FEATURES)
+    return DriverReport(name, False, promises, problem=problem)
+
+
+def _report(name: str, driver: Driver) -> DriverReport:
+    report = report_of(driver)
+    listed = {promise.feature: promise for promise in report.promises}
+    promises = tuple(listed.get(it, Promise(it, "absent", "it does not claim this")) for it in FEATURES)
+    tried = hasattr(driver, "lost")
+    return DriverReport(name, True, promises, tried, notes=report.notes if tried else (*report.notes, CLAIMED))
+
+
+def as_json(reports: Sequence[DriverReport]) -> str:
+    """For programs."""
+    return json.dumps({"auto": _auto(reports), "drivers": [asdict(report) for report in reports]}, indent=2)
+
+
+def render(reports: Sequence[DriverReport]) -> str:
+    """For people: what holds where, then the reasons, then what `auto` takes."""
+    parts = [_table(reports), *(_reasons(report) for report in reports)]
+    taken = _auto(reports)
+    nothing = "auto takes nothing here; with allow_weaker=True it takes host, without isolation."
+    return "\n\n".join([*parts, f"auto takes {taken}." if taken else nothing])
+
+
+def _auto(reports: Sequence[DriverReport]) -> str | None:
+    """The driver that `auto` takes: the jail, when no wall of it is missing."""
+    for report in reports:
+        walls = {promise.feature for promise in report.promises if promise.standing == "enforced"}
+        if report.name == STRONGEST and report.works and walls >= WALLS:
+            return report.name
+    return None
+
+
+def _table(reports: Sequence[DriverReport]) -> str:
+    lines = [("promise", *(report.name for report in reports))]
+    for place, feature in enumerate(FEATURES):
+        lines.append((feature, *(_word(report, place) for report in reports)))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _word(report: DriverReport, place: int) -> str:
+    return report.promises[place].standing if report.works else "-"
+
+
+def _reasons(report: DriverReport) -> str:
+    if not report.works:
+        return f"{report.name} cannot run here\n  {report.problem}"
+    weak: dict[str, list[str]] = {}
+    for it in report.promises:
+        if it.standing != "enforced":
+            weak.setdefault(f"{it.standing}: {it.reason}", []).append(it.feature)
+    lines = (f"  {', '.join(features)}: {reason}" for reason, features in weak.items())
+    return "\n".join([report.name, *(f"  {note}" for note in report.notes), *lines])
