@@ -11,6 +11,7 @@ import anyio
 
 from handrail.contract.approval import ApprovalRequest
 from handrail.schema.parse import arguments_hash
+from handrail.schema.references import references
 from handrail.toolkit.gate import Step
 from handrail.toolkit.glob import escape
 from handrail.toolkit.matching import Place, first_property, named_property
@@ -61,7 +62,7 @@ def suggest(step: Step) -> str:
         return tool.name
     value = step.arguments[name]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) > LONGEST_RULE or visible(text) != text:
+    if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([value])):
         return ""
     inner = escape(text)
     return f"{tool.name}({inner})" if named_property(inner, tool)[0] == name else f"{tool.name}({name}={inner})"

@@ -1,6 +1,7 @@
 """Approvers for tests and for channels where answers come later."""
 
 from collections.abc import Mapping
+from time import time
 from typing import Any
 
 import anyio
@@ -65,12 +66,15 @@ class HeldApprovals:
             return self._answers.pop(request.id)
         finally:
             self.pending.pop(request.id, None)
+            self._answers.pop(request.id, None)
             del self._woken[request.id]
 
     def answer(self, id: str, decision: Decision, *, arguments_hash: str | None = None) -> bool:
         """Whether it counted: not for a request that is settled or expired, nor for other arguments than it shows."""
         request = self.pending.get(id)
-        if request is None or (arguments_hash is not None and arguments_hash != request.arguments_hash):
+        if request is None or time() > request.expires_at:
+            return False
+        if arguments_hash is not None and arguments_hash != request.arguments_hash:
             return False
         del self.pending[id]
         self._answers[id] = decision

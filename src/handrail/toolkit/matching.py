@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handrail.contract.errors import Unavailable
+from handrail.schema.references import references
 from handrail.toolkit.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.toolkit.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, is_path_name, looks_like_path
 from handrail.toolkit.shell import shell_forbids, shell_matches
@@ -73,6 +74,8 @@ def _text(value: Any) -> str:
 
 
 async def _one(glob: str, name: str, value: Any, tool: Tool, places: Sequence[Place], forbids: bool) -> bool | None:
+    if any(True for _ in references([value])):
+        return None  # what stands there is filled in later
     text = _text(value)
     if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
         return shell_forbids(glob, text) if forbids else shell_matches(glob, text)

@@ -115,5 +115,5 @@ def _unclear(rule: Rule) -> Verdict:
     return Verdict(
         "ask",
         f"whether the rule {rule.pattern!r} means it cannot be told: the line is more than one simple command, "
-        "or the path cannot be followed",
+        "the path cannot be followed, or the value is filled in later",
     )
