@@ -91,6 +91,17 @@ async def test_a_stalled_driver_does_not_hold_up_a_cancellation(where: str) -> N
     assert monotonic() - began < IN_TIME
 
 
+async def test_a_job_whose_start_was_given_up_is_killed_when_it_starts_after_all() -> None:
+    driver = Stalling("start", lambda: anyio.sleep(0.5), Script(hang=True))
+    sandbox = Sandbox(driver)
+    with anyio.move_on_after(0.1) as scope:
+        await sandbox.start("x")
+    assert scope.cancelled_caught
+    assert sandbox.jobs() == []
+    await anyio.sleep(0.8)
+    assert driver.processes[0].signals[0] == "KILL"
+
+
 async def test_a_late_outcome_is_told_once_and_the_late_command_is_killed() -> None:
     driver = Stalling("start", lambda: anyio.sleep(3), Script(hang=True))
     sandbox = Sandbox(driver)
