@@ -1,0 +1,107 @@
+"""The guard is built with the package: a wheel needs no compiler, and says for which machine it is."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from handrail.drivers.guard.build import HERE, NoCompiler, build, sources, stale
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = """
+import anyio, shutil, sys, tempfile
+from handrail.contract.driver import Command
+from handrail.drivers.host import open_host
+assert not any(map(shutil.which, ("cc", "gcc", "clang"))), "the control: there is no compiler"
+async def main():
+    with tempfile.TemporaryDirectory() as place:
+        driver = await open_host(workspace=place)
+        process = await driver.start(Command(line="echo from the wheel"))
+        async for chunk in process.output():
+            print(chunk.data.decode(), end="")
+        await driver.close()
+anyio.run(main)
+import handrail
+print(handrail.__file__)
+"""
+
+
+def test_a_program_older_than_its_sources_is_stale(tmp_path: Path) -> None:
+    program = tmp_path / "guard"
+    assert stale(program)
+    program.touch()
+    assert not stale(program)
+    os.utime(program, (1, 1))
+    assert stale(program)
+
+
+def test_a_build_that_fails_leaves_the_old_program(tmp_path: Path) -> None:
+    program = tmp_path / "guard"
+    program.write_text("old")
+    with pytest.raises(subprocess.CalledProcessError):
+        build(program, command=["false"])
+    assert program.read_text() == "old"
+    assert os.listdir(tmp_path) == ["guard"]
+
+
+def test_without_any_compiler_it_says_what_is_needed(tmp_path: Path) -> None:
+    code = "from handrail.drivers.guard.build import compiler; compiler()"
+    env = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
+    ran = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert NoCompiler.__name__ in ran.stderr
+    assert "ziglang" in ran.stderr
+
+
+def test_every_file_of_the_guard_stays_small() -> None:
+    sizes = {path.name: len(path.read_text().splitlines()) for path in [*sources(), *HERE.glob("*.h")]}
+    assert sizes, "the control: there are some"
+    assert max(sizes.values()) <= 300, sizes
+
+
+def test_a_wheel_runs_a_command_where_there_is_no_compiler(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    house.mkdir()
+    for name in ("src", "pyproject.toml", "hatch_build.py", "LICENSE", "README.md"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, house / name, ignore=shutil.ignore_patterns("__pycache__", "guard.[0-9]*"))
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, house)
+    (house / "src/handrail/drivers/guard/guard").unlink(missing_ok=True)
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(words, cwd=house, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert sysconfig.get_platform().rpartition("-")[2] in wheel.name
+    installed = tmp_path / "installed"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(installed),
+        str(wheel),
+    ]
+    subprocess.run(pip, check=True)
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.getinfo("handrail/drivers/guard/guard").external_attr >> 16 & 0o111
+    env = {"PATH": str(tmp_path / "empty"), "PYTHONPATH": str(installed)}
+    ran = subprocess.run([sys.executable, "-c", RUN], env=env, capture_output=True, text=True, check=False, cwd="/")
+    assert ran.stdout.splitlines() == ["from the wheel", str(installed / "handrail/__init__.py")], ran.stderr
+
+
+@pytest.mark.long
+def test_it_compiles_for_aarch64(tmp_path: Path) -> None:
+    cross = shutil.which("aarch64-linux-gnu-gcc")
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl"]
+    if cross is None and subprocess.run([*zig, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("neither aarch64-linux-gnu-gcc nor ziglang is installed: apt install gcc-aarch64-linux-gnu")
+    program = build(tmp_path / "guard", command=[cross] if cross else zig)
+    assert program.read_bytes()[18] == 0xB7, "the ELF number of aarch64"

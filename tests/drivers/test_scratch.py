@@ -1,0 +1,58 @@
+"""A temporary directory goes with its sandbox, and at the next start when its owner died."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from handrail.drivers.scratch import make_scratch, remove_scratch, sweep_scratch
+from tests.drivers.conftest import Open
+
+DIES = """
+import os, signal, sys
+from handrail.drivers.scratch import make_scratch
+path = make_scratch()
+os.mkdir(f"{path}/locked")
+open(f"{path}/locked/file", "w").close()
+os.chmod(f"{path}/locked", 0)
+print(path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_dead_process_left_goes_at_the_next_start_and_what_a_living_one_has_stays() -> None:
+    mine = make_scratch()
+    ran = subprocess.run(
+        [sys.executable, "-c", DIES], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()},
+    )  # fmt: skip
+    left = Path(ran.stdout.strip())
+    assert left.is_dir(), "the control: it was left"
+    sweep_scratch()
+    assert not left.exists()
+    assert Path(mine).is_dir()
+    remove_scratch(mine)
+    assert not Path(mine).exists()
+
+
+def test_a_name_that_only_looks_like_one_of_ours_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = ["handrail-x-1-a", "handrail", f"handrail-{os.getpid()}-a", "other-1-1-a"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+    (tmp_path / "handrail-1-0-file").touch()
+    (tmp_path / "handrail-999999999-5-dead").mkdir()
+    assert sweep_scratch() == 1
+    assert sorted(os.listdir(tmp_path)) == sorted([*kept, "handrail-1-0-file"])
+
+
+@pytest.mark.anyio
+async def test_a_host_sandbox_takes_its_directory_with_it(opened: Open) -> None:
+    driver = await opened("host")
+    mine = f"handrail-{os.getpid()}-"
+    assert [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(mine)]
+    await driver.close()
+    assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(mine)]
