@@ -1,5 +1,6 @@
 """The transcript has no gaps, is never changed, and is followed at any pace and from any thread."""
 
+import sys
 import threading
 from typing import Any
 
@@ -38,9 +39,14 @@ async def test_a_follower_gets_what_was_what_comes_and_the_end() -> None:
     assert len(early) == 4
 
 
-async def test_many_threads_write_and_every_follower_sees_one_order_without_gaps() -> None:
+async def test_many_threads_write_and_every_follower_sees_one_order_without_gaps(
+    request: pytest.FixtureRequest,
+) -> None:
     seen: list[Event] = []
-    workers, each = 8, 200
+    workers, each = 8, 1_500
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change places as often as they can
+    request.addfinalizer(lambda: sys.setswitchinterval(interval))
 
     def noisy(context: Context, name: str) -> str:
         for n in range(each):
@@ -81,6 +87,7 @@ async def test_what_a_tool_shows_is_text_even_if_it_was_bytes_and_belongs_to_its
 
 async def test_nothing_that_happens_later_changes_what_was_written_or_answered() -> None:
     kept: dict[str, Any] = {"n": 0, "list": [1]}
+    flat, numbers = {"n": 0}, [0]
 
     def careless(context: Context, arguments: Any) -> Any:
         arguments["more"].append("changed")
@@ -89,7 +96,18 @@ async def test_nothing_that_happens_later_changes_what_was_written_or_answered()
         kept["list"].append(kept["n"])
         return kept
 
+    def counts() -> dict[str, int]:
+        flat["n"] += 1
+        return flat
+
+    def lists() -> list[int]:
+        numbers.append(len(numbers))
+        return numbers
+
     given = {"more": ["as sent"]}
+    async with Session([counts, lists]) as session:
+        answers = [await session.call(name) for name in ("counts", "lists", "counts", "lists")]
+    assert [answer.value for answer in answers] == [{"n": 1}, [0, 1], {"n": 2}, [0, 1, 2]]
     async with Session([Tool("careless", {"type": "object"}, careless)]) as session:
         first = await session.call("careless", given)
         second = await session.call("careless", given)
