@@ -2,8 +2,10 @@
 
 import json
 import string
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -138,3 +140,49 @@ def test_the_laws_hold_for_any_schema(properties: Any, value: Any, own: bool) ->
     again = preflight(answer.arguments, validator, own=own)
     assert isinstance(again, Mended)
     assert canonical(again.arguments) == canonical(answer.arguments)
+
+
+def as_text_values(value: dict[str, Any]) -> dict[str, Any]:
+    """Every value that is no text as JSON text; where text fits too it would mean something else."""
+    kept = {"either": value["either"]} if "either" in value else {}
+    spoiled = {key: held if isinstance(held, str) or held is None else json.dumps(held) for key, held in value.items()}
+    return {**spoiled, **kept}
+
+
+SPOILED: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "fenced": lambda value: f"```json\n{json.dumps(value)}\n```",
+    "double-encoded": lambda value: json.dumps(json.dumps(value)),
+    "wrapped": lambda value: {"arguments": value},
+    "with text after it": lambda value: f"{json.dumps(value)}\nThat is all.",
+    "as Python": repr,
+    "with a trailing comma": lambda value: json.dumps(value)[:-1] + ",}",
+    "with other keys": lambda value: {key.upper().replace("_", "-"): held for key, held in value.items()},
+    "with values as text": as_text_values,
+    "with raw line breaks": lambda value: json.dumps(value).replace("\\n", "\n"),
+    "in a list": lambda value: [value],
+    "with nulls": lambda value: {"b": None, "f": "", **value},
+}
+
+
+@settings(QUICK, max_examples=300)
+@given(st.data(), names, st.sampled_from(sorted(SPOILED)))
+def test_a_spoiled_call_is_refused_or_means_what_it_meant(data: st.DataObject, name: str, spoiler: str) -> None:
+    value = data.draw(instances(SCHEMAS[name]))
+    whole = preflight(value, VALIDATORS[name])
+    if isinstance(whole, Failure):
+        return
+    spoiled = SPOILED[spoiler](value)
+    answer = preflight(json.dumps(spoiled) if isinstance(spoiled, list) else spoiled, VALIDATORS[name])
+    if isinstance(answer, Mended) and not VALIDATORS[name].is_valid(spoiled):
+        assert canonical(answer.arguments) == canonical(whole.arguments)
+
+
+@pytest.mark.parametrize("spoiler", sorted(SPOILED))
+def test_each_way_to_spoil_a_plain_call_is_repaired(spoiler: str) -> None:
+    value = {"n": 1, "s": "a\nb", "tags": ["x"], "max_depth": 3}
+    answer = preflight(
+        json.dumps(SPOILED[spoiler](value)) if spoiler == "in a list" else SPOILED[spoiler](value), VALIDATORS["flat"]
+    )
+    assert isinstance(answer, Mended)
+    assert answer.arguments == value
+    assert answer.repairs
