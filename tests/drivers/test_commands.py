@@ -124,6 +124,28 @@ async def test_input_that_nobody_reads_is_a_broken_pipe_and_does_not_hang(driver
             assert (await collect(process)).code == 3
 
 
+async def test_input_that_was_taken_is_no_error_even_when_the_command_ends_at_once(driver: GuardedDriver) -> None:
+    for _ in range(20):
+        process = await driver.start(Command(argv=("head", "-c", "1"), input=True))
+        await process.send(b"x")
+        assert (await collect(process)).stdout == b"x"
+        with pytest.raises(BrokenPipeError):
+            await process.send(b"y")
+
+
+async def test_input_after_its_end_or_where_none_was_announced_is_a_broken_pipe(driver: GuardedDriver) -> None:
+    with anyio.fail_after(PATIENCE):
+        closed = await driver.start(Command(line="sleep 1000", input=True))
+        await closed.send(None)
+        await closed.send(None)
+        with pytest.raises(BrokenPipeError):
+            await closed.send(b"x")
+        never = await driver.start(Command(line="sleep 1000"))
+        with pytest.raises(BrokenPipeError):
+            await never.send(b"x")
+    assert (await run(driver, "echo usable")).stdout == b"usable\n"
+
+
 async def test_without_input_a_command_reads_nothing(driver: GuardedDriver) -> None:
     assert (await run(driver, "cat; echo done")).stdout == b"done\n"
 

@@ -23,6 +23,7 @@ LEFT_RUNNING_NOTE: Final = (
 )
 _LAST_WORDS: Final = 4096
 """Bytes of standard error that are kept to explain an exit code."""
+_DEAF: Final = "the command does not read its input any more"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
 
@@ -37,6 +38,7 @@ class GuardedProcess:
         self._channel = channel
         self._talk = talk
         self._sending = anyio.Lock()
+        self._input_closed = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -55,8 +57,8 @@ class GuardedProcess:
             stream, data = talk.chunks.popleft()
             if stream == 2:
                 self._last_words = (self._last_words + data[-_LAST_WORDS:])[-_LAST_WORDS:]
-            yield Chunk("stdout" if stream == 1 else "stderr", data)
             channel.consumed(talk, len(data))
+            yield Chunk("stdout" if stream == 1 else "stderr", data)
             await anyio.lowlevel.checkpoint()
 
     async def send(self, data: bytes | None) -> None:
@@ -64,23 +66,23 @@ class GuardedProcess:
         talk, channel = self._talk, self._channel
         async with self._sending:
             if data is None:
-                channel.post(frames.frame(frames.CLOSE, talk.id))
+                if not self._input_closed:
+                    channel.post(frames.frame(frames.CLOSE, talk.id))
+                self._input_closed = True
                 return
             for at in range(0, len(data), frames.INPUT_MAX):
                 await self._send_piece(data[at : at + frames.INPUT_MAX])
             await channel.until(talk, lambda: talk.untaken == 0 or talk.deaf or talk.over)
-            self._check_reader()
+            if talk.untaken:
+                raise BrokenPipeError(errno.EPIPE, _DEAF)
 
     async def _send_piece(self, piece: bytes) -> None:
         talk, room = self._talk, frames.INPUT_WINDOW - len(piece)
         await self._channel.until(talk, lambda: talk.untaken <= room or talk.deaf or talk.over)
-        self._check_reader()
+        if self._input_closed or talk.deaf or talk.over:
+            raise BrokenPipeError(errno.EPIPE, _DEAF)
         talk.untaken += len(piece)
         self._channel.post(frames.frame(frames.INPUT, talk.id, piece))
-
-    def _check_reader(self) -> None:
-        if self._talk.deaf or (self._talk.over and self._talk.untaken):
-            raise BrokenPipeError(errno.EPIPE, "the command does not read its input any more")
 
     async def wait(self) -> int:
         """Returns when the whole tree is dead. Raises Unavailable when the guard is gone."""

@@ -125,8 +125,10 @@ void feed(struct work *work)
 
 static void take_input(struct work *work, const uint8_t *bytes, size_t size)
 {
-	if (work->input < 0)
+	if (work->input < 0) {
+		channel_send(OUT_DEAF, work->id, NULL, 0);
 		return;
+	}
 	if (work->closing || work->queued + size > INPUT_WINDOW)
 		channel_broken("more input than was agreed");
 	work->queue = realloc(work->queue, work->queued + size);
