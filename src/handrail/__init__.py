@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from handrail.contract.event import Event
     from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, read_envelope
     from handrail.sandbox.sandbox import Sandbox
+    from handrail.session.open import open_sandbox
     from handrail.session.session import Session
     from handrail.toolkit.bridge import run_sync
     from handrail.toolkit.context import Context
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from handrail.toolkit.rule import Rule
     from handrail.toolkit.tool import Tool, tool
     from handrail.toolkit.toolbox import Toolbox
+    from handrail.tools.builtin import builtin_tools
 
 _HOMES = {
     "agent.loop": ("Agent",),
@@ -29,6 +31,7 @@ _HOMES = {
     "contract.result": ("ArtifactRef", "Failure", "Image", "Result", "Success", "read_envelope"),
     "contract.driver": ("Limits",),
     "sandbox.sandbox": ("Sandbox",),
+    "session.open": ("open_sandbox",),
     "session.session": ("Session",),
     "toolkit.bridge": ("run_sync",),
     "toolkit.context": ("Context",),
@@ -36,6 +39,7 @@ _HOMES = {
     "toolkit.rule": ("Rule",),
     "toolkit.tool": ("Tool", "tool"),
     "toolkit.toolbox": ("Toolbox",),
+    "tools.builtin": ("builtin_tools",),
 }
 _MODULES = {name: f"handrail.{module}" for module, names in _HOMES.items() for name in names}
 
@@ -43,7 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent", "ApprovalRequest", "ArtifactRef", "Budget", "Call", "Context", "Decision", "Event", "Failure",
     "HandrailError", "Image", "Limits", "Policy", "Result", "Rule", "Sandbox", "Session", "Success", "Tool",
-    "ToolFailed", "Toolbox", "read_envelope", "run_sync", "tool",
+    "ToolFailed", "Toolbox", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",
 ]  # fmt: skip
 
 

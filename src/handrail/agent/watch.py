@@ -1,6 +1,5 @@
 """Show a run as events while it happens; whoever stops watching ends it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -23,7 +22,8 @@ async def watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: 
             failed.append(error)
 
     seen = len(session.trace)
-    task = in_background(work())
+    task, ended = in_background(work()), anyio.Event()
+    task.add_done_callback(lambda _: ended.set())
     try:
         async for event in session.events(seen):
             yield event
@@ -36,6 +36,6 @@ async def watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: 
         raise
     finally:
         with anyio.CancelScope(shield=True):
-            await asyncio.wait([task])
+            await ended.wait()
     if failed:
         raise failed[0]

@@ -4,18 +4,26 @@ A task group ends with the block that opened it; a job, a late answer or a signa
 This is the one place that makes tasks of its own.
 """
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
-Task = asyncio.Task[None]
+from anyio.lowlevel import current_token
+
+
+class Task(Protocol):
+    """What the event loop calls a task."""
+
+    def cancel(self) -> bool: ...
+    def done(self) -> bool: ...
+    def add_done_callback(self, call: Callable[[Any], object], /) -> None: ...
+
 
 _alive: set[Task] = set()
 
 
 def in_background(work: Coroutine[Any, Any, None]) -> Task:
     """Run `work` beside the caller. It must answer for its own errors; its task can be cancelled."""
-    task = asyncio.get_running_loop().create_task(work)
+    task: Task = current_token().native_token.create_task(work)  # type: ignore[attr-defined]
     _alive.add(task)
     task.add_done_callback(_alive.discard)
     return task

@@ -1,9 +1,13 @@
 """The one bridge from plain code into Handrail's async world."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
+from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
+
+import anyio
+from anyio.lowlevel import current_token
 
 from handrail.contract.errors import HandrailError
 
@@ -17,9 +21,9 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     running event loop, where `await` is the way.
     """
     try:
-        asyncio.get_running_loop()
+        current_token()
     except RuntimeError:
-        return asyncio.run(_await(work, args))  # a body's thread carries its caller's context, so anyio.run refuses it
+        return Context().run(anyio.run, partial(_await, work, args))  # a body's thread carries its caller's context
     if isawaitable(work) and hasattr(work, "close"):
         work.close()
     raise HandrailError("run_sync() was called inside a running event loop; write `await` instead")

@@ -1,6 +1,6 @@
 """Tell a real cancellation of this task from an exception that somebody raised by himself."""
 
-import asyncio
+import sys
 from math import inf
 
 import anyio
@@ -13,5 +13,5 @@ def is_cancelled() -> bool:
 
 def cancels() -> int:
     """How often this task was cancelled, and not uncancelled."""
-    task = asyncio.current_task()
+    task = sys.modules["asyncio"].current_task()  # loaded wherever one of its tasks runs
     return 0 if task is None else task.cancelling()

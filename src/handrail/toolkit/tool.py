@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
+from handrail import schema
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError
-from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
 from handrail.toolkit.isolated import refuse_unimportable
@@ -170,7 +170,7 @@ def _make(
     title = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
     _check_name(title)
     try:
-        derived = derive(fn, injected=Context, local_names=names)
+        derived = schema.derive.derive(fn, injected=Context, local_names=names)
     except BadSchema as error:
         raise BadSchema(f"tool {title}: {error}") from None
     if options.get("isolate"):
