@@ -1,8 +1,154 @@
-"""Fill artifacts in where arguments refer to them. Not built yet: it lets every call pass."""
+"""Fill artifacts in where arguments refer to them, and hold what comes out to the schema and the rules once more."""
 
-from handrail.contract.result import Result
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure, Result
+from handrail.gates.request import places_of
+from handrail.schema.bounce import bounce
+from handrail.schema.explain import NotConvertible
+from handrail.schema.parse import NotJson, parse
+from handrail.schema.places import ROOT, Place
+from handrail.schema.references import MARK, is_reference
+from handrail.schema.references import references as references_in
+from handrail.schema.validate import Problem, Validator
+from handrail.schema.words import dotted
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.policy import Policy
+from handrail.toolkit.verdict import judge
+
+MOST: Final = 512 << 20
+"""Bytes that one call may have filled in."""
+BINARY: Final = frozenset({"binary", "base64", "base64url", "byte"})
+"""Formats of strings that stand for bytes."""
+MAY_REFER: Final = frozenset({dict, list})
+Path = tuple[str | int, ...]
+Form = Literal["text", "bytes", "json", "any"]
+
+
+class _Unfit(Exception):
+    def __init__(self, path: Path, message: str, expected: str) -> None:
+        self.problem = Problem(dotted(path), f"`{dotted(path)}` {message}", expected, "an artifact")
 
 
 async def references(step: Step, proceed: Next) -> Result:
-    return await proceed(step)
+    """Preflight refused unknown references; one that vanished since is refused here. The body never sees one."""
+    if MAY_REFER.isdisjoint(map(type, step.arguments.values())):
+        return await proceed(step)
+    found = dict(references_in(step.arguments))
+    refused = await _fill_in(step, found) if found else None
+    return await proceed(step) if refused is None else refused
+
+
+async def _fill_in(step: Step, found: Mapping[Path, str]) -> Failure | None:
+    tool = step.tool
+    try:
+        contents = await _contents(step, found)
+    except _Unfit as error:
+        return bounce(tool.name, tool.checks, [error.problem], step.arguments)
+    except ToolFailed as error:  # gone, or changed on disk
+        return error.failure
+    filled: dict[str, Any] = _with(step.arguments, contents, keep_bytes=True)
+    checked = _with(step.arguments, contents, keep_bytes=False)
+    if problems := tool.checks.with_references.problems(checked):
+        return bounce(tool.name, tool.checks, problems, step.arguments)
+    try:
+        step.converted = filled if tool.convert is None else tool.convert(filled)
+    except NotConvertible as error:
+        return bounce(tool.name, tool.checks, error.problems, step.arguments)
+    return await _forbidden(step, filled)
+
+
+async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
+    """What stands at each path: bytes, or text, or JSON, as the schema asks."""
+    artifacts, known = step.context.artifacts, {}
+    sizes = {ref: info.size for ref in set(found.values()) if (info := artifacts.info(ref))}
+    if sum(sizes.values()) > MOST:
+        raise _Unfit(next(iter(found)), f"would fill in more than {MOST >> 20} MiB", "smaller artifacts")
+    contents: dict[Path, Any] = {}
+    for path, ref in found.items():
+        form = wanted(step.tool.checks, path)
+        if (ref, form) not in known:
+            known[ref, form] = _as(form, path, await artifacts.read(ref), artifacts.info(ref))
+        contents[path] = known[ref, form]
+    return contents
+
+
+def _as(form: Form, path: Path, data: bytes, info: Any) -> Any:
+    media_type = info.media_type if info is not None else ""
+    if form == "any":
+        form = "json" if "json" in media_type else "text" if media_type.startswith("text/") else "bytes"
+    if form == "bytes":
+        return data
+    try:
+        text = data.decode()
+        return text if form == "text" else parse(text)
+    except UnicodeDecodeError:
+        raise _Unfit(path, "takes text, and the artifact is not UTF-8", "an artifact that holds text") from None
+    except NotJson as error:
+        raise _Unfit(path, f"needs JSON, and the artifact is none: {error.message}", "an artifact of JSON") from None
+
+
+def wanted(checks: Validator, path: Path) -> Form:
+    """What the schema takes at a path: text where it says string, bytes where that is binary, else JSON."""
+    places: list[Place] = [ROOT]
+    for name in path:
+        places = [inner for place in _branches(checks, places) if (inner := _inside(checks, place, name))]
+    leaves = _branches(checks, places)
+    kinds = [checks.view(place).kinds for place in leaves]
+    if not leaves or (len(leaves) == 1 and kinds[0] is None and not checks.view(leaves[0]).members):
+        return "any"
+    texts = [place for place, kind in zip(leaves, kinds, strict=True) if kind and "string" in kind]
+    if texts:
+        return "bytes" if all(checks.view(place).word("format") in BINARY for place in texts) else "text"
+    return "json"
+
+
+def _branches(checks: Validator, places: list[Place]) -> list[Place]:
+    """The places and, for each union in them, all of its branches instead."""
+    found: list[Place] = []
+    waiting = list(places)
+    while waiting and len(found) + len(waiting) < 1_000:
+        place = waiting.pop(0)
+        unions = checks.view(place).branches
+        if unions:
+            waiting += [(pointer,) for _, group in unions for pointer in group]
+            if checks.view(place).properties:
+                found.append(place)
+        else:
+            found.append(place)
+    return found
+
+
+def _inside(checks: Validator, place: Place, name: str | int) -> Place:
+    view = checks.view(place)
+    return view.item(name) if isinstance(name, int) else view.properties.get(name, view.others)
+
+
+def _with(value: Any, contents: Mapping[Path, Any], *, keep_bytes: bool, path: Path = ()) -> Any:
+    """A copy with the contents in their places; without `keep_bytes` a reference stays where bytes would be."""
+    if path in contents:
+        held = contents[path]
+        return {MARK: value[MARK]} if isinstance(held, bytes) and not keep_bytes and is_reference(value) else held
+    if isinstance(value, Mapping):
+        return {name: _with(held, contents, keep_bytes=keep_bytes, path=(*path, name)) for name, held in value.items()}
+    if isinstance(value, list):
+        return [_with(held, contents, keep_bytes=keep_bytes, path=(*path, at)) for at, held in enumerate(value)]
+    return value
+
+
+async def _forbidden(step: Step, filled: Mapping[str, Any]) -> Failure | None:
+    """A rule that denies or asks means the content, not its handle: nothing slips past it behind a reference."""
+    lists, tool = step.rules.policy.rules, step.tool
+    if not lists.deny and not lists.ask:
+        return None
+    narrow, places = Policy(deny=lists.deny, ask=lists.ask, mode="open"), places_of(step)
+    verdict = await judge(narrow, (), tool, filled, places, None)
+    if verdict.action == "allow":
+        return None
+    before = await judge(narrow, (), tool, step.arguments, places, None)
+    if verdict.action == "ask" and before.action == "ask":  # a person was asked, and said yes
+        return None
+    advice = "Go on without it" if verdict.action == "deny" else "Send the value itself, so that a person can be asked"
+    return Failure("rejected", f"{tool.name} was not run: with the artifact filled in, {verdict.reason}. {advice}.")

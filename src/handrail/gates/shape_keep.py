@@ -1,0 +1,58 @@
+"""Keep what an answer leaves out where it can be read; where that fails, say so and go on."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from handrail.artifacts.scope import TEXT, Scope
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import ArtifactRef
+
+LARGEST: Final = 64 << 20
+"""Bytes of one answer that are kept."""
+JSON: Final = "application/json"
+_STEP: Final = 1 << 20
+
+
+class Keeper:
+    """Collects what was kept and what should be told about it."""
+
+    __slots__ = ("artifacts", "notes", "outdated")
+
+    def __init__(self, artifacts: Scope) -> None:
+        self.artifacts = artifacts
+        self.notes: list[str] = []
+        self.outdated: str | None = None
+        """Earlier warnings that hold this text are no longer true."""
+
+    async def keep(self, text: str, name: str, media_type: str = TEXT) -> ArtifactRef | None:
+        """Store a whole text, up to LARGEST. None when the disk does not take it."""
+        try:
+            kept = await self.artifacts.put(_within(text), media_type=media_type, name=name)
+            self.artifacts.show(kept)
+            return kept
+        except (OSError, ToolFailed) as error:
+            self.notes.append(f"What was left out could not be kept ({type(error).__name__}: {error}); it is lost.")
+            return None
+
+    def note_cut(self, what: str, was: int, now: int, kept: ArtifactRef | None) -> None:
+        """Tell the model that a text was cut, and how to read the rest."""
+        rest = f'read the rest with read_artifact(ref="{kept.ref}")' if kept else "ask for a smaller part"
+        self.notes.append(f"{what} was cut from {was:,} to {now:,} characters; {rest}.")
+
+
+def _within(text: str) -> str:
+    """The text, or its first and last parts where it is larger than what is kept."""
+    if len(text) * 4 <= LARGEST or _fits(text):
+        return text
+    half = LARGEST // (2 if text.isascii() else 8)
+    gone = len(text) - 2 * half
+    return f"{text[:half]}\n[… {gone:,} characters were discarded here]\n{text[-half:]}"
+
+
+def _fits(text: str) -> bool:
+    return len(text) <= LARGEST and (text.isascii() or sum(_sizes(text)) <= LARGEST)
+
+
+def _sizes(text: str) -> Iterator[int]:
+    for begin in range(0, len(text), _STEP):
+        yield len(text[begin : begin + _STEP].encode("utf-8", "replace"))
