@@ -63,7 +63,7 @@ def dies(code: int) -> str:
     os._exit(code)
 
 
-@tool(isolate=True)
+@tool(isolate=True, output_cap=200_000)
 def ends(how: str) -> Any:
     """End in one of many ways."""
     if how == "raises":

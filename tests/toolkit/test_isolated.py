@@ -73,9 +73,9 @@ async def test_a_missing_file_means_the_same_there_as_here() -> None:
 
 async def test_a_large_answer_comes_whole_and_a_death_is_told_with_its_last_words() -> None:
     async with Session([made.ends, made.dies]) as session:
-        large = await session.call("ends", {"how": "99000"})
+        large = await session.call("ends", {"how": "199000"})
         died = await session.call("dies", {"code": 7})
-    assert large.value == "x" * 99_000
+    assert large.value == "x" * 199_000
     assert not died.ok
     assert died.kind == "execution_error"
     assert "exit code 7" in died.message

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from handrail import ArtifactRef, Context, Failure, HandrailError, Image, Session, Success, Tool, tool
+from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, tool
 from handrail.contract.errors import BadSchema
 
 OBJECT = {"type": "object"}
@@ -164,7 +164,7 @@ RETURNED: list[tuple[Any, Any]] = [
     ({"a": 1}, {"a": 1}), ([1, "x"], [1, "x"]), (5, 5), ("text", "text"), (False, False), (None, None), (1.5, 1.5),
     ((1, 2), [1, 2]), ({1: "a"}, {"1": "a"}), (Model(n=1, when=date(2026, 1, 2)), {"n": 1, "when": "2026-01-02"}),
     (Colour.RED, "red"), ({"x"}, ["x"]), (Success(3, ("w",)), 3), (float("inf"), "inf"), ("half \ud83d", "half ?"),
-    (Image(b"1"), Image(b"1")), (ArtifactRef("r"), ArtifactRef("r")), ([Image(b"1")], [Image(b"1")]),
+    (Image(b"1"), Image(b"1")), ([Image(b"1")], [Image(b"1")]),
     (Spot("here", Image(b"\x89")), {"name": "here", "picture": Image(b"\x89")}), (b"text", "text"),
 ]  # fmt: skip
 
