@@ -96,9 +96,10 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
     name = driver.name
     try:
         with anyio.fail_after(PATIENCE):
-            tree = await _tree(driver)
-            atomic = await _files_and_streams(driver)
-            isolation = await _attempts(driver, options)
+            place = _place(driver, options)
+            tree = await _tree(driver, place)
+            atomic = await _files_and_streams(driver, place)
+            isolation = await _attempts(driver, place, options)
     except TimeoutError:
         raise Unavailable(f"the {name} driver does not work here: it stopped answering in its self-test") from None
     except (OSError, NotTried) as error:
@@ -107,12 +108,12 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
     return tuple(finding for finding in (*tree, *atomic, *isolation) if finding.feature in claimed)
 
 
-async def _attempts(driver: GuardedDriver, options: Mapping[str, Any]) -> list[Finding]:
+async def _attempts(driver: GuardedDriver, place: str, options: Mapping[str, Any]) -> list[Finding]:
     """Everything that one command can try, inside; then what needs a control, outside."""
     attempts = [attempt for attempt in ATTEMPTS if attempt.feature in driver.report.features]
     controls = [attempt for attempt in attempts if attempt.control]
     with things_outside(_shown(driver, options)) as values:
-        inside = {**values, **_limits(options), "inside": driver.env["TMPDIR"]}
+        inside = {**values, **_limits(options), "inside": place}
         beside = {**inside, "inside": os.path.dirname(values["secret"])}
         tried = read_tried(await _run(driver, words(attempts, inside)), attempts)
         outside = await anyio.to_thread.run_sync(try_outside, controls, beside)
@@ -121,6 +122,14 @@ async def _attempts(driver: GuardedDriver, options: Mapping[str, Any]) -> list[F
         *_judge(reached, dict(zip(controls, outside.reached, strict=False))),
         *_environment(driver, tried, outside),
     ]
+
+
+def _place(driver: GuardedDriver, options: Mapping[str, Any]) -> str:
+    """A private directory inside, to make files in: not one of the machine's that covers it."""
+    usual = driver.env["TMPDIR"]
+    targets = [mount.target or mount.source for mount in options.get("mounts", ())]
+    covered = any(f"{usual}/".startswith(target.rstrip("/") + "/") for target in targets)
+    return "/dev/shm" if covered else usual
 
 
 def _shown(driver: GuardedDriver, options: Mapping[str, Any]) -> list[str]:
@@ -158,9 +167,9 @@ def _environment(driver: GuardedDriver, tried: Tried, outside: Tried) -> list[Fi
     return [Finding("env_isolation", "absent", f"{FOUND} variables that nobody gave: {', '.join(strange[:5])}")]
 
 
-async def _files_and_streams(driver: GuardedDriver) -> list[Finding]:
+async def _files_and_streams(driver: GuardedDriver, place: str) -> list[Finding]:
     """A file is replaced while a command holds the old one open, and says so as it goes."""
-    path = f"{driver.env['TMPDIR']}/handrail-self-test-{token_hex(8)}"
+    path = f"{place}/handrail-self-test-{token_hex(8)}"
     await driver.write(path, b"old")
     try:
         process = await _start(driver, ["--attempt", "hold", path], feed=True)
@@ -179,21 +188,24 @@ async def _files_and_streams(driver: GuardedDriver) -> list[Finding]:
     return [Finding("atomic_write", "absent", f"{FOUND} a file changed under a command that was reading it")]
 
 
-async def _tree(driver: GuardedDriver) -> list[Finding]:
+async def _tree(driver: GuardedDriver, place: str) -> list[Finding]:
     """A tree that does not want to end is killed; a lock tells whether anything of it lives."""
-    path = f"{driver.env['TMPDIR']}/handrail-self-test-{token_hex(8)}"
-    process = await _start(driver, ["--attempt", "linger", path])
+    path, word = f"{place}/handrail-self-test-{token_hex(8)}", token_hex(16)
+    process = await _start(driver, ["--attempt", "linger", path, "stay", word])
     await _until(process, b"lingers")
-    held = await _run(driver, ["--attempt", "lock", path])
+    held = await _run(driver, ["--attempt", "lock", path, "see", word[::-1]])
     await process.signal("KILL")
     await process.wait()
     free = await _run(driver, ["--attempt", "lock", path])
     await driver.remove(path)
     if b"lock\trefused" not in held:
         raise NotTried("a process that should have been running was not")
-    if b"lock\treached" in free:
-        return []
-    return [Finding("tree_kill", "absent", f"{FOUND} a process survived the killing of its tree")]
+    findings = []
+    if b"lock\treached" not in free:
+        findings.append(Finding("tree_kill", "absent", f"{FOUND} a process survived the killing of its tree"))
+    if b"see\treached" in held:
+        findings.append(Finding("process_isolation", "absent", f"{FOUND} one command could see another's processes"))
+    return findings
 
 
 async def _start(driver: GuardedDriver, arguments: list[str], *, feed: bool = False) -> GuardedProcess:

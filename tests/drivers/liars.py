@@ -1,0 +1,115 @@
+"""Bubblewraps and guards that do less than they say, and drivers that break one promise each."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from handrail.contract.driver import Command, SignalName
+from handrail.drivers.bubblewrap import find_bubblewrap
+from handrail.drivers.guard.build import FLAGS, HERE, PROGRAM, compiler
+from handrail.drivers.guarded import GuardedDriver, GuardedProcess
+from tests.drivers.watching import collect
+
+SHARES_NETWORK = """
+at = words.index("--unshare-all")
+words[at:at+1] = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+"""
+SHOWS_TEMPORARY_FILES = """
+at = words.index("--")
+words[at:at] = ["--bind", {tmp!r}, {tmp!r}]
+"""
+FORGETS_SIZES = """
+while "--size" in words:
+    at = words.index("--size")
+    del words[at:at+2]
+"""
+OTHER_GUARD = """
+words[words.index({guard!r})] = {other!r}
+"""
+NO_JAIL = """
+at = words.index("--")
+os.execv({guard!r}, [{guard!r}, *words[at+2:]])
+"""
+
+
+def program(path: Path, text: str, *, mode: int = 0o755) -> str:
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def lying(path: Path, edit: str, **values: str) -> str:
+    """A bubblewrap that changes what it was told."""
+    values = {"guard": str(PROGRAM), **values}
+    edit = edit.format(**values)
+    real = find_bubblewrap()
+    return program(path, f"#!{sys.executable} -IS\nimport os, sys\nwords = sys.argv[1:]\nif len(words) > 1:\n"
+                   + "".join(f"    {line}\n" for line in edit.strip().splitlines())
+                   + f"os.execv({real!r}, ['bwrap', *words])\n")  # fmt: skip
+
+
+def careless_guard(directory: Path, file: str, old: str, new: str) -> str:
+    """The guard, compiled with one change."""
+    sources = directory / "sources"
+    shutil.copytree(HERE, sources, ignore=shutil.ignore_patterns("*.py", "__pycache__", "guard", "fuzz"))
+    text = (sources / file).read_text()
+    assert text.count(old) == 1, "the control: the change is made"
+    (sources / file).write_text(text.replace(old, new))
+    made = directory / "guard"
+    flags = [flag for flag in FLAGS if not flag.startswith(("-W", "-O"))]
+    subprocess.run([*compiler(), *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(made)], check=True)
+    return str(made)
+
+
+class Counting(GuardedDriver):
+    """Counts what is started."""
+
+    started = 0
+
+    async def start(self, command: Command) -> GuardedProcess:
+        type(self).started += 1
+        return await super().start(command)
+
+
+class Leaking(GuardedDriver):
+    """Gives commands a variable that nobody asked for."""
+
+    async def start(self, command: Command) -> GuardedProcess:
+        return await super().start(replace(command, env={"API_KEY": "secret"}))
+
+
+class Hasty(GuardedProcess):
+    """Says that it is dead, and is not."""
+
+    killed = False
+
+    async def signal(self, name: SignalName) -> None:
+        self.killed = True
+
+    async def wait(self) -> int:
+        return 137 if self.killed else await super().wait()
+
+
+class Surviving(GuardedDriver):
+    async def start(self, command: Command) -> GuardedProcess:
+        process = await super().start(command)
+        return Hasty(process._channel, process._talk)
+
+
+class Overwriting(GuardedDriver):
+    """Writes into the file that is there."""
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        process = await self.start(Command(argv=("tee", path), input=True))
+        await process.send(data)
+        await process.send(None)
+        await collect(process)
+
+
+class Forgetful(GuardedDriver):
+    """Reads something else than was written."""
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return b"x" * len(await super().read(path, start=start, length=length))
