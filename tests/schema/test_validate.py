@@ -116,3 +116,23 @@ def test_lenient_leaves_a_good_schema_alone() -> None:
 def test_patterns_run_in_linear_time() -> None:
     validator = Validator(closed({"a": {"type": "string", "pattern": "^(a+)+$"}}))
     assert not validator.is_valid({"a": "a" * 50_000 + "b"})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"$schema": "urn:mine"}, {"$schema": "https://json-schema.org/draft/9999/schema"}, {"$id": "https://x.y/z"},
+        {"$schema": "http://json-schema.org/draft-07/schema#"}, {"unevaluatedProperties": False},
+    ],
+)  # fmt: skip
+def test_problems_are_told_whatever_else_the_schema_says(more: Any) -> None:
+    schema = closed({"a": {"$ref": "#/$defs/a%20b"}, "100%": {}}, **{"$defs": {"a b": {"type": "integer"}}})
+    validator = Validator({**schema, **more})
+    assert [problem.path for problem in validator.problems({"a": "x"})] == ["a"]
+    assert validator.problems({"a": 1}) == []
+
+
+def test_what_is_wrong_only_as_a_whole_is_told_too() -> None:
+    validator = Validator(closed({"a": {}, "b": {}}, dependentRequired={"a": ["b"]}))
+    (problem,) = validator.problems({"a": 1})
+    assert problem.path == ""

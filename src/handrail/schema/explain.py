@@ -129,6 +129,8 @@ class _Explainer:
             members += [member for inner in group for member in look(self.root, (inner,)).members or ()]
         meant = near(value, members)
         hint = f": you sent {show(value)}, the schema has {show(meant)}" if meant else ""
+        if wanted == "any value" or (isinstance(value, dict) and self._right_kind(view, value)):
+            return Problem(where, f"{subject} does not fit together as the schema wants it", wanted, show(value))
         return Problem(where, f"{subject} must be {wanted}{hint}", wanted, show(value))
 
     def _wanted(self, place: Place) -> str:

@@ -11,6 +11,9 @@ from handrail.schema.parse import DEEPEST, NotJson, parse, plain
 MOST_STEPS: Final = 200_000
 """Values and keys that are read; more is refused."""
 MOST_NOTES: Final = 20
+"""Changes of spelling that are written down."""
+MOST_CHANGES: Final = 500
+"""Values that are read other than as written; each is written down."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 _FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
@@ -43,6 +46,8 @@ class _Reader:
     spans: dict[tuple[str | int, ...], tuple[int, int]] | None = None
 
     def note(self, rule: str, path: tuple[str | int, ...], before: Any, after: Any, *, changed: bool = False) -> None:
+        if len(self.notes) >= MOST_CHANGES:
+            raise NotJson("there is too much in it to be repaired", self.at)
         if changed or len(self.notes) < MOST_NOTES:
             self.notes.append(Note(rule, path, before, after, changed))
 

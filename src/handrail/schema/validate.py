@@ -21,6 +21,14 @@ __all__ = ["Problem", "Validator"]
 MOST_BRANCHES: Final = 1_000_000
 """Schemas that one value may have to be held against; more would let a small schema stop the process."""
 
+DRAFTS: Final = frozenset(
+    {
+        f"json-schema.org/{draft}/schema"
+        for draft in ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
+    }
+)
+_UNTOLD: Final = Problem("", "the value does not fit its schema", "a value that fits", "another one")
+
 
 class Validator:
     """A compiled object schema. Patterns run in linear time, and nothing is ever fetched.
@@ -56,7 +64,9 @@ class Validator:
 
     def problems(self, instance: Any) -> list[Problem]:
         """What is wrong, in the order of the schema; empty when the instance is valid."""
-        return [] if self.is_valid(instance) else explain(self.schema, self.fits, instance)
+        if self.is_valid(instance):
+            return []
+        return explain(self.schema, self.fits, instance) or [_UNTOLD]
 
     def view(self, place: Place) -> View:
         """What the schema says at a place; read once."""
@@ -69,7 +79,10 @@ class Validator:
         """Whether a value fits the schema at a place such as `("#/properties/path",)`."""
         if self._inner is None:
             self._inner = engine.validator_map_for(
-                self.schema, pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
+                _of_known_draft(self.schema),
+                pattern_options=engine.RegexOptions(),
+                offline=True,
+                validate_formats=False,
             )
         inner = [self._inner.get(pointer) for pointer in place]
         return all(one is None or one.is_valid(value) for one in inner)
@@ -97,19 +110,22 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
 
 
 def _compile(schema: Mapping[str, Any]) -> engine.Validator:
-    known = schema.get("$schema")
-    detect = isinstance(known, str) and known.startswith(("http://json-schema.org/", "https://json-schema.org/"))
-    make: Any = engine.validator_for if detect else engine.Draft202012Validator
     try:
-        made: engine.Validator = make(
-            dict(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
+        return engine.validator_for(
+            _of_known_draft(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
         )
     except engine.ValidationError as error:
         where = dotted(error.instance_path)
         raise BadSchema(f"the schema does not compile{f' at {where}' if where else ''}: {_reason(error)}") from error
     except (ValueError, TypeError, RecursionError, engine.ReferencingError) as error:
         raise BadSchema(f"the schema does not compile: {shorten(str(error), 200)}") from error
-    return made
+
+
+def _of_known_draft(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that names no draft, or one that nobody knows, is read by the rules of the latest."""
+    draft = schema.get("$schema")
+    known = isinstance(draft, str) and draft.rstrip("#").partition("://")[2] in DRAFTS
+    return {keyword: value for keyword, value in schema.items() if known or keyword != "$schema"}
 
 
 def _why_not(schema: dict[str, Any]) -> Reason | None:
