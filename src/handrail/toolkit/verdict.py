@@ -43,7 +43,7 @@ def doubtful(tool: Tool, repairs: Sequence[Repair]) -> list[Repair]:
 
 def confined(tool: Tool, report: Report | None) -> bool:
     """Whether everything this tool does stays inside the sandbox."""
-    if report is None or not tool.needs or not tool.effects <= CONFINES.keys():  # type: ignore[operator]
+    if report is None or not tool.needs or not tool.effects or set(tool.effects) - CONFINES.keys():
         return False
     return all(CONFINES[effect] <= report.features for effect in tool.effects)
 
@@ -68,7 +68,9 @@ def by_mode(mode: Mode, tool: Tool, report: Report | None) -> Verdict:
 
 
 def _leaves(tool: Tool, report: Report | None) -> str:
-    effects = ", ".join(sorted(tool.effects)) or f"risk {tool.risk}"
+    if not tool.effects:
+        return f"has risk {tool.risk} and does not say what it does"
+    effects = ", ".join(sorted(tool.effects))
     if report is None or not tool.needs:
         return f"({effects}) is not confined by a sandbox"
     missing = sorted(set().union(*(CONFINES.get(effect, frozenset()) for effect in tool.effects)) - report.features)
