@@ -40,12 +40,14 @@ class Agent:
         reason: Reason = "cancelled"
         text = ""
         self.session.begin_run()
-        self.session.host.outer = host = LoopHost()
+        around = self.session.host.outer
+        self.session.host.outer = host = LoopHost(around)
         self.session.emit("run_started", data={"prompt": prompt})
         self.messages.append(Message("user", prompt))
         try:
             reason, text = await self._rounds(host)
         finally:
+            self.session.host.outer = around
             self.session.emit("run_ended", data={"reason": reason, "text": text})
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
 

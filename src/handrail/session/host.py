@@ -48,7 +48,7 @@ class SessionHost:
                 for each in self._toolbox
                 if not each.deferred or each.name in self._loaded
             ]
-        return self._schemas[key]
+        return list(self._schemas[key])
 
     def _somebody(self, what: str) -> Host:
         if self.outer is None:

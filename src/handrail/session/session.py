@@ -90,11 +90,13 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._closed = True
-        with anyio.CancelScope(shield=True):
-            for reader in self._readers:
-                await reader.finish()
-        self._transcript.close()
-        return await self._open.__aexit__(kind, error, trace)
+        try:
+            return await self._open.__aexit__(kind, error, trace)
+        finally:  # what the sandbox's end brought about is still seen
+            with anyio.CancelScope(shield=True):
+                for reader in self._readers:
+                    await reader.finish()
+            self._transcript.close()
 
     async def call(
         self,

@@ -1,7 +1,7 @@
 """The one bridge from plain code into Handrail's async world."""
 
 from collections.abc import Awaitable, Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
@@ -23,10 +23,19 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     try:
         current_token()
     except RuntimeError:
-        return Context().run(anyio.run, partial(_await, work, args))  # a body's thread carries its caller's context
+        return _without_loop().run(anyio.run, partial(_await, work, args))
     if isawaitable(work) and hasattr(work, "close"):
         work.close()
     raise HandrailError("run_sync() was called inside a running event loop; write `await` instead")
+
+
+def _without_loop() -> Context:
+    """The caller's context but for what it says of an event loop: a body's thread carries that of its caller."""
+    context = Context()
+    for variable, value in copy_context().items():
+        if "async_library" not in variable.name:
+            context.run(variable.set, value)
+    return context
 
 
 async def _await(work: Awaitable[T] | Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:

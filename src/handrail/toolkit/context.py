@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from handrail.artifacts.scope import Scope
-from handrail.contract.call import Arguments, Call
+from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
@@ -45,7 +45,9 @@ class Desk(Protocol):
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
-    async def call(self, name: str, arguments: Arguments = "{}", *, inside: str | None = None) -> Result: ...
+    async def call(
+        self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", inside: str | None = None
+    ) -> Result: ...
 
 
 class Context:
@@ -98,7 +100,7 @@ class Context:
 
     async def use(self, name: str, arguments: Arguments = "{}") -> Result:
         """Call another tool, through every gate, as part of this call."""
-        return await self._desk.call(name, arguments, inside=self.call.id)
+        return await self._desk.call(name, arguments, origin=self.call.origin, inside=self.call.id)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What this tool keeps for the length of the session."""
