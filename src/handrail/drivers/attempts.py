@@ -62,6 +62,7 @@ ATTEMPTS: Final = (
     Attempt("limit_file_size", "file-size", "{inside}:{file_size}", "make a larger file than the limit", control=False),
     Attempt("limit_cpu", "cpu", "{cpu}", "raise the limit on cpu time", control=False),
     Attempt("limit_tmp", "space", "/tmp:{tmp}", "put more into /tmp than the limit", control=False),
+    Attempt("limit_tmp", "space", "/var/tmp:{tmp}", "put more into /var/tmp than the limit", control=False),
     Attempt("limit_tmp", "space", "/dev/shm:{tmp}", "put more into /dev/shm than the limit", control=False),
 )
 

@@ -101,8 +101,8 @@ class GuardedDriver:
     """A place where a guard runs commands and keeps files."""
 
     def __init__(
-        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str], program: str,
-        explain: Explain = nothing_elsewhere, on_close: Callable[[], None] = lambda: None,
+        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str], tmp: str,
+        program: str, explain: Explain = nothing_elsewhere, on_close: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = report.driver
         self.report = report
@@ -113,6 +113,8 @@ class GuardedDriver:
         self.guard = guard
         self.program = program
         """Where a command inside finds the guard's program, which can also attempt what should be refused."""
+        self.tmp = tmp
+        """Its own place for temporary files, inside."""
         self.env = dict(env)
         self._explain = explain
         self._on_close = on_close

@@ -41,6 +41,7 @@ async def open_host(
         guard,
         report=host_report(),
         workspace=home,
+        tmp=scratch,
         program=str(PROGRAM),
         env=fixed_env(home, scratch, env or {}, bin_dirs=[str(Path(sys.executable).parent)]),
         on_close=lambda: remove_scratch(scratch),

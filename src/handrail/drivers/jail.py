@@ -2,24 +2,30 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final
 
 from handrail.contract.driver import Limits, Mount
-from handrail.contract.errors import Unavailable
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.guard.spawn import spawn
+from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, interpreter_dirs, view_words
 from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers.promises import jail_report
 from handrail.drivers.remedies import remedy
 
-_FIRST = (
+_FIRST: Final = (
     "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",
     "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_RESOURCE",
     "--clearenv",
 )  # fmt: skip
+
+TMP: Final = "/tmp"
+_OURS: Final = ("/proc", "/dev", os.path.dirname(GUARD_INSIDE))
+"""What the jail makes itself, and nothing may cover."""
 
 
 async def open_jail(
@@ -35,24 +41,47 @@ async def open_jail(
     check_limits(limits)
     check_network(network)
     shown = check_mounts(mounts)
+    _check_targets(shown, home)
     bwrap = find_bubblewrap(bubblewrap)
-    view = view_words(home, guard=str(PROGRAM), network=network, tmp=limits.tmp, mounts=shown)
-    shared = ["--share-net"] if network == "full" else []
-
-    def words(arguments: tuple[str, ...]) -> list[str]:
-        closing = ["--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/"]
-        return [bwrap, *_FIRST, *shared, *view, *closing, "--", GUARD_INSIDE, *arguments]
-
-    guard = spawn(words)
+    guard = _spawn(bwrap, home, network, limits.tmp, shown)
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
         raise Unavailable(f"{error}: {remedy(str(error))}", retryable=error.retryable) from None
     return GuardedDriver(
         guard,
-        report=jail_report(network=network, root=os.geteuid() == 0),
+        report=jail_report(network=network, root=os.geteuid() == 0, foreign=_is_foreign(home)),
         workspace=home,
+        tmp=TMP,
         program=GUARD_INSIDE,
         explain=explainer([*SYSTEM, *interpreter_dirs(), home, *(target for _, target, _ in shown)]),
-        env=fixed_env(home, "/tmp", env or {}, bin_dirs=bin_dirs()),
+        env=fixed_env(home, TMP, env or {}, bin_dirs=bin_dirs()),
     )
+
+
+def _spawn(bwrap: str, home: str, network: str, tmp: int | None, shown: Sequence[tuple[str, str, bool]]) -> Guard:
+    with ExitStack() as opened:
+        fds: list[int] = []
+
+        def open_file(path: str) -> str:
+            fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            opened.callback(os.close, fds[-1])
+            return str(fds[-1])
+
+        view = view_words(home, guard=str(PROGRAM), network=network, tmp=tmp, mounts=shown, open_file=open_file)
+        shared = ["--share-net"] if network == "full" else []
+        first = [bwrap, *_FIRST, *shared, *view, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/"]
+        return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments], pass_fds=fds)
+
+
+def _check_targets(shown: Sequence[tuple[str, str, bool]], workspace: str) -> None:
+    """Raises HandrailError for a mount that would hide what the jail needs."""
+    for source, target, _ in shown:
+        if target in (workspace, "/workspace"):
+            raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
+        if target in _OURS or os.path.dirname(target) == _OURS[-1] or _OURS[-1].startswith(f"{target}/"):
+            raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
+
+
+def _is_foreign(workspace: str) -> bool:
+    return os.stat(workspace).st_uid != os.geteuid()

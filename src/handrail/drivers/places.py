@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,11 +13,13 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def check_workspace(workspace: str) -> str:
-    """Its real path. Raises FileNotFoundError, NotADirectoryError, or HandrailError for the root."""
+    """Its real path. Raises FileNotFoundError, NotADirectoryError, PermissionError, or HandrailError for the root."""
     real = os.path.realpath(workspace)
-    if not os.path.exists(real):
-        raise FileNotFoundError(errno.ENOENT, "the workspace does not exist", workspace)
-    if not os.path.isdir(real):
+    try:
+        mode = os.stat(real).st_mode
+    except OSError as error:
+        raise OSError(error.errno, f"the workspace cannot be used: {error.strerror}", workspace) from None
+    if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, "the workspace is not a directory", workspace)
     if real == "/":
         raise HandrailError("the workspace cannot be /: choose a directory of its own")

@@ -34,13 +34,15 @@ def host_report() -> Report:
     return _report("host", "full", HOST, HOST_NOTES)
 
 
-def jail_report(*, network: str, root: bool) -> Report:
+def jail_report(*, network: str, root: bool, foreign: bool = False) -> Report:
     """The jail: what needs a cgroup, or an ordinary user, is named."""
     weak = dict(JAIL)
     notes = ["Commands of one sandbox share its loopback and its /tmp; nothing else of it is shared."]
     if root:
         weak["limit_processes"] = ("advisory", "the kernel does not count root's processes; run as an ordinary user")
         notes.append("Commands run as root without any capability, and see /proc read-only.")
+    if foreign:
+        notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
     if network == "full":
         weak["network_isolation"] = ("absent", "network is full: it and the machine's abstract sockets are in reach")
     return _report("jail", network, weak, tuple(notes))

@@ -29,6 +29,7 @@ PATIENCE: Final = 30.0
 """Seconds for a whole self-test; it takes a small part of one."""
 ENDING: Final = 7
 """The code with which the guard's program ends after its attempts."""
+PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
 NOTE: Final = "What is called enforced was attacked from inside, once in this process, before it was called so."
 FOUND: Final = "found by self-test:"
 UNPROVED: Final = "the self-test proves nothing here: its attempts fail outside the sandbox too"
@@ -69,7 +70,7 @@ def _key(name: str, options: Mapping[str, Any]) -> Key:
     """What can make a difference: not which workspace it is, nor which mounts, but whether they can be written."""
     kinds = tuple(sorted({mount.writable for mount in options.get("mounts", ())}))
     rest = sorted((word, repr(value)) for word, value in options.items() if word not in ("workspace", "env", "mounts"))
-    return (name, os.geteuid(), kinds, *rest)
+    return (name, os.geteuid(), kinds, tuple(_covered(options)), *rest)
 
 
 async def _findings(key: Key, driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[Finding, ...]:
@@ -126,10 +127,14 @@ async def _attempts(driver: GuardedDriver, place: str, options: Mapping[str, Any
 
 def _place(driver: GuardedDriver, options: Mapping[str, Any]) -> str:
     """A private directory inside, to make files in: not one of the machine's that covers it."""
-    usual = driver.env["TMPDIR"]
-    targets = [mount.target or mount.source for mount in options.get("mounts", ())]
-    covered = any(f"{usual}/".startswith(target.rstrip("/") + "/") for target in targets)
-    return "/dev/shm" if covered else usual
+    return PRIVATE[-1] if driver.tmp in _covered(options) else driver.tmp
+
+
+def _covered(options: Mapping[str, Any]) -> list[str]:
+    """The private places over which the workspace or a mount lies."""
+    mounts: Sequence[Mount] = options.get("mounts", ())
+    targets = [os.path.realpath(options["workspace"]), *(mount.target or mount.source for mount in mounts)]
+    return [place for place in PRIVATE if any(f"{place}/".startswith(f"{target.rstrip('/')}/") for target in targets)]
 
 
 def _shown(driver: GuardedDriver, options: Mapping[str, Any]) -> list[str]:
