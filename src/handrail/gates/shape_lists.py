@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from handrail.contract.result import to_wire
 from handrail.gates.shape_caps import Caps
 from handrail.gates.shape_keep import JSON, Keeper
 
@@ -19,10 +20,10 @@ async def shape_list(value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[
     if not isinstance(entries, list):
         return value
     shown = [_short(entry, caps.match) for entry in entries[: getattr(caps, key)]] if key == "matches" else entries
-    shown = shown[: _fitting(shown[: getattr(caps, key)], caps.other)]
+    shown = shown[: _fitting(shown[: getattr(caps, key)], caps.other * 9 // 10)]
     if len(shown) == len(entries) and all(new is old for new, old in zip(shown, entries, strict=True)):
         return value
-    kept = await keeper.keep(json.dumps(entries, ensure_ascii=False), f"{key}.json", JSON)
+    kept = await keeper.keep(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json", JSON)
     where = f'; all of them: read_artifact(ref="{kept.ref}")' if kept else "; ask for a smaller part"
     keeper.notes.append(f"{len(shown):,} of {len(entries):,} {key} are shown{where}.")
     return {**value, key: shown, "truncated": True, **({"full": kept} if kept else {})}
@@ -40,7 +41,7 @@ def collapsed(value: Any) -> str | None:
 def _fitting(entries: list[Any], room: int) -> int:
     """How many of them can be written in so many characters."""
     for at, entry in enumerate(entries):
-        room -= len(json.dumps(entry, ensure_ascii=False)) + 2
+        room -= len(json.dumps(to_wire(entry), ensure_ascii=False)) + 2
         if room < 0:
             return at
     return len(entries)
