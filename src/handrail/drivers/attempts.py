@@ -135,7 +135,7 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
 
 def _place(shown: Sequence[str]) -> str | None:
     """A directory for temporary files that is not below anything shown; None for the usual one."""
-    for path in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", str(Path.home())):
+    for path in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", os.path.expanduser("~")):
         real = os.path.realpath(path)
         hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in shown)
         if hidden and os.access(real, os.W_OK):
