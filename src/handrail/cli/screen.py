@@ -64,14 +64,18 @@ class Screen:
 
 def _outcome(envelope: Mapping[str, Any]) -> list[str]:
     if not envelope["ok"]:
-        return [_short(f"{envelope['kind']}: {visible(envelope['message'], lines=False)}", WIDTH)]
+        return [_short(f"{envelope['kind']}: {_one_line(envelope['message'])}", WIDTH)]
     result = envelope["result"]
-    lines = [_short(f"warning: {visible(text, lines=False)}", WIDTH) for text in envelope.get("warnings", ())]
+    lines = [_short(f"warning: {_one_line(text)}", WIDTH) for text in envelope.get("warnings", ())]
     if isinstance(result, dict) and "exit_code" in result:
         said = f"{result['stdout']}{result['stderr']}".strip()
-        return [_short(f"exit {result['exit_code']}: {visible(said, lines=False)}", WIDTH), *lines]
-    return [_short(visible(json.dumps(result, ensure_ascii=False), lines=False), WIDTH), *lines]
+        return [_short(f"exit {result['exit_code']}: {_one_line(said)}", WIDTH), *lines]
+    return [_short(_one_line(json.dumps(result, ensure_ascii=False)), WIDTH), *lines]
 
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()), lines=False)

@@ -144,7 +144,7 @@ class MemoryDriver:
     """
 
     name = "memory"
-    features: frozenset[Feature] = frozenset({"files", "atomic_write", "range_read"})
+    features: frozenset[Feature] = frozenset({"files", "atomic_write", "range_read", "file_isolation"})
 
     def __init__(
         self,
