@@ -118,7 +118,7 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
         place = make_scratch(_place(shown))
         stack.callback(remove_scratch, place)
         secret = Path(place, "secret")
-        secret.write_text(token, encoding="ascii")
+        secret.write_text(token, encoding="utf-8")
         stack.enter_context(_bystander(seen))
         values = {"secret": str(secret), "token": f".{token}", "backwards": seen[::-1], "abstract": token}
         values["socket"] = f"{place}/s"
