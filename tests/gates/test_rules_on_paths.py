@@ -46,13 +46,13 @@ def around(work: Path) -> list[str]:
     ]  # fmt: skip
 
 
-UNTOLD = ["unborn", "unborn/x", "loop", "loop/x", "alias/x", "n" * 300, "x/" * 3_000, "a\0b", ""]
-OPEN = ["src/a", "src/new", "secret", "secrets2/key", "src/secrets/key", "door/../src/a", "/etc/hostname"]
+UNTOLD = ["unborn", "unborn/x", "loop", "loop/x", "alias/x", "n" * 300, "x/" * 3_000, "a\0b"]
+OPEN = ["src/a", "src/new", "secret", "secrets2/key", "src/secrets/key", "door/../src/a"]
 
 
 async def test_a_rule_on_paths_cannot_be_walked_around_by_dots_links_or_slashes(work: Path) -> None:
     async with open_sandbox("host", workspace=str(work), allow_weaker=True) as sandbox:
-        for rule in ("read(./secrets/**)", "read(secrets/)", f"read({work}/secrets/**)", "read(door/**)"):
+        for rule in ("read(./secrets/**)", "read(secrets/)", f"read({work.resolve()}/secrets/**)", "read(door/**)"):
             policy = Policy(deny=[rule], mode="open")
             found = await verdicts(policy, "read", around(work), field="path", sandbox=sandbox)
             for path, verdict in found.items():  # through the link to itself the workspace cannot be seen from inside
@@ -61,6 +61,19 @@ async def test_a_rule_on_paths_cannot_be_walked_around_by_dots_links_or_slashes(
             assert set(untold.values()) == {"asks"}, (rule, untold)
             control = await verdicts(policy, "read", OPEN, field="path", sandbox=sandbox)
             assert set(control.values()) == {"runs"}, (rule, control)
+
+
+async def test_a_rule_on_what_cannot_be_seen_from_inside_leaves_the_rest_alone(work: Path) -> None:
+    async with open_sandbox("host", workspace=str(work), allow_weaker=True) as sandbox:
+        policy = Policy(deny=["read(/etc/**)", "read(/no/such/place/**)", "read(./unborn/**)"], mode="open")
+        values = {
+            "src/a": "runs",
+            "src/new": "runs",
+            "/etc/passwd": "denied",
+            "src/../../../../../etc/passwd": "denied",
+        }
+        found = await verdicts(policy, "read", list(values), field="path", sandbox=sandbox)
+    assert list(found.values()) == list(values.values())
 
 
 async def test_a_link_leads_out_of_what_a_rule_allows(work: Path) -> None:

@@ -116,7 +116,10 @@ async def _where(glob: str, place: Place, forbids: bool) -> list[str]:
     if forbids:
         special = next((at for at, char in enumerate(glob) if char in SPECIAL), len(glob))
         head = glob if special == len(glob) else glob[: glob.rfind("/", 0, special) + 1].rstrip("/")
-        found.append(escape(await _follow(head or "/", place)).rstrip("/") + glob[len(head) :])
+        try:
+            found.append(escape(await _follow(head or "/", place)).rstrip("/") + glob[len(head) :])
+        except OSError:
+            pass  # what cannot be seen from here cannot be reached from here
     return found
 
 
