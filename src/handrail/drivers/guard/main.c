@@ -159,7 +159,7 @@ static void reap(void)
 	if (pid < 0)
 		orphans_possible = false;
 	if (orphans_possible)
-		tree_signal(SIGKILL, work_is_ours);
+		orphans_possible = tree_signal(SIGKILL, work_is_ours) > 0;
 }
 
 _Noreturn static void leave(void)

@@ -32,6 +32,7 @@ class Guard:
         """The shell that runs lines: bash, sh, or None."""
         self._process = process
         self._words = words
+        self._said = ""
 
     @property
     def pid(self) -> int:
@@ -58,7 +59,7 @@ class Guard:
     def last_words(self) -> str:
         """What it wrote to its standard error, and what the channel says."""
         gone = self.channel.gone or ""
-        said = os.pread(self._words, _LAST_WORDS, 0).decode("utf-8", "replace").strip() if self._words >= 0 else ""
+        said = self._said if self._words < 0 else _read_all(self._words)
         return "; ".join(part for part in (said, gone if "guard ended" in gone else "") if part)
 
     async def close(self) -> None:
@@ -72,13 +73,13 @@ class Guard:
                     self._process.kill()
                     await _ended(self._process)
         if self._words >= 0:
-            self._keep_words()
+            self._said = _read_all(self._words)
+            os.close(self._words)
+            self._words = -1
 
-    def _keep_words(self) -> None:
-        said = self.last_words()
-        os.close(self._words)
-        self._words = -1
-        self.last_words = lambda: said  # type: ignore[method-assign]
+
+def _read_all(words: int) -> str:
+    return os.pread(words, _LAST_WORDS, 0).decode("utf-8", "replace").strip()
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
