@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic
+from time import monotonic, sleep
 
 import anyio
 import pytest
@@ -73,7 +73,11 @@ class Tree:
 
     def watch(self, chunk: Chunk) -> None:
         if b"STARTED" in chunk.data:
-            self.counted = alive(self.mark)
+            for _ in range(100):  # a process that is just being started has no environment to be known by
+                self.counted = max(self.counted, alive(self.mark))
+                if self.counted >= self.expected:
+                    break
+                sleep(0.01)
             self.grown.set()
 
     def is_dead(self) -> bool:
