@@ -1,0 +1,120 @@
+"""Large things pass from tool to tool by reference: past the transcript, past the model, and through bounded memory."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import Context, Session, open_sandbox, tool
+from handrail.testing import approve_all
+from handrail.tools.bash import bash
+from handrail.tools.read_artifact import read_artifact
+from handrail.tools.share_artifact import share_artifact
+
+pytestmark = pytest.mark.anyio
+MB = 1_000_000
+SIZE = 200 * MB
+
+
+@tool
+async def make(size: int, context: Context) -> Any:
+    """Make a large value, piece by piece."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(size // MB):
+            yield b"0123456789" * (MB // 10)
+
+    return await context.artifacts.put_stream(pieces(), media_type="text/plain")
+
+
+@tool
+async def digest(data: bytes) -> str:
+    """Its sha256."""
+    return sha256(data).hexdigest()
+
+
+@tool
+async def count(text: str) -> int:
+    """How many characters it has."""
+    return len(text)
+
+
+async def pass_on(name: str) -> dict[str, Any]:
+    """In a process of its own: what came out, how large the transcript is, and how much memory it took."""
+    async with Session([make, digest, count]) as session:
+        await session.call("make", {"size": MB})
+        await session.call(name, {next(iter(session.toolbox.find(name).parameters["properties"])): "x"})
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        made = await session.call("make", {"size": SIZE})
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        argument = {"digest": "data", "count": "text"}[name]
+        used = await session.call(name, {argument: made.value.to_wire()})
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        told = sum(len(json.dumps(event.data, default=str)) for event in session.trace)
+    return {"value": used.value, "told": told, "making": grown, "memory": memory}
+
+
+def in_a_process_of_its_own(name: str) -> dict[str, Any]:
+    program = (
+        "import anyio, json\n"
+        "from tests.journeys.test_by_reference import pass_on\n"
+        f"print(json.dumps(anyio.run(pass_on, {name!r})))\n"
+    )
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, cwd=root, timeout=120)
+    assert ended.returncode == 0, ended.stderr.decode()
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def test_200_megabytes_reach_another_tool_as_bytes_and_are_in_memory_once() -> None:
+    found = in_a_process_of_its_own("digest")
+    assert found["value"] == sha256(b"0123456789" * (SIZE // 10)).hexdigest()
+    assert found["told"] < 10_000
+    assert found["making"] < 40 * MB
+    assert SIZE * 0.9 < found["memory"] < SIZE * 1.3
+
+
+def test_200_megabytes_reach_another_tool_as_text() -> None:
+    found = in_a_process_of_its_own("count")
+    assert found["value"] == SIZE
+    assert found["told"] < 10_000
+    assert found["memory"] < SIZE * 3.3
+
+
+async def test_a_file_of_the_sandbox_is_shared_and_read_by_another_tool(tmp_path: Path) -> None:
+    size = 40 * MB
+    (tmp_path / "large.bin").write_bytes(b"0123456789" * (size // 10))
+    async with (
+        open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox,
+        Session([share_artifact, digest], sandbox=sandbox, approver=approve_all) as session,
+    ):
+        shared = await session.call("share_artifact", {"path": "large.bin"})
+        assert shared.ok, shared
+        used = await session.call("digest", {"data": {"$artifact": shared.value["artifact"].ref}})
+        assert used.value == sha256(b"0123456789" * (size // 10)).hexdigest()
+        assert sum(len(json.dumps(event.data, default=str)) for event in session.trace) < 10_000
+
+
+async def test_any_part_of_a_commands_output_that_was_left_out_can_be_read(tmp_path: Path) -> None:
+    async with (
+        open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox,
+        Session([bash, read_artifact], sandbox=sandbox, approver=approve_all) as session,
+    ):
+        ran = await session.call("bash", {"command": "seq -f 'line %09.0f' 1 100000; exit 3"})
+        assert ran.ok, ran
+        stdout = ran.value["stdout"]
+        assert ran.value["exit_code"] == 3
+        assert stdout.startswith("line 000000001\n")
+        assert stdout.endswith("line 000100000\n")
+        assert "line 000050000\n" not in stdout
+        ref = stdout.partition("full output: ")[2].partition("]")[0]
+        part = await session.call("read_artifact", {"ref": ref, "start": 15 * 49_999, "length": 15})
+        assert part.value["text"] == "line 000050000\n"
+        assert part.value["size"] == 15 * 100_000

@@ -1,0 +1,236 @@
+"""read_artifact and share_artifact: every property does something, and every failure says what to do."""
+
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from handrail import Sandbox, Session
+from handrail.contract.driver import FileStat
+from handrail.testing import MemoryDriver, approve_all
+from handrail.tools.read_artifact import read_artifact
+from handrail.tools.share_artifact import LARGEST, share_artifact
+
+pytestmark = pytest.mark.anyio
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+
+
+class FailingDriver(MemoryDriver):
+    """A driver whose files turn out otherwise than their stat said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Exception | None = None
+        self.claims: dict[str, Any] = {}
+        self.shrinks = False
+
+    async def stat(self, path: str) -> FileStat:
+        if self.claims.get("error"):
+            raise self.claims["error"]
+        found = await super().stat(path)
+        size = self.claims.get("size", found.size)
+        return FileStat(path, found.real_path, self.claims.get("type", found.type), size, found.mode, found.mtime)
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        if self.error is not None:
+            raise self.error
+        return b"" if self.shrinks else await super().read(path, start=start, length=length)
+
+
+@pytest.fixture
+def driver() -> FailingDriver:
+    return FailingDriver()
+
+
+@pytest.fixture
+async def session(driver: FailingDriver) -> AsyncIterator[Session]:
+    await driver.write("/workspace/report.txt", b"the report")
+    await driver.write("/workspace/media/chart.png", PNG)
+    await driver.write("/workspace/dir/file", b"x")
+    tools = [read_artifact, share_artifact]
+    async with Session(tools, sandbox=Sandbox(driver), approver=approve_all) as session:
+        yield session
+
+
+async def shared(session: Session, **arguments: Any) -> Any:
+    result = await session.call("share_artifact", arguments)
+    assert result.ok, result
+    return result
+
+
+async def test_a_shared_file_is_copied_as_it_was(session: Session, driver: FailingDriver) -> None:
+    result = await shared(session, path="report.txt")
+    kept = result.value["artifact"]
+    await driver.write("/workspace/report.txt", b"changed since")
+    assert (kept.name, kept.size, kept.media_type) == ("report.txt", 10, "text/plain")
+    assert await session.artifacts.read(kept) == b"the report"
+    assert result.value["path"] == "/workspace/report.txt"
+    session.artifacts.unpin(kept)
+    assert session.artifacts.has(kept), "it was shown, so it stays"
+
+
+async def test_the_filename_is_what_the_user_sees(session: Session) -> None:
+    kept = (await shared(session, path="report.txt", filename="Übersicht 2.html")).value["artifact"]
+    assert (kept.name, kept.media_type) == ("Übersicht 2.html", "text/html")
+    assert (await shared(session, path="media/chart.png")).value["artifact"].media_type == "image/png"
+
+
+async def test_content_is_shared_without_a_file_and_nothing_is_written(session: Session, driver: FailingDriver) -> None:
+    kept = (await shared(session, path="notes/new.md", content="# Grüße")).value["artifact"]
+    assert (kept.name, await session.artifacts.read(kept)) == ("new.md", "# Grüße".encode())
+    with pytest.raises(FileNotFoundError):
+        await driver.stat("/workspace/notes/new.md")
+
+
+@pytest.mark.parametrize(
+    ("path", "found"), [("/report.txt", "/workspace/report.txt"), ("/mnt/chart.png", "/workspace/media/chart.png")]
+)
+async def test_a_file_where_it_was_probably_meant_is_shared_and_that_is_said(
+    session: Session, path: str, found: str
+) -> None:
+    result = await shared(session, path=path)
+    assert result.value["path"] == found
+    assert any(found in warning for warning in result.warnings)
+
+
+async def test_a_missing_file_names_every_place_that_was_tried(session: Session) -> None:
+    result = await session.call("share_artifact", {"path": "gone.pdf"})
+    assert not result.ok
+    assert (result.kind, result.data["tried"]) == (
+        "execution_error",
+        ["/workspace/gone.pdf", "/workspace/media/gone.pdf"],
+    )
+    assert all(place in result.message for place in result.data["tried"])
+
+
+@pytest.mark.parametrize(
+    ("path", "claims"),
+    [
+        (" ", {}),
+        ("a\0b", {}),
+        ("dir", {}),
+        (".", {}),
+        ("report.txt", {"type": "other"}),
+        ("report.txt", {"size": LARGEST + 1}),
+        ("report.txt", {"error": PermissionError(errno.EACCES, "Permission denied")}),
+        ("report.txt", {"error": OSError(errno.ELOOP, "Too many levels of symbolic links")}),
+    ],
+)
+async def test_a_path_that_is_refused_is_a_fault_of_the_path(
+    session: Session, driver: FailingDriver, path: str, claims: dict[str, Any]
+) -> None:
+    driver.claims = claims
+    result = await session.call("share_artifact", {"path": path, "filename": "fine.txt"})
+    assert not result.ok
+    assert (result.kind, result.field) == ("invalid_args", "path")
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", ".", "..", "a/b", "a\\b", "a\nb", "a\0b", "\x1b[31m", "\u202eexe", "x" * 300, "é" * 200]
+)
+async def test_a_bad_name_is_a_fault_of_the_filename(session: Session, name: str) -> None:
+    result = await session.call("share_artifact", {"path": "report.txt", "filename": name})
+    if name == "":  # a blank in optional text means that it was left out
+        assert result.ok
+        return
+    assert not result.ok
+    assert (result.kind, result.field) == ("invalid_args", "filename")
+
+
+async def test_a_file_whose_own_name_is_bad_needs_another(session: Session, driver: FailingDriver) -> None:
+    await driver.write("/workspace/a\nb", b"x")
+    refused = await session.call("share_artifact", {"path": "a\nb"})
+    assert not refused.ok
+    assert refused.field == "filename"
+    assert (await shared(session, path="a\nb", filename="ab")).value["artifact"].name == "ab"
+
+
+@pytest.mark.parametrize("way", ["error", "shrinks"])
+async def test_a_copy_that_fails_is_an_execution_error_and_leaves_nothing(
+    session: Session, driver: FailingDriver, way: str
+) -> None:
+    driver.error = OSError(errno.EIO, "Input/output error") if way == "error" else None
+    driver.shrinks = way == "shrinks"
+    result = await session.call("share_artifact", {"path": "report.txt"})
+    assert not result.ok
+    assert (result.kind, result.field) == ("execution_error", None)
+    assert "could not be copied" in result.message
+    assert session.artifacts.sweep() == 0
+
+
+async def test_every_part_of_a_long_text_can_be_read_and_says_where_to_go_on(session: Session) -> None:
+    whole = "".join(f"{n} é🎉\n" for n in range(12_000))
+    kept = await session.artifacts.put(whole)
+    text, start, pages = "", 0, 0
+    while True:
+        result = await session.call("read_artifact", {"ref": kept.ref, "start": start})
+        value = result.value
+        assert value["start"] == start
+        text += value["text"]
+        pages += 1
+        if "next_start" not in value:
+            break
+        assert f"start={value['next_start']}" in result.warnings[0]
+        start = value["next_start"]
+    assert text == whole
+    assert 3 < pages < 10
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 7])
+async def test_pages_of_any_size_hold_whole_characters(session: Session, length: int) -> None:
+    whole = "aé€🎉" * 5
+    kept = await session.artifacts.put(whole)
+    text, start = "", 0
+    for _ in range(100):
+        value = (await session.call("read_artifact", {"ref": kept.ref, "start": start, "length": length})).value
+        text += value["text"]
+        start = value.get("next_start")
+        if start is None:
+            break
+    assert text == whole
+
+
+async def test_a_start_inside_a_character_begins_with_that_character(session: Session) -> None:
+    kept = await session.artifacts.put("€uro")
+    value = (await session.call("read_artifact", {"ref": kept.ref, "start": 2})).value
+    assert (value["start"], value["text"]) == (0, "€uro")
+
+
+async def test_the_length_is_what_is_read_and_too_much_of_it_is_less(session: Session) -> None:
+    kept = await session.artifacts.put("x" * 200_000)
+    assert len((await session.call("read_artifact", {"ref": kept.ref, "length": 10})).value["text"]) == 10
+    assert len((await session.call("read_artifact", {"ref": kept.ref})).value["text"]) == 40_000
+    most = await session.call("read_artifact", {"ref": kept.ref, "length": 150_000})
+    assert (len(most.value["text"]), most.value["next_start"]) == (51_200, 51_200)
+    session.tokens_left = 10_000
+    small = await session.call("read_artifact", {"ref": kept.ref, "start": 7})
+    assert (len(small.value["text"]), small.value["next_start"]) == (5_120, 5_127)
+
+
+async def test_binary_content_is_described_and_not_dumped(session: Session) -> None:
+    kept = (await shared(session, path="media/chart.png")).value["artifact"]
+    result = await session.call("read_artifact", {"ref": kept.ref})
+    assert result.value["kind"] == "binary"
+    assert (result.value["size"], result.value["media_type"]) == (len(PNG), "image/png")
+    assert "text" not in result.value
+    assert kept.ref in result.warnings[0]
+    damaged = await session.artifacts.put(b"mostly text \xff\n" + b"fine\n" * 100, media_type="text/plain")
+    assert "mostly text \ufffd" in (await session.call("read_artifact", {"ref": damaged.ref})).value["text"]
+
+
+async def test_an_unknown_reference_and_a_start_past_the_end_are_told_apart(session: Session) -> None:
+    unknown = await session.call("read_artifact", {"ref": "../../etc/passwd"})
+    assert not unknown.ok
+    assert (unknown.kind, unknown.field) == ("not_found", "ref")
+    kept = await session.artifacts.put("abc")
+    past = await session.call("read_artifact", {"ref": kept.ref, "start": 3})
+    assert not past.ok
+    assert (past.kind, past.field) == ("invalid_args", "start")
+    empty = await session.artifacts.put("")
+    assert (await session.call("read_artifact", {"ref": empty.ref})).value["text"] == ""
+
+
+def test_risk_effects_and_needs_are_what_a_policy_judges_by() -> None:
+    assert (share_artifact.risk, share_artifact.effects, share_artifact.needs) == ("high", {"reads"}, {"files"})
+    assert (read_artifact.risk, read_artifact.effects, read_artifact.needs) == ("safe", {"reads"}, set())
