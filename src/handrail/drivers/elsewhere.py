@@ -1,18 +1,11 @@
 """Say of a program that is not in a sandbox whether the machine has it, and how to show it inside."""
 
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
 Explain = Callable[[str], str | None]
 """From the name of a program that was not found to what should be said about it."""
-NOT_FOUND_EXIT: Final = 127
-_NOT_FOUND: Final = re.compile(
-    rb"(?:^|: )([^\s:]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
-)
-_MOST: Final = 3
 
 
 def nothing_elsewhere(name: str) -> str | None:
@@ -38,18 +31,6 @@ def explainer(visible: Sequence[str]) -> Explain:
         )
 
     return explain
-
-
-def missing_programs(said: bytes) -> list[str]:
-    """The names that a shell said it did not find."""
-    names = (match[1].decode("utf-8", "replace") for match in _NOT_FOUND.finditer(said))
-    return list(dict.fromkeys(names))[:_MOST]
-
-
-def explanations(exit_code: int, said: bytes, explain: Explain) -> Iterator[str]:
-    """What should be said about a command that ended so, after it had said this on its standard error."""
-    if exit_code == NOT_FOUND_EXIT:
-        yield from filter(None, map(explain, missing_programs(said)))
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:
