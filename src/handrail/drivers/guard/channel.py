@@ -74,6 +74,7 @@ class Channel:
         self.gone: str | None = None
         """Why nothing works any more."""
         self.greeting: bytes | None = None
+        self._closing = False
 
     def open(self, request: Callable[[int], bytes]) -> Talk:
         """Send a request that begins a piece of work, made from its new id."""
@@ -132,14 +133,17 @@ class Channel:
     def close(self) -> None:
         """End the stream, for every process that may hold it. May be called twice."""
         self.die("the sandbox is closed")
-        if self._stream.fileno() < 0:
-            return
+        self._closing = True
         try:
             self._stream.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the guard was gone before
-        anyio.notify_closing(self._stream)
-        self._stream.close()
+        self._release()
+
+    def _release(self) -> None:
+        """Give the descriptor back once no task waits on it: its number may be another file's a moment later."""
+        if self._closing and not self._leading and not self._writing.locked():
+            self._stream.close()
 
     async def _park(self, talk: Talk | None) -> None:
         event = anyio.Event()
@@ -165,15 +169,13 @@ class Channel:
                 await self._read()
         finally:
             self._leading = False
+            self._release()
 
     async def _read(self) -> None:
         try:
             data = self._stream.recv(_READ_SIZE)
         except BlockingIOError:
-            try:
-                await anyio.wait_readable(self._stream)
-            except anyio.ClosedResourceError:
-                pass  # close() has said why
+            await anyio.wait_readable(self._stream)
             return
         except OSError:
             data = b""
@@ -216,10 +218,10 @@ class Channel:
             self._outbox.clear()  # the guard is gone; the reading side says so, after what it still sent
 
     async def _drain(self) -> None:
-        async with self._writing:
-            while self._outbox and self.gone is None:
-                try:
+        try:
+            async with self._writing:
+                while self._outbox and self.gone is None:
                     await anyio.wait_writable(self._stream)
-                except anyio.ClosedResourceError:
-                    return
-                self._flush()
+                    self._flush()
+        finally:
+            self._release()
