@@ -70,7 +70,7 @@ async def test_a_rule_on_what_cannot_be_seen_from_inside_leaves_the_rest_alone(w
             "src/a": "runs",
             "src/new": "runs",
             "/etc/passwd": "denied",
-            "src/../../../../../etc/passwd": "denied",
+            "../" * 20 + "etc/passwd": "denied",
         }
         found = await verdicts(policy, "read", list(values), field="path", sandbox=sandbox)
     assert list(found.values()) == list(values.values())
