@@ -1,7 +1,7 @@
 """Large things pass from tool to tool by reference: past the transcript, past the model, and through bounded memory."""
 
 import json
-import resource
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -45,17 +45,23 @@ async def count(text: str) -> int:
     return len(text)
 
 
+def most_memory() -> int:
+    """Bytes that this program ever had in memory at once; what its parent had does not count."""
+    (found,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found) * 1024
+
+
 async def pass_on(name: str) -> dict[str, Any]:
     """In a process of its own: what came out, how large the transcript is, and how much memory it took."""
     async with Session([make, digest, count]) as session:
         await session.call("make", {"size": MB})
         await session.call(name, {next(iter(session.toolbox.find(name).parameters["properties"])): "x"})
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        before = most_memory()
         made = await session.call("make", {"size": SIZE})
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        grown = most_memory() - before
         argument = {"digest": "data", "count": "text"}[name]
         used = await session.call(name, {argument: made.value.to_wire()})
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        memory = most_memory() - before
         told = sum(len(json.dumps(event.data, default=str)) for event in session.trace)
     return {"value": used.value, "told": told, "making": grown, "memory": memory}
 

@@ -30,8 +30,10 @@ class Home:
         if self._path is None:
             sweep()
             self._path = Path(tempfile.mkdtemp(prefix=_NAME))
-            lock = os.open(self._path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fresh = self._path / f"{_LOCK}-soon"
+            lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename(fresh, self._path / _LOCK)  # nobody ever sees it unlocked while the owner lives
             self._end = weakref.finalize(self, _remove, self._path, lock, os.getpid())
         return self._path
 

@@ -28,17 +28,15 @@ class Scope:
     async def put(self, data: bytes | str, *, media_type: str | None = None, name: str | None = None) -> ArtifactRef:
         """Keep bytes, or a text as UTF-8. The same content gives the same reference, and is stored once."""
         media_type = media_type or (TEXT if isinstance(data, str) else BINARY)
-        writer = self._index.writer()
         if len(data) <= INLINE:
-            return self._finish(writer, _parts(data), media_type, name)
-        return await anyio.to_thread.run_sync(self._finish, writer, _parts(data), media_type, name)
+            return self._store(_parts(data), media_type, name)
+        return await anyio.to_thread.run_sync(self._store, _parts(data), media_type, name)
 
     async def put_file(
         self, path: str | Path, *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
         """Keep a file of this machine, piece by piece. Raises OSError."""
-        writer = self._index.writer()
-        return await anyio.to_thread.run_sync(self._finish, writer, _file(Path(path)), media_type or BINARY, name)
+        return await anyio.to_thread.run_sync(self._store, _file(Path(path)), media_type or BINARY, name)
 
     async def put_stream(
         self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None
@@ -48,7 +46,7 @@ class Scope:
         try:
             async for chunk in chunks:
                 await anyio.to_thread.run_sync(writer.add, chunk)
-            return await anyio.to_thread.run_sync(self._finish, writer, iter(()), media_type or BINARY, name)
+            return await anyio.to_thread.run_sync(self._finish, writer, media_type or BINARY, name)
         finally:
             writer.abandon()
 
@@ -113,15 +111,17 @@ class Scope:
             self._index.give(self._session, ref, session, pins=True)
         return Scope(self._index, session)
 
-    def _finish(
-        self, writer: Writer, parts: Iterator[bytes | memoryview], media_type: str, name: str | None
-    ) -> ArtifactRef:
+    def _store(self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None) -> ArtifactRef:
+        writer = self._index.writer()
         try:
             for part in parts:
                 writer.add(part)
-            return self._index.add(self._session, writer, media_type, name).handle
+            return self._finish(writer, media_type, name)
         finally:
             writer.abandon()
+
+    def _finish(self, writer: Writer, media_type: str, name: str | None) -> ArtifactRef:
+        return self._index.add(self._session, writer, media_type, name).handle
 
     def _must(self, done: bool, ref: str | ArtifactRef) -> None:
         if not done:

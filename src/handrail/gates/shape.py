@@ -17,7 +17,6 @@ from handrail.gates.shape_streams import STREAMS, has_streams, shape_streams
 from handrail.toolkit.gate import Next, Step
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
-FLAT: Final = SMALL | {str}
 QUICK: Final = 1_000
 """Characters up to which an answer is passed on without a second look."""
 QUICK_FIELDS: Final = 16
@@ -42,9 +41,19 @@ def _is_quick(value: Any, step: Step) -> bool:
         return False
     if kind is str:
         return len(value) <= QUICK
-    if kind is not dict or len(value) > QUICK_FIELDS or not FLAT.issuperset(map(type, value.values())):
-        return False
-    return sum([len(held) for held in value.values() if type(held) is str]) <= QUICK
+    return kind is dict and len(value) <= QUICK_FIELDS and 0 <= _flat_size(value) <= QUICK
+
+
+def _flat_size(value: dict[str, Any]) -> int:
+    """The characters of its texts, where it holds nothing but plain values; -1 where there is more inside."""
+    size = 0
+    for held in value.values():
+        kind = type(held)
+        if kind is str:
+            size += len(held)
+        elif kind not in SMALL and (held or (kind is not list and kind is not dict)):
+            return -1
+    return size
 
 
 async def _shaped(step: Step, result: Result) -> Result:
@@ -103,6 +112,8 @@ async def _text(text: str, cap: int, keeper: Keeper) -> str:
 
 async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
     """A JSON value by its kind, and whatever it is, within the cap for anything else."""
+    if type(value) is dict and len(value) <= QUICK_FIELDS and (size := _flat_size(value)) >= 0:
+        return await _object(value, size, caps, keeper)
     handles: list[ArtifactRef] = []
     text = _write(value, handles)
     if lost := {handle.ref for handle in handles if not keeper.artifacts.show(handle)}:
@@ -114,17 +125,22 @@ async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
         kept = await keeper.keep(text, "answer.json", JSON)
         keeper.note_cut("The answer", len(text), caps.other, kept)
         return cut(text, caps.other, kept.ref if kept else None)
+    return await _object(value, len(text), caps, keeper)
+
+
+async def _object(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> Any:
+    """An object of about so many characters."""
     if has_streams(value):
         value = await shape_streams(value, caps, keeper)
         return await shape_fields(value, caps.other, keeper, apart=STREAMS)
     if isinstance(kind := value.get("kind"), str):
-        value = await _by_kind(kind, value, caps, keeper)
-    return value if len(text) <= caps.other else await shape_fields(value, caps.other, keeper)
+        value = await _by_kind(kind, value, size, caps, keeper)
+    return value if size <= caps.other else await shape_fields(value, caps.other, keeper)
 
 
-async def _by_kind(kind: str, value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[str, Any]:
+async def _by_kind(kind: str, value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
     if kind in LISTS:
-        return await shape_list(value, caps, keeper)
+        return await shape_list(value, size, caps, keeper)
     if kind == "file" and isinstance(value.get("text"), str):
         return await shape_file(value, caps, keeper)
     if kind == "artifact" and len(value.get("text", "")) > caps.file:

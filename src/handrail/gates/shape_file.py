@@ -12,7 +12,7 @@ GO_ON: Final = "go on with offset="
 async def shape_file(value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[str, Any]:
     """The very object when its text fits; a first line that alone is too long shows its beginning and end."""
     text: str = value["text"]
-    if len(text) * 4 <= caps.file and text.count("\n") < caps.lines:
+    if text.count("\n") + (text[-1:] != "\n") <= caps.lines and len(text.encode("utf-8", "replace")) <= caps.file:
         return value
     lines = _by_newline(text)
     fitting = _fitting(lines, caps)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from handrail.artifacts.scope import TEXT, Scope
-from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef
 
 LARGEST: Final = 64 << 20
@@ -30,7 +29,7 @@ class Keeper:
             kept = await self.artifacts.put(_within(text), media_type=media_type, name=name)
             self.artifacts.show(kept)
             return kept
-        except (OSError, ToolFailed) as error:
+        except Exception as error:  # noqa: BLE001 - whatever the disk does, the tool has answered
             self.notes.append(f"What was left out could not be kept ({type(error).__name__}: {error}); it is lost.")
             return None
 

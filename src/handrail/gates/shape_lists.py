@@ -13,14 +13,18 @@ _SLACK: Final = 60
 """Characters by which a line may be longer: the note of whoever cut it."""
 
 
-async def shape_list(value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[str, Any]:
-    """As many entries as fit both the count and the characters; the very object when all do."""
+async def shape_list(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
+    """As many entries as fit both the count and the characters; the very object, of that size, when all do."""
     key = LISTS[value["kind"]]
     entries = value.get(key)
     if not isinstance(entries, list):
         return value
-    shown = [_short(entry, caps.match) for entry in entries[: getattr(caps, key)]] if key == "matches" else entries
-    shown = shown[: _fitting(shown[: getattr(caps, key)], caps.other * 9 // 10)]
+    shown = entries[: getattr(caps, key)]
+    if key == "matches":
+        shown = [_short(entry, caps.match) for entry in shown]
+    room = caps.other * 9 // 10
+    if size > room:
+        shown = shown[: _fitting(shown, room)]
     if len(shown) == len(entries) and all(new is old for new, old in zip(shown, entries, strict=True)):
         return value
     kept = await keeper.keep(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json", JSON)

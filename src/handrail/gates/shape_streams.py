@@ -35,9 +35,10 @@ async def _stream(name: str, text: str, cap: int, keeper: Keeper) -> str:
         if ref is None and shown <= cap:
             return text
         if ref is not None and keeper.artifacts.show(ref):
+            keeper.note_cut(name, total, min(cap, shown), keeper.artifacts.info(ref))
             if shown <= cap and "\x1b" not in text:
                 return text
-            return await _again(name, text, min(cap, shown), ref, total, keeper)
+            return await _again(text, min(cap, shown), ref, total, keeper)
     if len(text) <= cap:
         return text
     kept = await keeper.keep(text, name)
@@ -49,7 +50,7 @@ def _may_be_cut(text: str) -> bool:
     return " characters left out" in text
 
 
-async def _again(name: str, text: str, cap: int, ref: str, total: int, keeper: Keeper) -> str:
+async def _again(text: str, cap: int, ref: str, total: int, keeper: Keeper) -> str:
     """Cut the whole output, of which only the two ends are read."""
     head = int(cap * HEAD)
     tail = cap - head
