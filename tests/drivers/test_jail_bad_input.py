@@ -89,9 +89,10 @@ async def test_where_user_namespaces_are_refused_it_says_what_to_set(opened: Ope
         "async def main():\n    print('STARTED', flush=True)\n    await open_jail(workspace='.')\n"
         "try:\n    anyio.run(main)\nexcept Unavailable as error:\n    print(error)\n"
     )
-    jail = await opened("jail", mounts=[Mount(str(SOURCES), "/srv/src")])
-    packages = ":".join(path for path in sys.path if path.endswith("packages"))
-    command = Command(argv=(sys.executable, "-c", code), env={"PYTHONPATH": f"/srv/src:{packages}"})
+    packages = [path for path in sys.path if path.endswith("packages")]
+    jail = await opened("jail", mounts=[Mount(str(SOURCES)), *map(Mount, packages)])
+    path = ":".join([str(SOURCES), *packages])
+    command = Command(argv=(sys.executable, "-c", code), env={"PYTHONPATH": path})
     ran = await collect(await jail.start(command))
     assert ran.stdout.startswith(b"STARTED\n"), ran
     assert b"user namespaces are refused here" in ran.stdout

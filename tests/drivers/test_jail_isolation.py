@@ -338,16 +338,28 @@ async def test_two_jails_share_nothing_but_what_is_mounted_into_both(opened: Ope
     assert ran.stderr.count(b"No such file") == 2
 
 
+STORM = """
+import os, time
+try:
+    for count in range(200):
+        if os.fork() == 0:
+            time.sleep(1000)
+except OSError:
+    print("STARTED", count, flush=True)
+time.sleep(1000)
+"""
+
+
 async def test_a_storm_of_processes_disturbs_nobody_else_and_its_own_next_command_says_why(tmp_path: Path) -> None:
     limits = Limits(processes=60)
     async with open_sandbox("jail", limits=limits) as stormy, open_sandbox("jail", limits=limits) as calm:
         if "limit_processes" not in stormy.features:
             reason = next(it.reason for it in stormy.report.promises if it.feature == "limit_processes")
             pytest.skip(f"the half that runs as an ordinary user did not run: {reason}")
-        job = await stormy.start("for i in $(seq 200); do sleep 1000 & done 2>/dev/null; echo STARTED; wait")
+        job = await stormy.start([sys.executable, "-c", STORM])
         assert await anyio.to_thread.run_sync(eventually, lambda: "STARTED" in job.tail(5))
         assert (await calm.run("for i in 1 2 3 4 5; do true | true; done; echo calm")).stdout == "calm\n"
-        hindered = await stormy.run([sys.executable, "-c", "import os\nfor _ in range(70): os.fork() or os._exit(0)"])
+        hindered = await stormy.run_code("import os\nfor _ in range(70):\n    os.fork() or os._exit(0)\n")
         assert hindered.exit_code != 0
         assert CROWDED in hindered.notes
         assert await stormy.terminate(job.id)
@@ -377,7 +389,7 @@ async def test_with_python_killed_twenty_jails_are_gone_and_their_directories_at
     mounts = Path("/proc/self/mountinfo").read_text()
     python = subprocess.Popen(
         [sys.executable, "-c", TWENTY, mark], stdout=subprocess.PIPE, text=True,
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()},
     )  # fmt: skip
     assert python.stdout is not None
     places = [line.strip() for line in iter(python.stdout.readline, "READY\n")]

@@ -79,7 +79,7 @@ async def test_no_limits_at_all_are_tried_too(home: str) -> None:
 
 BUBBLEWRAPS: dict[str, tuple[str, set[Feature]]] = {
     "shares the network": (liars.SHARES_NETWORK, {"network_isolation"}),
-    "shows temporary files": (liars.SHOWS_TEMPORARY_FILES, {"file_isolation", "limit_tmp"}),
+    "shows temporary files": (liars.SHOWS_TEMPORARY_FILES, {"file_isolation"}),
     "forgets the sizes": (liars.FORGETS_SIZES, {"limit_tmp"}),
 }
 
@@ -89,7 +89,8 @@ async def test_a_bubblewrap_that_does_less_is_found_out(tmp_path: Path, home: st
     edit, expected = BUBBLEWRAPS[lie]
     bubblewrap = liars.lying(tmp_path / "bwrap", edit, tmp=tempfile.gettempdir())
     driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap)
-    assert {promise.feature for promise in driver.lost} == expected
+    besides = set() if "limit_tmp" in expected else {"limit_tmp"}  # where temporary files are in /tmp
+    assert {promise.feature for promise in driver.lost} - besides == expected
     assert all(promise.standing == "absent" and promise.reason for promise in driver.lost)
 
 
@@ -104,6 +105,9 @@ BESIDES: dict[str, set[Feature]] = {
     "sets no limits": {"limit_processes"},  # where that is claimed
 }
 
+UNUSABLE = {"has one table of processes"}
+"""An ordinary user's kernel does not let such a guard start anything."""
+
 
 @pytest.mark.parametrize("fault", GUARDS)
 async def test_a_guard_that_does_less_is_found_out(tmp_path: Path, home: str, fault: str) -> None:
@@ -111,7 +115,11 @@ async def test_a_guard_that_does_less_is_found_out(tmp_path: Path, home: str, fa
     other = liars.careless_guard(tmp_path, file, old, new)
     bubblewrap = liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=other)
     limits = Limits(open_files=100, file_size=1 << 20, cpu=5.0)
-    driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap, limits=limits)
+    try:
+        driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap, limits=limits)
+    except Unavailable:
+        assert fault in UNUSABLE
+        return
     assert {promise.feature for promise in driver.lost} - BESIDES.get(fault, set()) == expected
 
 
