@@ -181,6 +181,13 @@ async def test_an_artifact_that_was_shown_stays_after_its_pins_are_gone() -> Non
         assert await session.artifacts.read(kept) == b"kept"
 
 
+async def test_what_was_left_out_stays_for_as_long_as_the_session() -> None:
+    async with Session([giving(numbered(100_000))]) as session:
+        (mark,) = MARKER.finditer((await session.call("t")).value)
+        assert session.artifacts.sweep() == 0
+        assert await session.artifacts.read(mark["ref"]) == numbered(100_000).encode()
+
+
 async def test_where_nothing_can_be_kept_the_answer_still_comes_and_says_so(tmp_path: Any) -> None:
     (tmp_path / "objects").write_text("a file where a directory should be")
     async with Session([giving(numbered(100_000))], artifacts=Artifacts(str(tmp_path))) as session:

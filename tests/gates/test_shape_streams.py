@@ -75,7 +75,7 @@ async def test_a_stream_that_the_sandbox_cut_inside_a_sequence_is_made_whole_aga
             context.artifacts, lambda start, length: whole.encode()[start : start + length], "stdout"
         )
         broken = (
-            f"{whole[:20_003]}\n[… 1 of {len(whole):,} characters left out; full output: {kept.ref}]\n{whole[-30_002:]}"
+            f"{whole[:20_003]}\n[… 1 of {len(whole):,} characters left out; full output: {kept.ref}]\n{whole[-29_002:]}"
         )
         assert any("\x1b" in part for part in SEQUENCE.split(broken)), "the control: it is broken"
         return {"exit_code": 0, "stdout": broken, "stderr": ""}

@@ -36,15 +36,14 @@ async def share_artifact(path: str, context: Context, filename: str | None = Non
     media_type = TYPES.guess_type(name)[0] or BINARY
     if content is not None:
         kept = await context.artifacts.put(content, media_type=_text_type(media_type), name=name)
-        return _answer(context, kept, path)
+        return _answer(kept, path)
     found = await _find(context.sandbox, path)
     kept = await _copy(context, found, media_type, name)
     notes = () if found.path == _absolute(context.sandbox, path) else (f"{path} is not there; shared {found.path}.",)
-    return _answer(context, kept, found.path, notes)
+    return _answer(kept, found.path, notes)
 
 
-def _answer(context: Context, kept: ArtifactRef, path: str, notes: tuple[str, ...] = ()) -> Success:
-    context.artifacts.pin(kept)
+def _answer(kept: ArtifactRef, path: str, notes: tuple[str, ...] = ()) -> Success:
     return Success({"kind": "shared", "artifact": kept, "path": path, "name": kept.name, "size": kept.size}, notes)
 
 
