@@ -1,16 +1,19 @@
 """Run a command line in the sandbox: its limits really end it, and what it printed is always kept."""
 
-from typing import Annotated, Any, Final
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import Field
 
-from handrail.contract.driver import Chunk
+from handrail.contract.driver import Chunk, StreamName
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.sandbox.completed import Completed
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.output import streams
+from handrail.tools.place import explained, place
 
 TIMEOUT: Final = 120
 LONGEST: Final = 3_600
@@ -31,32 +34,32 @@ async def bash(
 
     Args:
         command: The command line; several lines are fine.
-        timeout: Seconds after which the command and everything it started is ended.
+        timeout: Seconds after which the command and everything it started is ended; a background job has no such end.
         idle_timeout: Seconds without any output after which it is ended.
         background: Return at once and let it run as a job; look after it with the `process` tool.
         cwd: Where to run it, absolute or relative to the workspace.
     """
+    if cwd is not None and (await place(context.sandbox, cwd, "cwd")).type != "directory":
+        raise ToolFailed(Failure("invalid_args", f"The cwd {cwd} is not a directory.", field="cwd"))
     try:
         if background:
             return await _start(context, command, idle_timeout, cwd)
-        completed = await context.sandbox.run(
-            command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
-        )
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if cwd is None:
-            raise
-        what = "does not exist" if isinstance(error, FileNotFoundError) else "is not a directory"
-        raise ToolFailed(Failure("invalid_args", f"The cwd {cwd} {what}.", field="cwd")) from None
+        with explained(context.sandbox, cwd or context.sandbox.cwd, "cwd"):
+            completed = await context.sandbox.run(
+                command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
+            )
     except ValueError as error:
         raise ToolFailed(Failure("invalid_args", str(error), field="command")) from None
     return await answer(context, completed, timeout=timeout, idle_timeout=idle_timeout)
 
 
-def watcher(context: Context) -> Any:
-    """Lets whoever watches see each piece of output as it comes."""
+def watcher(context: Context) -> Callable[[Chunk], None]:
+    """Lets whoever watches see each piece of output as it comes; a character is shown when all of it is there."""
+    decoders = {name: getincrementaldecoder("utf-8")("replace") for name in get_args(StreamName)}
 
     def show(chunk: Chunk) -> None:
-        context.show(chunk.data, stream=chunk.stream)
+        if text := decoders[chunk.stream].decode(chunk.data):
+            context.show(text, stream=chunk.stream)
 
     return show
 

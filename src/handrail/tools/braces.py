@@ -3,21 +3,31 @@
 import posixpath
 from typing import Final
 
-from handrail.toolkit.glob import path_matches
+from handrail.tools.wild import Wild
 
 MOST: Final = 200
 """Alternatives that braces may make."""
 
 
 class FileGlob:
-    """A glob without a slash means the name, at any depth; with one, the path below the directory."""
+    """A glob without a slash means the name, at any depth; with one, the path below the directory.
+
+    Raises ValueError for one that has no meaning.
+    """
 
     def __init__(self, glob: str) -> None:
-        self._globs = expand(glob)
+        self._names: list[Wild] = []
+        self._paths: list[Wild] = []
+        for each in expand(glob):
+            if "/" in each:
+                anchored = posixpath.normpath(each).lstrip("/")
+                self._paths.append(Wild(f"{anchored}/**" if each.endswith("/") else anchored))
+            else:
+                self._names.append(Wild(each))
 
     def matches(self, relative: str) -> bool:
         name = posixpath.basename(relative)
-        return any(path_matches(glob, relative if "/" in glob else name, "/") for glob in self._globs)
+        return any(glob.matches(name) for glob in self._names) or any(glob.matches(relative) for glob in self._paths)
 
 
 def expand(glob: str) -> list[str]:
@@ -38,9 +48,11 @@ def expand(glob: str) -> list[str]:
 
 
 def _innermost(glob: str) -> tuple[int, int] | None:
-    """The first pair of braces that holds a comma and no other braces."""
+    """The first pair of braces that holds a comma and no other braces; what follows a backslash is no brace."""
     begin = -1
     for at, char in enumerate(glob):
+        if at and glob[at - 1] == "\\":
+            continue
         if char == "{":
             begin = at
         elif char == "}" and begin >= 0:

@@ -16,14 +16,15 @@ def difference(old: str, new: str, path: str) -> str:
         return ""
     if len(old) > LARGEST or len(new) > LARGEST:
         return f"[{path} is too large for a diff: {len(old):,} characters became {len(new):,}]"
-    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    before, after = lines_of(old), lines_of(new)
     head = _shared(before, after)
     tail = _shared(before[head:][::-1], after[head:][::-1])
     first = max(0, head - CONTEXT)
     last = max(0, tail - CONTEXT)
     left, right = before[first : len(before) - last], after[first : len(after) - last]
     if len(left) > LONGEST_MIDDLE or len(right) > LONGEST_MIDDLE:
-        lines = [f"@@ -{first + 1},{len(left)} +{first + 1},{len(right)} @@\n"]
+        left, right = before[head : len(before) - tail], after[head : len(after) - tail]
+        lines = [f"@@ -{head + bool(left)},{len(left)} +{head + bool(right)},{len(right)} @@\n"]
         lines += [f"-{line}" for line in left] + [f"+{line}" for line in right]
     else:
         lines = [_moved(line, first) for line in unified_diff(left, right, n=CONTEXT)][2:]
@@ -32,6 +33,13 @@ def difference(old: str, new: str, path: str) -> str:
     if len(text) > LONGEST_DIFF:
         text = f"{text[:LONGEST_DIFF]}\n[… {len(text) - LONGEST_DIFF:,} more characters of the diff]"
     return text
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines as every other tool counts them: a line ends in a line feed, and in nothing else."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop().removesuffix("\n")
+    return [*lines, last] if last else lines
 
 
 def _shared(left: list[str], right: list[str]) -> int:

@@ -10,8 +10,8 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.change import difference
 from handrail.tools.closest import closest
-from handrail.tools.missing import missing
-from handrail.tools.seen import remember
+from handrail.tools.place import explained, only_a_file, place
+from handrail.tools.seen import changed_since_seen, remember
 
 LARGEST = 64 << 20
 SHOWN = 10
@@ -40,13 +40,12 @@ async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_l
         edits: What to replace with what.
     """
     sandbox = context.sandbox
-    try:
-        stat = await sandbox.stat(path)
-    except FileNotFoundError:
-        raise await missing(sandbox, path) from None
+    stat = await place(sandbox, path)
+    only_a_file(path, stat, "edit changes files")
     if stat.size > LARGEST:
         raise ToolFailed(Failure("invalid_args", f"{path} is larger than 64 MiB; change it with bash.", field="path"))
-    data = await sandbox.read_bytes(path)
+    with explained(sandbox, path):
+        data = await sandbox.read_bytes(path)
     if b"\0" in data[:8192]:
         raise ToolFailed(Failure("invalid_args", f"{path} is a binary file; edit changes text.", field="path"))
     before = data.decode("utf-8", "surrogateescape")  # what is not UTF-8 comes out as it went in
@@ -55,8 +54,10 @@ async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_l
         after, made = _apply(after, each, number, path)
         count += made
     changed = after.encode("utf-8", "surrogateescape")
-    await sandbox.write_bytes(path, changed)
-    remember(context, await sandbox.stat(path))
+    with explained(sandbox, path):
+        await sandbox.write_bytes(path, changed)
+    if not changed_since_seen(context, stat):  # else there is something in it that this session has not seen
+        remember(context, await sandbox.stat(path))
     shown = difference(_printable(before), _printable(after), path)
     return {"path": path, "replacements": count, "bytes_written": len(changed), "diff": shown}
 
@@ -76,28 +77,35 @@ def _apply(text: str, edit: Edit, number: int, path: str) -> tuple[str, int]:
     old, new = edit.old, edit.new
     if old not in text and "\n" in old and "\r\n" in text:  # a file with other line ends than the model writes
         old, new = _crlf(old), _crlf(new)
-    elif "\r\n" in text and "\n" in new and "\r\n" not in edit.old and "\n" not in edit.old:
+    elif "\n" not in old and "\n" in new and 2 * text.count("\r\n") > text.count("\n"):
         new = _crlf(new)
-    count = text.count(old)
-    if count == 0:
+    lines = _places(text, old)
+    if not lines:
         raise ToolFailed(Failure("not_found", f"The old text is not in {path}. {closest(text, old)}", field=field))
-    if count > 1 and not edit.replace_all:
-        raise ToolFailed(Failure("invalid_args", _several(text, old, count, path), field=field))
-    return text.replace(old, new), count
+    if len(lines) > 1 and not edit.replace_all:
+        raise ToolFailed(Failure("invalid_args", _several(lines, path), field=field))
+    return text.replace(old, new), text.count(old)
+
+
+def _places(text: str, old: str) -> list[int]:
+    """The lines on which it begins, the first few of them; places may overlap."""
+    lines: list[int] = []
+    line, before = 1, 0
+    at = text.find(old)
+    while at >= 0 and len(lines) <= SHOWN:
+        line += text.count("\n", before, at)
+        lines.append(line)
+        before, at = at, text.find(old, at + 1)
+    return lines
 
 
 def _crlf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
-def _several(text: str, old: str, count: int, path: str) -> str:
-    lines: list[str] = []
-    at = text.find(old)
-    while at >= 0 and len(lines) < SHOWN:
-        lines.append(str(text.count("\n", 0, at) + 1))
-        at = text.find(old, at + len(old))
-    more = " and more" if count > len(lines) else ""
+def _several(lines: list[int], path: str) -> str:
+    count = f"{len(lines)} times" if len(lines) <= SHOWN else f"more than {SHOWN} times"
     return (
-        f"The old text is in {path} {count} times, on lines {', '.join(lines)}{more}. Take more of the text around the "
-        "one you mean, or send replace_all=true."
+        f"The old text is in {path} {count}, on lines {', '.join(map(str, lines[:SHOWN]))}. Take more of the text "
+        "around the one you mean, or send replace_all=true."
     )

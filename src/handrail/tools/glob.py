@@ -10,7 +10,7 @@ from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.braces import FileGlob
-from handrail.tools.missing import missing
+from handrail.tools.place import place
 from handrail.tools.walk import walk
 
 MOST: Final = 1_000
@@ -51,12 +51,9 @@ def file_glob(pattern: str, field: str) -> FileGlob:
 
 async def directory(sandbox: Sandbox, path: str) -> str:
     """The real path of a directory that is there."""
-    try:
-        stat = await sandbox.stat(path)
-    except FileNotFoundError:
-        raise await missing(sandbox, path) from None
+    stat = await place(sandbox, path)
     if stat.type != "directory":
-        raise ToolFailed(Failure("invalid_args", f"{path} is not a directory.", field="path"))
+        raise ToolFailed(Failure("invalid_args", f"{path} is not a directory; name one to search in.", field="path"))
     return stat.real_path
 
 

@@ -1,6 +1,7 @@
 """Search the contents of files: with ripgrep where the sandbox has it, and with the same answers without."""
 
 import posixpath
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -12,8 +13,8 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.braces import FileGlob
 from handrail.tools.glob import file_glob, shown_path
-from handrail.tools.matching import Found, Regex, search, search_with_ripgrep
-from handrail.tools.missing import missing
+from handrail.tools.matching import LONGEST_LINE, Found, Regex, Search, worth_looking
+from handrail.tools.place import explained, only_a_file, place
 from handrail.tools.walk import walk
 
 MATCHES: Final = 100
@@ -50,34 +51,37 @@ async def grep(
         raise ToolFailed(Failure("invalid_args", str(error), field="pattern")) from None
     files = None if glob is None else file_glob(glob, "glob")
     paths, too_large = await _files(sandbox, path, files, no_ignore)
-    look = search_with_ripgrep if await _has_ripgrep(call) else search
-    found = await look(sandbox, regex, paths, MATCHES + 1)
-    shown = [await _shown(sandbox, each, context) for each in found[:MATCHES]]
-    truncated = len(found) > MATCHES
+    search = Search(sandbox, regex, most=MATCHES + 1, context=context)
+    await search.look(await worth_looking(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
+    shown = [_shown(sandbox, each, context) for each in search.found[:MATCHES]]
+    truncated = len(search.found) > MATCHES
     value = {
         "kind": "matches", "pattern": pattern, "matches": shown, "match_count": len(shown),
         "files_searched": len(paths), "truncated": truncated,
     }  # fmt: skip
-    notes = (
-        [f"Only the first {MATCHES} matches are shown; search a smaller directory, or use glob."] if truncated else []
-    )
+    return Success(value, tuple(_notes(truncated, too_large, search.shortened)))
+
+
+def _notes(truncated: bool, too_large: int, shortened: int) -> Iterator[str]:
+    if truncated:
+        yield f"Only the first {MATCHES} matches are shown; search a smaller directory, or use glob."
     if too_large:
-        notes.append(f"{too_large} files larger than {LARGEST >> 20} MiB were not searched.")
-    return Success(value, tuple(notes))
+        yield f"Files larger than {LARGEST >> 20} MiB were not searched ({too_large}); search them with bash."
+    if shortened:
+        yield f"Of lines longer than {LONGEST_LINE >> 20} MiB only the beginning was searched ({shortened})."
 
 
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:
     """The files to search, sorted, and how many were too large."""
-    try:
-        stat = await sandbox.stat(path)
-    except FileNotFoundError:
-        raise await missing(sandbox, path) from None
-    if stat.type == "file":
-        return ([stat.real_path], 0) if stat.size <= LARGEST else ([], 1)
+    stat = await place(sandbox, path)
+    if stat.type == "file" and stat.size > LARGEST:
+        message = f"{path} is larger than {LARGEST >> 20} MiB; search it with bash (grep -n)."
+        raise ToolFailed(Failure("invalid_args", message, field="path"))
     if stat.type != "directory":
-        raise ToolFailed(
-            Failure("invalid_args", f"{path} is a pipe, socket or device; it cannot be searched.", field="path")
-        )
+        only_a_file(path, stat, "it cannot be searched")
+        with explained(sandbox, path):
+            await sandbox.read_bytes(path, length=1)  # one that may not be read is no file without a match
+        return [stat.real_path], 0
     paths, too_large = [], 0
     async for entry in walk(sandbox, stat.real_path, no_ignore=no_ignore):
         if files is not None and not files.matches(posixpath.relpath(entry.path, stat.real_path)):
@@ -108,13 +112,10 @@ async def _answers(sandbox: Sandbox, argv: list[str]) -> bool:
         return False
 
 
-async def _shown(sandbox: Sandbox, found: Found, context: int) -> dict[str, Any]:
+def _shown(sandbox: Sandbox, found: Found, context: int) -> dict[str, Any]:
     match: dict[str, Any] = {"path": shown_path(sandbox, found.path), "line": found.line, "text": _cut(found.text)}
     if context:
-        lines = (await sandbox.read_bytes(found.path)).decode("utf-8", "replace").split("\n")
-        at = found.line - 1
-        match["before"] = [_cut(line) for line in lines[max(0, at - context) : at]]
-        match["after"] = [_cut(line) for line in lines[at + 1 : at + 1 + context]]
+        match |= {"before": [_cut(line) for line in found.before], "after": [_cut(line) for line in found.after]}
     return match
 
 

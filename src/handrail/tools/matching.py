@@ -1,120 +1,146 @@
-"""Find the lines of files that a pattern matches, by ripgrep or by the engine in this library, in the same order."""
+"""Find the lines of files that a pattern matches: one engine decides, ripgrep only says where it is worth looking."""
 
-import json
-from base64 import b64decode
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+from anyio.lowlevel import checkpoint
 
 from handrail.contract.errors import BadSchema
 from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.validate import Validator
 from handrail.tools.regex import portable
 
-MOST_OUTPUT: Final = 32 << 20
-"""Bytes of ripgrep's answer that are read; more than enough for the matches that are shown."""
+BLOCK: Final = 256 << 10
+"""Characters that are looked at before others get a turn."""
+LONGEST_LINE: Final = 1 << 20
+"""Characters of a line that are looked at."""
+LONGEST_PATTERN: Final = 16 << 10
+"""Characters of a pattern that is given to ripgrep."""
+MOST_NAMES: Final = 32 << 20
+"""Bytes of ripgrep's answer that are read."""
+NOTHING_FOUND: Final = 123
+"""What xargs says when the program it started, such as ripgrep without a match, ended with 1."""
+_AROUND: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k")
+_NOT_BY_LINES: Final = re.compile(r"\(\?[a-zA-Z]*-[a-zA-Z]*m")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One matching line."""
+    """One matching line, with those around it."""
 
     path: str
     line: int
     text: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
 class Regex:
     """A checked pattern. Raises ValueError for one that is not valid."""
 
-    def __init__(self, pattern: str, *, ignore_case: bool) -> None:
+    def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         self.text = portable(pattern, ignore_case=ignore_case)
         try:
             self.matches: Callable[[str], bool] = Validator({"pattern": self.text}, any_root=True).is_valid
             self._somewhere: Callable[[str], bool] = Validator({"pattern": f"(?m){self.text}"}, any_root=True).is_valid
-        except BadSchema as error:
-            raise ValueError(f"The pattern is not a valid regular expression: {_reason(error)}") from None
+        except BadSchema:
+            raise ValueError(f"The pattern is not a valid regular expression: {_reason(pattern)}.") from None
+        if _NOT_BY_LINES.search(pattern):
+            self._somewhere = bool
 
-    def lines(self, path: str, data: bytes, most: int) -> list[Found]:
-        """The matching lines of one file, the first `most` of them; none of a binary file."""
-        if b"\0" in data:
-            return []
-        text = data.decode("utf-8", "replace")
-        if not self._somewhere(text):
-            return []
-        found = []
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        for number, line in enumerate(lines, 1):
-            if self.matches(line):
-                found.append(Found(path, number, line))
-                if len(found) >= most:
-                    break
-        return found
+    def may_match(self, block: str) -> bool:
+        """False where no line of the block matches. One with a very long line is not asked as a whole."""
+        return len(block) > 2 * BLOCK or self._somewhere(block)
 
 
-def _reason(error: BadSchema) -> str:
-    said = str(error).splitlines()[0]
-    return "look-around and back-references are not known" if "linear" in said else said.rpartition(": ")[2]
+class Search:
+    """The first `most` matching lines of files, in the order in which the files are given."""
+
+    def __init__(self, sandbox: Sandbox, regex: Regex, *, most: int, context: int = 0) -> None:
+        self.found: list[Found] = []
+        self.shortened = 0
+        """Lines of which only the beginning was looked at."""
+        self._sandbox = sandbox
+        self._regex = regex
+        self._most = most
+        self._context = context
+
+    async def look(self, paths: Iterable[str]) -> None:
+        """Read the files through the sandbox's own file operations."""
+        for path in paths:
+            try:
+                data = await self._sandbox.read_bytes(path)
+            except OSError:
+                continue  # it may not be read, or has gone meanwhile
+            if b"\0" not in data:
+                await self._look_at(path, data.decode("utf-8", "replace"))
+            if len(self.found) >= self._most:
+                return
+
+    async def _look_at(self, path: str, text: str) -> None:
+        numbers: list[int] = []
+        first = 0
+        for block in _blocks(text):
+            if len(text) > BLOCK:
+                await checkpoint()
+            if self._regex.may_match(block):
+                numbers += [first + place for place in self._places(block)]
+            if len(self.found) + len(numbers) >= self._most:
+                break
+            first += block.count("\n")
+        if numbers:
+            lines = _lines(text)
+            self.found += [self._made(path, lines, at) for at in numbers[: self._most - len(self.found)]]
+
+    def _places(self, block: str) -> Iterator[int]:
+        for place, line in enumerate(_lines(block)):
+            if len(line) > LONGEST_LINE:
+                self.shortened += 1
+                line = line[:LONGEST_LINE]  # noqa: PLW2901 - what is left out here is told
+            if self._regex.matches(line):
+                yield place
+
+    def _made(self, path: str, lines: list[str], at: int) -> Found:
+        around = self._context
+        before, after = lines[max(0, at - around) : at], lines[at + 1 : at + 1 + around]
+        return Found(path, at + 1, lines[at], tuple(before), tuple(after))
 
 
-async def search(sandbox: Sandbox, regex: Regex, paths: Iterable[str], most: int) -> list[Found]:
-    """The first `most` matching lines, read through the sandbox's own file operations."""
-    found: list[Found] = []
-    for path in paths:
-        try:
-            data = await sandbox.read_bytes(path)
-        except OSError:
-            continue  # it may not be read, or has gone meanwhile
-        found.extend(regex.lines(path, data, most - len(found)))
-        if len(found) >= most:
-            break
-    return found
-
-
-async def search_with_ripgrep(sandbox: Sandbox, regex: Regex, paths: list[str], most: int) -> list[Found]:
-    """The same by ripgrep, which is given exactly these files."""
-    if not paths:
-        return []
-    options = [
-        "--json",
-        "--no-config",
-        "--encoding",
-        "none",
-        "--no-messages",
-        "--threads",
-        "1",
-        "--max-count",
-        str(most),
-    ]
-    argv = ["xargs", "-0", "rg", *options, "--regexp", regex.text, "--"]
+async def worth_looking(sandbox: Sandbox, regex: Regex, paths: list[str]) -> list[str]:
+    """Those of the files in which ripgrep finds the pattern, in the same order; all where it cannot say."""
+    argv = ["xargs", "-0", "rg", "--no-config", "--no-messages", "--no-mmap", "--text", "--encoding", "none"]
+    argv += ["--threads", "1", "--files-with-matches", "--null", "--regexp", regex.text, "--"]
     names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
-    done = await sandbox.run(argv, cwd="/", stdin=names, max_output=MOST_OUTPUT)
-    found: list[Found] = []
-    here: list[Found] = []
-    for row in done.spool.read(0, MOST_OUTPUT).splitlines():
-        kind, data = _row(row)
-        if kind == "match":
-            here.append(Found(_text(data["path"]), data["line_number"], _text(data["lines"]).removesuffix("\n")))
-        elif kind == "end":
-            if data.get("binary_offset") is None:
-                found.extend(here)
-            here = []
-        if len(found) >= most:
-            break
-    return found[:most]
+    if not names or len(regex.text) > LONGEST_PATTERN or "\0" in regex.text:
+        return paths
+    done = await sandbox.run(argv, cwd="/", stdin=names, max_output=MOST_NAMES)
+    if done.exit_code not in (0, NOTHING_FOUND) or done.stderr_size or done.ended_by != "exit":
+        return paths  # it knows less of regular expressions than the engine here, or was ended
+    listed = set(done.spool.read().decode("utf-8", "surrogateescape").split("\0"))
+    return [path for path in paths if path in listed]
 
 
-def _row(row: bytes) -> tuple[str, dict[str, Any]]:
+def _blocks(text: str) -> Iterator[str]:
+    """Whole lines, about BLOCK characters of them at a time."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + BLOCK) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _reason(pattern: str) -> str:
+    if _AROUND.search(pattern):
+        return "look-around and back-references are not known"
     try:
-        event = json.loads(row)
-        return event["type"], event["data"]
-    except (ValueError, KeyError, TypeError):
-        return "", {}  # the last row may be cut
-
-
-def _text(field: dict[str, str]) -> str:
-    if "text" in field:
-        return field["text"]
-    return b64decode(field["bytes"]).decode("utf-8", "replace")
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return "it is too large, or has an escape that is not known"

@@ -1,6 +1,7 @@
 """Read a file by lines, a directory as a listing, a picture as a picture; describe what is none of these."""
 
 import posixpath
+from codecs import getincrementaldecoder
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from handrail.contract.result import Failure, Image, Success
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.missing import missing
+from handrail.tools.place import explained, only_a_file, place
 from handrail.tools.seen import remember
 
 LINES: Final = 2_000
@@ -22,6 +23,8 @@ ENTRIES: Final = 500
 COUNTED: Final = 64 << 20
 """Files up to this size are read to their end, so that the number of their lines is known."""
 CHUNK: Final = 1 << 20
+LONGEST_SCAN: Final = 8 << 20
+"""Bytes of a line of a large file after which its end is not looked for."""
 LARGEST_IMAGE: Final = 5 << 20
 IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -46,20 +49,16 @@ async def read(
         limit: How many lines, or entries, to read at most.
     """
     sandbox = context.sandbox
-    try:
-        stat = await sandbox.stat(path)
-    except FileNotFoundError:
-        raise await missing(sandbox, path) from None
-    if stat.type == "directory":
-        return await _listing(sandbox, path, offset, limit)
-    if stat.type == "symlink":
-        raise ToolFailed(
-            Failure("not_found", f"{path} is a link to {stat.real_path}, which does not exist.", field="path")
-        )
-    if stat.type == "other":
-        raise ToolFailed(
-            Failure("invalid_args", f"{path} is a pipe, socket or device; it cannot be read.", field="path")
-        )
+    stat = await place(sandbox, path)
+    with explained(sandbox, path):
+        if stat.type == "directory":
+            return await _listing(sandbox, path, offset, limit)
+        only_a_file(path, stat, "it cannot be read")
+        return await _file(context, path, stat, offset, limit)
+
+
+async def _file(context: Context, path: str, stat: FileStat, offset: int, limit: int) -> Any:
+    sandbox = context.sandbox
     head = await sandbox.read_bytes(path, length=8192)
     if media_type := _image(head):
         return await _picture(sandbox, path, stat, media_type)
@@ -112,6 +111,9 @@ async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit:
     whole = at >= stat.size
     lines.finish(whole)
     total = lines.number if whole else None
+    if not whole and not lines.kept:
+        message = f"{path} has a line longer than {LONGEST_SCAN >> 20} MiB before line {offset}; read it with bash."
+        raise ToolFailed(Failure("invalid_args", message, field="offset"))
     _check_offset(path, offset, lines.number, "lines")
     text, damaged = _decode(b"".join(lines.kept))
     last = offset + len(lines.kept) - 1
@@ -120,7 +122,7 @@ async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit:
         "kind": "file", "text": text, "path": path, "start_line": offset, "end_line": last, "total_lines": total,
         "size": stat.size, "truncated": truncated,
     }  # fmt: skip
-    notes = [f"{path} is empty."] if stat.size == 0 else []
+    notes = [f"{path} is empty."] if not lines.number else []
     if truncated:
         notes.append(f"Lines {offset} to {last} of {total or 'many'} are shown; go on with offset={last + 1}.")
     if lines.cut:
@@ -159,7 +161,7 @@ class _Lines:
 
     @property
     def full(self) -> bool:
-        return self.number >= self._last or self._size >= BYTES
+        return self.number >= self._last or self._size >= BYTES or self._rest_size > LONGEST_SCAN
 
     def feed(self, data: bytes) -> None:
         pieces = data.split(b"\n")
@@ -169,8 +171,8 @@ class _Lines:
         self._grow(pieces[-1])
 
     def finish(self, whole: bool) -> None:
-        """The last line may have no line end."""
-        if whole and self._rest_size:
+        """The last line may have no line end, and one that never ends is shown as far as it was read."""
+        if self._rest_size and (whole or self._rest_size > LONGEST_SCAN):
             self._end(b"")
 
     def _grow(self, piece: bytes) -> None:
@@ -184,10 +186,8 @@ class _Lines:
             line = bytes(self._rest)
             if self._rest_size > LONGEST_LINE:
                 self.cut += 1
-                line = (
-                    _whole_characters(line[:LONGEST_LINE])
-                    + f" [… {self._rest_size - LONGEST_LINE:,} more bytes]".encode()
-                )
+                line = _whole_characters(line[:LONGEST_LINE])
+                line += f" [… {self._rest_size - len(line):,} more bytes]".encode()
             self.kept.append(line + line_end)
             self._size += len(line) + 1
         self._rest.clear()
@@ -196,4 +196,6 @@ class _Lines:
 
 def _whole_characters(data: bytes) -> bytes:
     """Without the beginning of a character whose end was cut off."""
-    return data[: -next((n for n in (1, 2, 3) if data[-n:][:1] >= b"\xc0"), 0) or None]
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data)
+    return data[: len(data) - len(decoder.getstate()[0])]

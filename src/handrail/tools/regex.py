@@ -1,7 +1,7 @@
 """Write a regular expression so that both engines read it alike: ripgrep's own, and the one inside this library.
 
-Shorthands become ASCII sets, and what one of them would read as a nested set is written out. Both engines run in
-linear time, so no pattern can hang a search.
+Shorthands become ASCII sets, and what one of them would read as a nested set is written out. Bytes that are not UTF-8
+match nothing but themselves: one engine never sees them, to the other they are U+FFFD. Both run in linear time.
 """
 
 from typing import Final
@@ -10,15 +10,16 @@ SETS: Final = {
     "d": "0-9",
     "w": "0-9A-Za-z_",
     "s": "\t\n\x0b\x0c\r ",
-    "D": "\x00-/:-\U0010ffff",
-    "W": "\x00-/:-@\\[-\\^`{-\U0010ffff",
-    "S": "\x00-\x08\x0e-\x1f!-\U0010ffff",
+    "D": "\\x00-/:-\ufffc\ufffe-\U0010ffff",
+    "W": "\\x00-/:-@\\[-\\^`{-\ufffc\ufffe-\U0010ffff",
+    "S": "\\x00-\x08\x0e-\x1f!-\ufffc\ufffe-\U0010ffff",
 }
 POSIX: Final = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": "\t ", "cntrl": "\x00-\x1f\x7f", "digit": "0-9",
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": "\t ", "cntrl": "\\x00-\x1f\x7f", "digit": "0-9",
     "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\t\n\x0b\x0c\r ",
     "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
+DAMAGED: Final = "\ufffd"
 ANCHORS: Final = {"A": "^", "z": "$", "Z": "$"}
 
 
@@ -43,11 +44,13 @@ def _outside(pattern: str, at: int) -> tuple[str, int, bool]:
     if char == "\\":
         return pattern[at : at + 2], at + 2, False
     if char != "[":
-        return char, at + 1, False
-    end = at + 2 if following == "^" else at + 1
+        return f"[^{DAMAGED}]" if char == "." else char, at + 1, False
+    negated = following == "^"
+    end = at + 2 if negated else at + 1
+    opened = f"[^{DAMAGED}" if negated else "["
     if pattern[end : end + 1] == "]":  # first in a set, it stands for itself
-        return f"{pattern[at:end]}\\]", end + 1, True
-    return pattern[at:end], end, True
+        return f"{opened}\\]", end + 1, True
+    return opened, end, True
 
 
 def _inside(pattern: str, at: int) -> tuple[str, int, bool]:
@@ -63,4 +66,5 @@ def _inside(pattern: str, at: int) -> tuple[str, int, bool]:
         if name not in POSIX:
             raise ValueError(f"There is no set [:{name[:30]}:].")
         return POSIX[name], end + 2, True
-    return (f"\\{char}" if char in "[&~" else char), at + 1, True
+    nested = char in "[&~" or (char == "-" and following == "-")
+    return (f"\\{char}" if nested else char), at + 1, True

@@ -4,17 +4,24 @@ import posixpath
 from collections.abc import AsyncIterator
 from typing import Final
 
+from anyio.lowlevel import checkpoint
+
 from handrail.contract.driver import FileStat
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools.ignore import Pattern, ignored, read_ignore
+from handrail.tools.ignore import Pattern, Rules, ignored, read_ignore
 
+GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
 LARGEST_IGNORE: Final = 1 << 20
-Rules = list[tuple[str, list[Pattern]]]
+BREATH: Final = 64
+"""Entries after which others get a turn: a directory may be large, and its rules many."""
 
 
 async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[FileStat]:
-    """The files below `top` (a real path), sorted by path. Hidden files count; `.git` does not, unless all do."""
+    """The files below `top` (a real path). Hidden ones count; those in `.git` do not, unless all do.
+
+    Where a repository begins, the rules from above it end.
+    """
     rules = [] if no_ignore else await _above(sandbox, top)
     waiting: list[tuple[str, Rules]] = [(top, rules)]
     while waiting:
@@ -23,10 +30,15 @@ async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[
             entries = await sandbox.list(directory)
         except OSError:
             continue  # it may not be read, or has gone meanwhile
-        if not no_ignore and any(posixpath.basename(entry.path) == GITIGNORE for entry in entries):
-            rules = [*rules, (_slash(directory), await _ignore_file(sandbox, posixpath.join(directory, GITIGNORE)))]
+        if not no_ignore:
+            names = {posixpath.basename(entry.path) for entry in entries}
+            rules = [] if GIT in names else rules
+            if GITIGNORE in names:
+                rules = [*rules, (_slash(directory), await _ignore_file(sandbox, directory))]
         below: list[tuple[str, Rules]] = []
-        for entry in entries:
+        for number, entry in enumerate(entries, 1):
+            if number % BREATH == 0:
+                await checkpoint()
             name = posixpath.basename(entry.path)
             path = posixpath.join(directory, name)
             is_directory = entry.type == "directory"
@@ -40,28 +52,33 @@ async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[
 
 
 def _left_out(rules: Rules, path: str, name: str, is_directory: bool) -> bool:
-    return (is_directory and name == ".git") or ignored(rules, path, is_directory)
+    return (is_directory and name == GIT) or ignored(rules, path, is_directory)
 
 
 async def _above(sandbox: Sandbox, top: str) -> Rules:
-    """The rules of the directories above, from the outermost one in."""
+    """The rules of the directories above, from the outermost one of the same repository in."""
     rules: Rules = []
-    directory = posixpath.dirname(top)
-    while True:
-        patterns = await _ignore_file(sandbox, posixpath.join(directory, GITIGNORE))
+    directory = top
+    while directory != "/" and not await _is_there(sandbox, posixpath.join(directory, GIT)):
+        directory = posixpath.dirname(directory)
+        patterns = await _ignore_file(sandbox, directory)
         if patterns:
             rules.insert(0, (_slash(directory), patterns))
-        if directory == "/":
-            return rules
-        directory = posixpath.dirname(directory)
+    return rules
 
 
-async def _ignore_file(sandbox: Sandbox, path: str) -> list[Pattern]:
+async def _is_there(sandbox: Sandbox, path: str) -> bool:
     try:
-        data = await sandbox.read_bytes(path, length=LARGEST_IGNORE)
+        return await sandbox.exists(path)
+    except OSError:
+        return False
+
+
+async def _ignore_file(sandbox: Sandbox, directory: str) -> list[Pattern]:
+    try:
+        return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=LARGEST_IGNORE))
     except OSError:
         return []
-    return read_ignore(data.decode("utf-8", "replace"))
 
 
 def _slash(directory: str) -> str:

@@ -9,6 +9,7 @@ from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.change import LARGEST, difference
+from handrail.tools.place import explained, only_a_file, place_or_none
 from handrail.tools.seen import changed_since_seen, remember
 
 
@@ -30,23 +31,23 @@ async def write(
     """
     sandbox = context.sandbox
     old: bytes | None = None
-    try:
-        stat = await sandbox.stat(path)
-    except FileNotFoundError:
-        stat = None
-    if stat is not None and stat.type == "file":
+    stat = await place_or_none(sandbox, path)
+    if stat is not None:
+        only_a_file(path, stat, "write makes files")
         if changed_since_seen(context, stat) and not overwrite:
             raise ToolFailed(
                 Failure(
                     "rejected",
-                    f"{path} was changed by somebody else since you read it, and was not overwritten. Read it again, "
-                    "or send overwrite=true to replace it as it is.",
+                    f"{path} was changed since you read it, by a command or by somebody else, and was not overwritten. "
+                    "Read it again, or send overwrite=true to replace it as it is.",
                     field="overwrite",
                 )
             )
-        old = await sandbox.read_bytes(path, length=LARGEST + 1)
+        with explained(sandbox, path):
+            old = await sandbox.read_bytes(path, length=LARGEST + 1)
     data = content.encode()
-    await sandbox.write_bytes(path, data)
+    with explained(sandbox, path):
+        await sandbox.write_bytes(path, data)
     remember(context, await sandbox.stat(path))
     return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": _diff(path, old, content)}
 

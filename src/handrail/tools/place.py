@@ -1,0 +1,65 @@
+"""Look at the path a model named; where it is of no use, say why, and what to do instead."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from handrail.contract.driver import FileStat
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
+from handrail.sandbox.sandbox import Sandbox
+from handrail.tools.missing import missing
+
+NO_PATH: Final = {
+    errno.ENOTDIR: "a part of it is a file, not a directory; look with read what is there",
+    errno.EISDIR: "it is a directory; name a file in it",
+    errno.ELOOP: "its links lead in a circle; name the file itself",
+    errno.ENAMETOOLONG: "it is too long; use shorter names",
+}
+REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+async def place(sandbox: Sandbox, path: str, field: str = "path") -> FileStat:
+    """What stands there: a file, a directory or something that is neither. Raises ToolFailed for everything else."""
+    stat = await place_or_none(sandbox, path, field)
+    if stat is None:
+        raise await missing(sandbox, path, field)
+    return stat
+
+
+async def place_or_none(sandbox: Sandbox, path: str, field: str = "path") -> FileStat | None:
+    """The same; None where nothing is, and for a link that leads nowhere."""
+    with explained(sandbox, path, field):
+        try:
+            stat = await sandbox.stat(path)
+            if stat.type == "symlink":  # it leads nowhere, or in a circle: reading tells which
+                await sandbox.read_bytes(path, length=1)
+        except ValueError as error:
+            raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
+        except FileNotFoundError:
+            return None
+    return stat
+
+
+@contextmanager
+def explained(sandbox: Sandbox, path: str, field: str = "path") -> Iterator[None]:
+    """What the system refuses inside this block becomes a Failure that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        number = error.errno or 0
+        if number in NO_PATH:
+            message = f"{path} cannot be used: {NO_PATH[number]}."
+            raise ToolFailed(Failure("invalid_args", message, field=field)) from None
+        if number in REFUSED:
+            message = f"{path} is refused: {error.strerror}. Work in {sandbox.workspace}, or ask the user for access."
+            raise ToolFailed(Failure("rejected", message, field=field)) from None
+        raise
+
+
+def only_a_file(path: str, stat: FileStat, otherwise: str) -> None:
+    """Refuse a directory, a pipe, a socket or a device."""
+    if stat.type != "file":
+        what = "a directory" if stat.type == "directory" else "a pipe, socket or device"
+        raise ToolFailed(Failure("invalid_args", f"{path} is {what}; {otherwise}.", field="path"))

@@ -1,0 +1,103 @@
+"""Match a relative path against a glob, name by name, in time that no glob can blow up."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from handrail.tools.regex import POSIX
+
+_STARS: Final = re.compile(r"\*+")
+Part = Callable[[str], object] | None
+"""Whether one name fits; None stands for `**`, any number of directories."""
+
+
+class Wild:
+    """`*` and `?` stay inside a name, `**` between slashes is any number of names, and at the end everything below.
+
+    What follows a backslash stands for itself. Raises ValueError for a glob that has no meaning.
+    """
+
+    def __init__(self, glob: str) -> None:
+        self._parts: list[Part] = [None if part == "**" else _part(part) for part in glob.split("/")]
+
+    def matches(self, path: str) -> bool:
+        """Goes back no further than to the last `**`, for nothing before it can be gained by that."""
+        parts, names = self._parts, path.split("/")
+        at = place = 0
+        star = mark = -1
+        while at < len(names):
+            part = parts[place] if place < len(parts) else _nothing
+            if part is None:
+                star, mark, place = place, at, place + 1
+                if place == len(parts):
+                    return True
+            elif part(names[at]):
+                at, place = at + 1, place + 1
+            elif star >= 0:
+                mark += 1
+                at, place = mark, star + 1
+            else:
+                return False
+        return place == len(parts)
+
+
+def _nothing(name: str) -> bool:
+    return False
+
+
+def _part(glob: str) -> Part:
+    """Between two stars the first place where the middle fits is as good as any, so nothing is tried twice."""
+    if not re.search(r"[*?\[\\]", glob):
+        return glob.__eq__
+    parts: list[list[str]] = [[]]
+    at = 0
+    while at < len(glob):
+        if glob[at] == "*":
+            at = _STARS.match(glob, at).end()  # type: ignore[union-attr]
+            parts.append([])
+        else:
+            piece, at = _piece(glob, at)
+            parts[-1].append(piece)
+    first, *middle = ("".join(part) for part in parts)
+    last = f".*{middle.pop()}" if middle else ""
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + last, re.DOTALL).fullmatch
+
+
+def _piece(glob: str, at: int) -> tuple[str, int]:
+    char = glob[at]
+    if char == "?":
+        return ".", at + 1
+    if char == "[":
+        return _set(glob, at)
+    if char != "\\":
+        return re.escape(char), at + 1
+    if at + 1 == len(glob):
+        raise ValueError("The glob ends in a backslash.")
+    return re.escape(glob[at + 1]), at + 2
+
+
+def _set(glob: str, start: int) -> tuple[str, int]:
+    """`[…]` as a regular expression; the first `]` in it stands for itself."""
+    negated = glob[start + 1 : start + 2] in ("!", "^")
+    at = first = start + 2 if negated else start + 1
+    made: list[str] = []
+    while at < len(glob) and (glob[at] != "]" or at == first):
+        if glob.startswith("[:", at) and (end := glob.find(":]", at)) > 0 and glob[at + 2 : end] in POSIX:
+            made.append(POSIX[glob[at + 2 : end]])
+            at = end + 2
+            continue
+        low, at = _member(glob, at)
+        high = low
+        if glob[at : at + 1] == "-" and glob[at + 1 : at + 2] not in ("", "]"):
+            high, at = _member(glob, at + 1)
+        if low > high:
+            raise ValueError(f"The glob has the range {low}-{high}, which runs backwards.")
+        made.append(re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}")
+    if at >= len(glob):
+        raise ValueError("The glob has a [ that is never closed; for the character itself write [[].")
+    return f"[{'^' if negated else ''}{''.join(made)}]", at + 1
+
+
+def _member(glob: str, at: int) -> tuple[str, int]:
+    at += glob[at] == "\\" and at + 1 < len(glob)
+    return glob[at], at + 1
