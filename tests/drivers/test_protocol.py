@@ -34,14 +34,15 @@ class Raw:
                 self.inbox += data
         except ConnectionResetError:
             pass  # it ended without reading all that was sent
-        return list(frames.split(self.inbox))
+        return [(kind, id, bytes(body)) for kind, id, body in frames.split(memoryview(self.inbox))]
 
     def frame(self) -> tuple[int, int, bytes]:
         while True:
-            found = next(iter(list(frames.split(bytearray(self.inbox)))), None)
+            found = next(frames.split(memoryview(bytes(self.inbox))), None)
             if found:
-                del self.inbox[: 9 + len(found[2])]
-                return found
+                kind, id, body = found
+                del self.inbox[: frames.HEAD_SIZE + len(body)]
+                return kind, id, bytes(body)
             data = self.socket.recv(1 << 16)
             assert data, "it ended"
             self.inbox += data

@@ -38,14 +38,13 @@ def test_what_a_dead_process_left_goes_at_the_next_start_and_what_a_living_one_h
     assert not Path(mine).exists()
 
 
-def test_a_name_that_only_looks_like_one_of_ours_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_a_name_that_only_looks_like_one_of_ours_stays(tmp_path: Path) -> None:
     kept = ["handrail-x-1-a", "handrail", f"handrail-{os.getpid()}-a", "other-1-1-a"]
     for name in kept:
         (tmp_path / name).mkdir()
     (tmp_path / "handrail-1-0-file").touch()
     (tmp_path / "handrail-999999999-5-dead").mkdir()
-    assert sweep_scratch() == 1
+    assert sweep_scratch(str(tmp_path)) == 1
     assert sorted(os.listdir(tmp_path)) == sorted([*kept, "handrail-1-0-file"])
 
 

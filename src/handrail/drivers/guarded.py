@@ -60,7 +60,6 @@ class GuardedProcess:
                 self._last_words = (self._last_words + data[-_LAST_WORDS:])[-_LAST_WORDS:]
             channel.consumed(talk, len(data))
             yield Chunk("stdout" if stream == 1 else "stderr", data)
-            await anyio.lowlevel.checkpoint()
 
     async def send(self, data: bytes | None) -> None:
         """Returns when the command's pipe has taken it all. Raises BrokenPipeError when nobody reads."""

@@ -26,10 +26,10 @@ def remove_scratch(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def sweep_scratch() -> int:
-    """Remove this user's directories whose owner is dead; how many there were."""
+def sweep_scratch(place: str | None = None) -> int:
+    """Remove this user's directories whose owner is dead, in the usual place; how many there were."""
     removed = 0
-    for entry in Path(tempfile.gettempdir()).glob("handrail-*"):
+    for entry in Path(place or tempfile.gettempdir()).glob("handrail-*"):
         match = _NAME.match(entry.name)
         if match and _is_dead(int(match[1]), int(match[2])) and _is_ours(entry):
             remove_scratch(str(entry))

@@ -14,7 +14,8 @@ import anyio.lowlevel
 from handrail.contract.errors import Unavailable
 from handrail.drivers.guard import frames
 
-_READ_SIZE: Final = 256 << 10
+_INBOX: Final = 1 << 20
+"""More than any frame of a guard takes."""
 _CREDIT_STEP: Final = 128 << 10
 """Credit goes back in steps of at least this much."""
 
@@ -41,9 +42,9 @@ class Talk:
     def over(self) -> bool:
         return self.exited is not None or self.failed is not None
 
-    def hear(self, kind: int, body: bytes) -> None:
+    def hear(self, kind: int, body: memoryview) -> None:
         if kind == frames.OUTPUT:
-            self.chunks.append((body[0], body[1:]))
+            self.chunks.append((body[0], bytes(body[1:])))
         elif kind == frames.STARTED:
             self.pid = frames.number(body)
         elif kind == frames.TAKEN:
@@ -64,7 +65,8 @@ class Channel:
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
         self._stream = stream
-        self._inbox = bytearray()
+        self._inbox = memoryview(bytearray(_INBOX))
+        self._unread = 0
         self._outbox = bytearray()
         self._talks: dict[int, Talk] = {}
         self._last_id = 0
@@ -173,22 +175,24 @@ class Channel:
 
     async def _read(self) -> None:
         try:
-            data = self._stream.recv(_READ_SIZE)
+            size = self._stream.recv_into(self._inbox[self._unread :])
         except BlockingIOError:
             await anyio.wait_readable(self._stream)
             return
         except OSError:
-            data = b""
-        if not data:
+            size = 0
+        if not size:
             self.die("the sandbox's guard has ended, and everything in it")
             return
-        self._hear(data)
+        self._unread += size
+        self._hear()
         await anyio.lowlevel.checkpoint()
 
-    def _hear(self, data: bytes) -> None:
-        self._inbox += data
+    def _hear(self) -> None:
+        used = 0
         try:
-            for kind, id, body in frames.split(self._inbox):
+            for kind, id, body in frames.split(self._inbox[: self._unread]):
+                used += frames.HEAD_SIZE + len(body)
                 if id == 0:
                     self._hear_guard(kind, body)
                 elif (talk := self._talks.get(id)) is not None:
@@ -199,12 +203,16 @@ class Channel:
                         self.forget(talk)
         except (frames.BadFrame, IndexError) as error:
             self.die(f"the sandbox's guard does not keep to its protocol: {error}")
+        self._unread -= used
+        self._inbox[: self._unread] = bytes(self._inbox[used : used + self._unread])
+        if self._unread == _INBOX:
+            self.die("the sandbox's guard does not keep to its protocol: a frame that is too large")
 
-    def _hear_guard(self, kind: int, body: bytes) -> None:
+    def _hear_guard(self, kind: int, body: memoryview) -> None:
         if kind == frames.GREETED:
-            self.greeting = body
+            self.greeting = bytes(body)
         elif kind == frames.BROKEN:
-            self.die(f"the sandbox's guard ended: {body.decode('utf-8', 'replace')}")
+            self.die(f"the sandbox's guard ended: {bytes(body).decode('utf-8', 'replace')}")
         else:
             raise frames.BadFrame(f"a frame of the unknown type {kind}")
 

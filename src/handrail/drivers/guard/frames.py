@@ -21,6 +21,7 @@ LEFT_RUNNING, BY_SIGNAL, SUPERVISOR_LOST = 1, 2, 4
 SHELLS: Final = (None, "sh", "bash")
 
 _HEAD: Final = struct.Struct("<IBI")
+HEAD_SIZE: Final = _HEAD.size
 _PREFIX: Final = 4
 _RECORD: Final = struct.Struct("<BIQqII")
 _TYPES: Final[tuple[Literal["file", "directory", "symlink", "other"], ...]] = (
@@ -64,24 +65,22 @@ def file(id: int, op: int, path: bytes, *, start: int = 0, length: int = NO_LIMI
     return frame(FILE, id, struct.pack("<BQQI", op, start, length, mode) + strings((path,)))
 
 
-def number(body: bytes) -> int:
+def number(body: bytes | memoryview) -> int:
     """A body that begins with a u32."""
     return int.from_bytes(body[:4], "little")
 
 
-def split(inbox: bytearray) -> Iterator[tuple[int, int, bytes]]:
-    """Take every whole frame out of `inbox`: kind, id, body. Raises BadFrame."""
-    at, end = 0, len(inbox)
-    with memoryview(inbox) as view:
-        while end - at >= _HEAD.size:
-            size, kind, id = _HEAD.unpack_from(view, at)
-            if not _HEAD.size - _PREFIX <= size <= FRAME_MAX:
-                raise BadFrame(f"a frame of {size:,} bytes")
-            if end - at < size + _PREFIX:
-                break
-            yield kind, id, bytes(view[at + _HEAD.size : at + _PREFIX + size])
-            at += size + _PREFIX
-    del inbox[:at]
+def split(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """Every whole frame at the beginning of `view`: kind, id, body, which is part of the view. Raises BadFrame."""
+    at, end = 0, len(view)
+    while end - at >= _HEAD.size:
+        size, kind, id = _HEAD.unpack_from(view, at)
+        if not _HEAD.size - _PREFIX <= size <= FRAME_MAX:
+            raise BadFrame(f"a frame of {size:,} bytes")
+        if end - at < size + _PREFIX:
+            return
+        yield kind, id, view[at + _HEAD.size : at + _PREFIX + size]
+        at += size + _PREFIX
 
 
 def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:

@@ -4,10 +4,11 @@
 #include "work.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PIECE = 64 << 10 };
+enum { PIPE = 64 << 10, WIDE_PIPE = 512 << 10, PIECE = 128 << 10 };
 
 /* Pass on one piece of output, straight from the pipe into the channel's buffer. */
 static void pump(struct work *work, int which)
@@ -22,6 +23,8 @@ static void pump(struct work *work, int which)
 		size = (size_t)work->credit;
 	at = channel_room(FRAME_HEAD + 1 + size);
 	done = read(work->output[which], at + FRAME_HEAD + 1, size);
+	if (done == PIPE)               /* it was full: a flood may have a wider pipe */
+		fcntl(work->output[which], F_SETPIPE_SZ, WIDE_PIPE);
 	if (done < 0 && errno == EAGAIN)
 		work->left[which] = 0;
 	if (done <= 0) {
