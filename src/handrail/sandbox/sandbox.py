@@ -95,7 +95,9 @@ class Sandbox(Files):
         shared.keep(job)
         return job
 
-    async def run_code(self, code: str, language: str = "python", timeout: float | None = None) -> Completed:
+    async def run_code(
+        self, code: str, language: str = "python", timeout: float | None = None, *, on_output: OnOutput | None = None
+    ) -> Completed:
         """Run a program given as text, from a hidden file in the sandbox's directory that is removed afterwards."""
         tongue = known_language(language)
         if not isinstance(code, str):
@@ -105,7 +107,7 @@ class Sandbox(Files):
         await self.stat(".")  # writing would make a directory that is not there
         await self.write_text(path, code)
         try:
-            return await self.run([*tongue.argv, path], timeout=timeout)
+            return await self.run([*tongue.argv, path], timeout=timeout, on_output=on_output)
         except FileNotFoundError as error:
             raise Unavailable(f"{tongue.argv[0]} is not installed in this sandbox.", retryable=False) from error
         finally:

@@ -12,8 +12,9 @@ from handrail.contract.result import Failure
 from handrail.sandbox.completed import Completed
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
+from handrail.tools.missing import missing
 from handrail.tools.output import streams
-from handrail.tools.place import explained, place
+from handrail.tools.place import explained
 
 TIMEOUT: Final = 120
 LONGEST: Final = 3_600
@@ -39,17 +40,19 @@ async def bash(
         background: Return at once and let it run as a job; look after it with the `process` tool.
         cwd: Where to run it, absolute or relative to the workspace.
     """
-    if cwd is not None and (await place(context.sandbox, cwd, "cwd")).type != "directory":
-        raise ToolFailed(Failure("invalid_args", f"The cwd {cwd} is not a directory.", field="cwd"))
-    try:
-        if background:
-            return await _start(context, command, idle_timeout, cwd)
-        with explained(context.sandbox, cwd or context.sandbox.cwd, "cwd"):
-            completed = await context.sandbox.run(
+    sandbox = context.sandbox
+    with explained(sandbox, cwd or sandbox.cwd, "cwd"):
+        try:
+            if background:
+                return await _start(context, command, idle_timeout, cwd)
+            completed = await sandbox.run(
                 command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
             )
-    except ValueError as error:
-        raise ToolFailed(Failure("invalid_args", str(error), field="command")) from None
+        except FileNotFoundError:
+            raise await missing(sandbox, cwd or sandbox.cwd, "cwd") from None
+        except ValueError as error:
+            field = "cwd" if cwd is not None and "\0" in cwd else "command"
+            raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
     return await answer(context, completed, timeout=timeout, idle_timeout=idle_timeout)
 
 

@@ -6,9 +6,11 @@ from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
+from handrail.sandbox.code import language as known_language
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.bash import answer
+from handrail.tools.bash import answer, watcher
+from handrail.tools.place import explained
 
 TIMEOUT: Final = 60
 
@@ -27,10 +29,13 @@ async def run_code(
         language: python, bash, or what else the sandbox has, such as node or ruby.
         timeout: Seconds after which the program and everything it started is ended.
     """
+    sandbox = context.sandbox
     try:
-        completed = await context.sandbox.run_code(code, language, timeout)
+        known_language(language)
     except ValueError as error:
         raise ToolFailed(Failure("invalid_args", str(error), field="language")) from None
+    with explained(sandbox, sandbox.cwd):
+        completed = await sandbox.run_code(code, language, timeout, on_output=watcher(context))
     result = await answer(context, completed, timeout=timeout)
     if isinstance(result, Failure):
         return result
@@ -38,7 +43,7 @@ async def run_code(
     last = completed.stderr.strip().rpartition("\n")[2] if failed else None
     return {
         "language": language,
-        "text": completed.stdout,
+        "text": result["stdout"],
         "error": last or (f"exit code {completed.exit_code}" if failed else None),
         **result,
     }
