@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint_if_cancelled, current_token
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
-from handrail.toolkit.cancelled import cancels, is_cancelled
+from handrail.toolkit.cancelled import is_cancelled, this_task
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.plain import NotPlain, plain
@@ -42,10 +42,11 @@ BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. Nothing leaves it but a Result and the caller's own cancellation."""
     await checkpoint_if_cancelled()
-    before = cancels()
+    task = this_task()
+    before = task.cancelling()
     result = await _outcome(step)
-    await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
-    if cancels() > before:
+    if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
+        await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
         raise anyio.get_cancelled_exc_class()
     return result
 

@@ -2,6 +2,7 @@
 
 import sys
 from math import inf
+from typing import Any
 
 import anyio
 
@@ -13,5 +14,9 @@ def is_cancelled() -> bool:
 
 def cancels() -> int:
     """How often this task was cancelled, and not uncancelled."""
-    task = sys.modules["asyncio"].current_task()  # loaded wherever one of its tasks runs
-    return 0 if task is None else task.cancelling()
+    return int(this_task().cancelling())
+
+
+def this_task() -> Any:
+    """The task that runs now. A cancellation by anyio's scopes cancels it too."""
+    return sys.modules["asyncio"].current_task()  # loaded wherever one of its tasks runs

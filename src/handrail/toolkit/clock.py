@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
+from time import monotonic
 from types import TracebackType
 
 import anyio
@@ -68,7 +69,7 @@ class CallClock:
     def start(self) -> None:
         """Begin to count; `now` is 0 until then."""
         if self._began is None:
-            self._began = anyio.current_time()
+            self._began = monotonic()
 
     def limit(self, seconds: float) -> CallLimit:
         return CallLimit(self, seconds)
@@ -93,20 +94,19 @@ class CallClock:
     def now(self) -> float:
         if self._began is None:
             return 0.0
-        return (self._held_at if self.paused else anyio.current_time()) - self._began - self._lost
+        return (self._held_at if self.paused else monotonic()) - self._began - self._lost
 
     def _hold(self) -> None:
         self._pauses += 1
         if self._pauses == 1:
-            self._held_at = anyio.current_time()
+            self._held_at = monotonic()
             for limit in self.limits:
-                limit.hold(self._held_at)
+                limit.hold(anyio.current_time())
 
     def _release(self) -> None:
         self._pauses -= 1
         if self._pauses == 0:
-            now = anyio.current_time()
             if self._began is not None:
-                self._lost += now - max(self._held_at, self._began)
+                self._lost += monotonic() - max(self._held_at, self._began)
             for limit in self.limits:
-                limit.resume(now)
+                limit.resume(anyio.current_time())

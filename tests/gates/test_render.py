@@ -1,0 +1,120 @@
+"""What a person is shown hides nothing, moves nothing and imitates nothing, however large and odd the arguments are."""
+
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail import Decision, Policy, Session, tool
+from handrail.toolkit.render import look_alikes, render, visible
+from tests.gates.asked import saying
+
+pytestmark = pytest.mark.anyio
+ODD = {
+    "escape": "\x1b[2J\x1b[31mred\x1b]0;title\x07",
+    "return": "rm -rf /\rls        ",
+    "backspace": "rm\b\bls",
+    "bidi": "a\u202egnp.exe\u202c\u2066x\u2069\u200f",
+    "zero width": "a\u200bb\u200c\u200d\u2060\ufeff",
+    "soft": "a\u00adb",
+    "tags": "a\U000e0041\U000e007f",
+    "selectors": "a\ufe0f\U000e0101\u180b",
+    "fillers": "a\u3164\u115f\uffa0\u2800\u034f",
+    "spaces": "a\u00a0b\u2003c\u3000d\u2028e\u2029f\x85g\x0bh",
+    "c1": "\x9b31m",
+    "private": "\ue000\U000f0000",
+    "noncharacter": "\uffff\U0001ffff",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_nothing_odd_is_left_as_it_is(name: str) -> None:
+    shown = visible(ODD[name])
+    assert all(char in "\n\t" or (char.isprintable() and (char == " " or not char.isspace())) for char in shown)
+    odd = [char for char in ODD[name] if not (char.isascii() and char.isprintable())]
+    for char in odd:
+        assert char not in shown
+        code = f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
+        assert code in shown
+
+
+@given(st.text())
+@settings(max_examples=300)
+def test_whatever_the_text_what_is_shown_can_be_printed_and_plain_text_stays(text: str) -> None:
+    shown = visible(text)
+    hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    assert all(char in "\n\t" or unicodedata.category(char) not in hidden for char in shown)
+    assert "\n" not in visible(text, lines=False)
+    assert visible(shown) == shown
+    render("tool", {"a": text, text: 1})
+
+
+def test_what_people_write_stays_readable() -> None:
+    for text in ("plain", "été Straße 漢字 кириллица हिन्दी עברית", "two\nlines\tand tab", "emoji 🙂", "a\u0301"):
+        assert visible(text) == text
+    assert "\\u0301" in visible("a" + "\u0301" * 20)
+    assert visible("a" + "\u0301" * 20).count("\u0301") == 2
+
+
+def test_look_alikes_are_named_where_they_pass_for_others() -> None:
+    for text, name in (
+        ("p\u0430ypal", "CYRILLIC SMALL LETTER A"),
+        ("/etc/p\u0430sswd", "CYRILLIC"),
+        ("\u0441\u043e\u0440\u0443", "CYRILLIC"),
+        ("g\u03bfogle", "GREEK"),
+        ("\uff52\uff4d file", "FULLWIDTH"),
+        ("\U0001d42b\U0001d426 x", "MATHEMATICAL"),
+        ("rm \u2010rf x", "HYPHEN"),
+        ("etc\u2215passwd", "DIVISION SLASH"),
+        ("ls\u037e rm", "GREEK QUESTION MARK"),
+        ("a\u2024b", "ONE DOT LEADER"),
+        ("\u212aelvin", "KELVIN"),
+        ("\u0131d", "DOTLESS"),
+    ):
+        assert any(name in found for found in look_alikes(text)), text
+        shown = render("bash", {"command": text})
+        assert "! command has letters that look like others" in shown
+        assert f"U+{ord(next(char for char in text if not char.isascii())):04X}" in shown
+    for text in ("привет мир", "καλημέρα", "naïve café", "漢字 and text", "plain", "a — b … “c”"):
+        assert look_alikes(text) == [], text
+    assert len(look_alikes("a" + "".join(chr(0x430 + n) for n in range(32)))) == 10
+
+
+def test_a_megabyte_is_shortened_and_said_to_be() -> None:
+    huge = "begin " + "x" * 1_000_000 + " end"
+    shown = render("write", {"path": "a", "content": huge, "lists": [huge], "key" * 10_000: 1})
+    assert len(shown) < 20_000
+    assert "begin " in shown
+    assert " end" in shown
+    assert "996,010 of 1,000,010 characters left out" in shown
+    many = render("write", {f"k{n}": n for n in range(200)})
+    assert "and 150 more arguments" in many
+
+
+def test_a_value_cannot_pose_as_another_argument() -> None:
+    shown = render("write", {"path": "x\n  content: harmless\n! nothing to see", "content": "real"}).split("\n")
+    assert [line for line in shown if line.startswith("  ") and not line.startswith("   ")] == [
+        "  path:",
+        "  content: real",
+    ]
+    shown = render("write", {"a\n  path: /safe": "x"}).split("\n")
+    assert len(shown) == 2
+
+
+async def test_the_whole_request_is_safe_to_show() -> None:
+    @tool(effects=["writes"])
+    async def save(path: str, content: str = "", n: str = "") -> str:
+        return path
+
+    for odd in (*ODD.values(), "x" * 1_000_000):
+        person = saying(Decision.approve())
+        async with Session([save], policy=Policy(mode="ask"), approver=person) as session:
+            await session.call("save", {"path": odd, "content": odd, "n": odd})
+        (request,) = person.asked
+        texts: list[Any] = [request.text, request.reason, request.suggested_rule, *request.repairs]
+        for text in texts:
+            assert len(text) < 20_000
+            assert visible(text) == text
+        assert dict(request.arguments)["path"] == odd  # for programs, as it is
