@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -83,7 +85,9 @@ def test_auto_does_not_take_a_jail_with_a_missing_wall() -> None:
     assert "auto takes nothing here" in render([DriverReport("jail", True, promises, True)])
 
 
-async def test_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    await examine()
+def test_it_leaves_nothing(tmp_path: Path) -> None:
+    code = "import anyio; from handrail.cli.doctor import examine; print(len(anyio.run(examine)))"
+    env = {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) >= 3, "the control"
     assert os.listdir(tmp_path) == []
