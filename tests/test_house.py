@@ -123,7 +123,7 @@ PUBLIC = [
     "Tool",
     "ToolFailed",
     "Toolbox",
-    "read_envelope",
+    "builtin_tools", "open_sandbox", "read_envelope",
     "run_sync",
     "tool",
 ]

@@ -5,6 +5,7 @@ from typing import Final
 
 from handrail.artifacts.index import Index
 from handrail.artifacts.scope import Scope
+from handrail.contract.errors import HandrailError
 
 _OWNER: Final = ""
 
@@ -36,3 +37,15 @@ class Artifacts(Scope):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def scope_for(session: str, given: "Artifacts | Scope | None") -> "tuple[Scope, Artifacts | None]":
+    """What a session sees: the given scope, the given store's scope of it, or that of a new store, which comes too."""
+    if isinstance(given, Scope) and not isinstance(given, Artifacts):
+        return given, None
+    if given is None:
+        own = Artifacts()
+        return own.scope(session), own
+    if not isinstance(given, Artifacts):
+        raise HandrailError(f"artifacts is an Artifacts or one of its scopes, not {type(given).__name__}")
+    return given.scope(session), None

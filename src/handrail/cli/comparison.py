@@ -1,4 +1,4 @@
-"""The same command with a timeout of one second, under subprocess.run and under Handrail: who is alive afterwards?"""
+"""Run the same command with a timeout of one second, by subprocess.run and by Handrail, and say who lives on."""
 
 import os
 import signal

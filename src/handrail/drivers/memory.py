@@ -6,11 +6,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, SignalName
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Limits, Mount, SignalName
 from handrail.contract.errors import Unavailable
 
 NOT_SCRIPTED: Final = 127
@@ -270,3 +270,16 @@ def _error(number: int, path: str) -> OSError:
 
 def _bytes(content: str | bytes) -> bytes:
     return content.encode() if isinstance(content, str) else content
+
+
+async def open_memory(
+    *,
+    workspace: str = "/workspace",
+    limits: Limits = Limits(),
+    network: str = "none",
+    env: Mapping[str, str] | None = None,
+    mounts: Sequence[Mount] = (),
+    **options: Any,
+) -> MemoryDriver:
+    """One by name; `files` and `commands` are its options. It limits nothing and mounts nothing."""
+    return MemoryDriver(workspace=workspace, **options)

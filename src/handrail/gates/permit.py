@@ -1,10 +1,12 @@
 """Let a call through only where the policy allows it, or a person does."""
 
 from handrail.contract.result import Failure, Result
-from handrail.gates.asking import ask
 from handrail.gates.request import places_of
+from handrail.lazy import Lazy
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.verdict import DOUBT, Verdict, by_mode, doubtful, judge
+
+_asking = Lazy("handrail.gates.asking")
 
 
 async def permit(step: Step, proceed: Next) -> Result:
@@ -39,7 +41,8 @@ async def _settle(step: Step, verdict: Verdict) -> Failure | None:
             f"{name} was not run: {verdict.reason}, which needs approval, and nobody can be asked here. "
             "Go on without it, or say what you would have done.",
         )
-    return await ask(step, verdict, rules.approver)
+    answer: Failure | None = await _asking.ask(step, verdict, rules.approver)
+    return answer
 
 
 def _bounce(step: Step) -> Failure:

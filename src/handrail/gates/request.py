@@ -3,9 +3,9 @@
 import json
 import os
 from copy import deepcopy
+from secrets import token_hex
 from time import time
 from typing import Any, Final
-from uuid import uuid4
 
 import anyio
 
@@ -30,7 +30,7 @@ def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
     arguments = deepcopy(dict(step.arguments))
     repairs = tuple(visible(f"{r.path}: {r.before!r} became {r.after!r}")[:1_000] for r in step.repairs)
     return ApprovalRequest(
-        id=uuid4().hex,
+        id=token_hex(16),
         call_id=step.call.id,
         tool=tool.name,
         risk=tool.risk,

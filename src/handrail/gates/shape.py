@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from handrail.artifacts.page import page
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, to_wire
 from handrail.gates.shape_caps import Caps, caps_for, percent_of
@@ -14,7 +13,10 @@ from handrail.gates.shape_file import shape_file
 from handrail.gates.shape_keep import JSON, Keeper
 from handrail.gates.shape_lists import LISTS, shape_list
 from handrail.gates.shape_streams import STREAMS, has_streams, shape_streams
+from handrail.lazy import Lazy
 from handrail.toolkit.gate import Next, Step
+
+_pages = Lazy("handrail.artifacts.page")
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
 QUICK: Final = 1_000
@@ -145,7 +147,8 @@ async def _by_kind(kind: str, value: dict[str, Any], size: int, caps: Caps, keep
         return await shape_file(value, caps, keeper)
     if kind == "artifact" and len(value.get("text", "")) > caps.file:
         try:
-            return await page(keeper.artifacts, value["ref"], value["start"], caps.file)
+            part: dict[str, Any] = await _pages.page(keeper.artifacts, value["ref"], value["start"], caps.file)
+            return part
         except (ToolFailed, KeyError):
             return value  # no page of ours
     return value

@@ -1,10 +1,12 @@
 """Keep what an answer leaves out where it can be read; where that fails, say so and go on."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from handrail.artifacts.scope import TEXT, Scope
 from handrail.contract.result import ArtifactRef
+
+if TYPE_CHECKING:
+    from handrail.artifacts.scope import Scope
 
 LARGEST: Final = 64 << 20
 """Bytes of one answer that are kept."""
@@ -17,13 +19,13 @@ class Keeper:
 
     __slots__ = ("artifacts", "notes", "outdated")
 
-    def __init__(self, artifacts: Scope) -> None:
+    def __init__(self, artifacts: "Scope") -> None:
         self.artifacts = artifacts
         self.notes: list[str] = []
         self.outdated: str | None = None
         """Earlier warnings that hold this text are no longer true."""
 
-    async def keep(self, text: str, name: str, media_type: str = TEXT) -> ArtifactRef | None:
+    async def keep(self, text: str, name: str, media_type: str | None = None) -> ArtifactRef | None:
         """Store a whole text, up to LARGEST. None when the disk does not take it."""
         try:
             kept = await self.artifacts.put(_within(text), media_type=media_type, name=name)

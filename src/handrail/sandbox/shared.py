@@ -1,6 +1,5 @@
 """What all views of one sandbox have in common: the driver, the lane, what runs, the jobs, and the end of it all."""
 
-import logging
 from collections.abc import Callable
 from inspect import isawaitable
 from itertools import count
@@ -12,6 +11,7 @@ import anyio
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.lazy import Lazy
 from handrail.sandbox.background import in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
@@ -27,7 +27,7 @@ JOBS_KEPT: Final = 256
 JOB_SPOOLS_KEPT: Final = 32
 """Ended jobs whose whole output is still on disk."""
 
-_log = logging.getLogger("handrail.sandbox")
+_logging = Lazy("logging")
 
 
 class Shared:
@@ -159,4 +159,4 @@ class Shared:
                 if isawaitable(answer):
                     await answer
             except Exception:  # noqa: BLE001 - one reader must not keep it from the next
-                _log.exception("A reader of late outcomes failed on %s", running.id)
+                _logging.getLogger("handrail.sandbox").exception("A reader of late outcomes failed on %s", running.id)

@@ -5,12 +5,13 @@ The file is cut into segments of one size, each of one stream, so that any range
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Final
 
 from handrail.contract.driver import StreamName
+from handrail.lazy import Lazy
 
+_tempfile = Lazy("tempfile")
 SPOOL_LIMIT: Final = 64 << 20
 """Bytes kept per call, both streams together."""
 SEGMENT: Final = 64 << 10
@@ -120,7 +121,7 @@ class Spool:
             return False
         try:
             if self._file is None:
-                with tempfile.TemporaryFile() as file:
+                with _tempfile.TemporaryFile() as file:
                     self._file = os.dup(file.fileno())
             return os.pwrite(self._file, data, slot * SEGMENT) == len(data)
         except OSError:

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-import jsonschema_rs as engine
+from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.errors import BadSchema
+from handrail.lazy import Lazy
 from handrail.schema.explain import Problem, explain
 from handrail.schema.lenient import Reason, loosen
 from handrail.schema.parse import too_deep
@@ -15,6 +14,11 @@ from handrail.schema.references import accept_references
 from handrail.schema.traits import Traits, traits_of
 from handrail.schema.walk import children, point, resolve
 from handrail.schema.words import dotted, shorten
+
+if TYPE_CHECKING:
+    import jsonschema_rs as engine
+else:
+    engine = Lazy("jsonschema_rs")
 
 __all__ = ["Problem", "Validator"]
 
@@ -109,7 +113,7 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
     return total
 
 
-def _compile(schema: Mapping[str, Any]) -> engine.Validator:
+def _compile(schema: Mapping[str, Any]) -> "engine.Validator":
     try:
         return engine.validator_for(
             _of_known_draft(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
@@ -139,7 +143,7 @@ def _why_not(schema: dict[str, Any]) -> Reason | None:
     return None
 
 
-def _reason(error: engine.ValidationError) -> str:
+def _reason(error: "engine.ValidationError") -> str:
     reason = shorten(error.message, 200)
     if "egex" in reason:
         return f"{reason}; patterns must run in linear time, so there is no look-around and no back-reference"

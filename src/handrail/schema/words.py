@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
+from handrail.lazy import Lazy
 from handrail.schema.walk import resolve
 
+_difflib = Lazy("difflib")
 SHORT: Final = 80
 _ARTICLES: Final = {
     "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
@@ -98,7 +99,7 @@ def near(word: Any, choices: Iterable[Any]) -> str | None:
     same = [name for name in names if fold(name) == fold(word)]
     if same:
         return same[0] if len(same) == 1 else None
-    close = get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
+    close = _difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
     return next((name for name in names if name.lower() == close[0]), None) if close else None
 
 

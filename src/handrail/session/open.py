@@ -2,16 +2,11 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from handrail.contract.driver import Driver, Limits, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
-from handrail.drivers.host import open_host
-from handrail.drivers.jail import open_jail
-from handrail.drivers.memory import MemoryDriver
-from handrail.drivers.scratch import make_scratch, remove_scratch
-from handrail.drivers.selftest import tested
+from handrail.lazy import Lazy
 from handrail.sandbox.sandbox import Sandbox
 
 Opener = Callable[..., Awaitable[Driver]]
@@ -27,30 +22,25 @@ WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
 
 
-async def _open_memory(
-    *,
-    workspace: str,
-    limits: Limits = Limits(),
-    network: str = "none",
-    env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (),
-    **options: Any,
-) -> Driver:
-    return MemoryDriver(**options)
-
-
-BUILT_IN: Final[dict[str, Opener]] = {"jail": open_jail, "host": open_host, "memory": _open_memory}
+_scratch, _selftest = Lazy("handrail.drivers.scratch"), Lazy("handrail.drivers.selftest")
+BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_memory"}
+"""Each name is a module in drivers/, loaded when it is wanted, and the function in it that opens the driver."""
 
 
 def known_drivers() -> dict[str, Opener | str]:
     """By name: how to open each driver, or why its package cannot be loaded."""
-    found: dict[str, Opener | str] = dict(BUILT_IN)
-    for point in entry_points(group=GROUP):
+    found: dict[str, Opener | str] = {name: _built_in(name) for name in BUILT_IN}
+    for point in Lazy("importlib.metadata").entry_points(group=GROUP):
         try:
             found.setdefault(point.name, point.load())
         except Exception as error:  # noqa: BLE001 - a broken plugin is reported and does not stop the rest
             found[point.name] = f"{type(error).__name__}: {error}"
     return found
+
+
+def _built_in(name: str) -> Opener:
+    opener: Opener = getattr(Lazy(f"handrail.drivers.{name}"), BUILT_IN[name])
+    return opener
 
 
 @asynccontextmanager
@@ -70,7 +60,7 @@ async def open_sandbox(
     "auto" takes the jail where its self-test passes. Raises WeakerThanAsked, with the reason and what to do, where
     only weaker isolation can be had and `allow_weaker` was not given. Nothing is left running when the block ends.
     """
-    own = make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
+    own = _scratch.make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
     options = {"workspace": workspace or own or "/workspace", "limits": limits, "network": network, "env": env}
     options |= {"mounts": mounts, **driver_options}
     try:
@@ -79,7 +69,7 @@ async def open_sandbox(
             yield sandbox
     finally:
         if own is not None:
-            remove_scratch(own)
+            _scratch.remove_scratch(own)
 
 
 async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Driver:
@@ -95,7 +85,12 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
         )
-    return await _as_strong(await tested(name, opener, options), allow_weaker)
+    return await _as_strong(await _tested(name, opener, options), allow_weaker)
+
+
+async def _tested(name: str, opener: Opener, options: Mapping[str, Any]) -> Driver:
+    driver: Driver = await _selftest.tested(name, opener, options)
+    return driver
 
 
 async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
@@ -112,10 +107,10 @@ async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
 
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     try:
-        return await _as_strong(await tested("jail", open_jail, options), allow_weaker)
+        return await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
     except Unavailable as error:
         if allow_weaker:
-            return await tested("host", open_host, {word: options[word] for word in COMMON})
+            return await _tested("host", _built_in("host"), {word: options[word] for word in COMMON})
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
             "machine without isolation"

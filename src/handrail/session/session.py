@@ -3,21 +3,20 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
+from secrets import token_hex
 from types import TracebackType
-from typing import Any, Final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from handrail.artifacts.scope import Scope
-from handrail.artifacts.store import Artifacts
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.result import Failure, Result
 from handrail.gates.lane import reserve
+from handrail.lazy import Lazy
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
@@ -31,6 +30,11 @@ from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
+if TYPE_CHECKING:
+    from handrail.artifacts.scope import Scope
+    from handrail.artifacts.store import Artifacts
+
+_artifacts = Lazy("handrail.artifacts.store")
 FAIR: Final = 64
 """Calls after which everybody else on the event loop gets a turn."""
 
@@ -46,7 +50,7 @@ class Session:
         policy: Policy = Policy(),
         approver: Approver | None = None,
         budget: Budget = Budget(),
-        artifacts: Artifacts | Scope | None = None,
+        artifacts: "Artifacts | Scope | None" = None,
         store: Any = None,
         readers: Sequence[Reader] = (),
         secrets: Sequence[str] = (),
@@ -56,7 +60,7 @@ class Session:
         id: str | None = None,
     ) -> None:
         _refuse_unbuilt(store=store, secrets=secrets or None)
-        self.id = id or uuid4().hex[:12]
+        self.id = id or token_hex(6)
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.host = SessionHost(self.toolbox, host)
@@ -226,16 +230,13 @@ class Session:
             if step.place is not None:
                 step.place.leave()
 
-    def _scoped(self, given: Artifacts | Scope | None) -> Scope:
-        """The given scope, the given store's scope of this session, or a private one that goes with it."""
-        if isinstance(given, Scope) and not isinstance(given, Artifacts):
-            return given
-        if given is None:
-            given = Artifacts()
-            self._open.callback(given.close)
-        elif not isinstance(given, Artifacts):
-            raise HandrailError(f"artifacts is an Artifacts or one of its scopes, not {type(given).__name__}")
-        return given.scope(self.id)
+    def _scoped(self, given: "Artifacts | Scope | None") -> "Scope":
+        """What it sees of the artifacts; a store of its own goes with it."""
+        scope: Scope
+        scope, own = _artifacts.scope_for(self.id, given)
+        if own is not None:
+            self._open.callback(own.close)
+        return scope
 
     def _late(self, late: Late) -> None:
         own = self._name("")

@@ -1,15 +1,17 @@
 """A Context: everything a tool's body may reach, bound to the one call it answers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from handrail.artifacts.scope import Scope
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from handrail.artifacts.scope import Scope
 
 
 class Host(Protocol):
@@ -41,7 +43,7 @@ class Desk(Protocol):
     @property
     def host(self) -> Host: ...
     @property
-    def artifacts(self) -> Scope: ...
+    def artifacts(self) -> "Scope": ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
@@ -77,7 +79,7 @@ class Context:
         return self._desk.host
 
     @property
-    def artifacts(self) -> Scope:
+    def artifacts(self) -> "Scope":
         """What is stored beside the conversation, as this session may see it."""
         return self._desk.artifacts
 

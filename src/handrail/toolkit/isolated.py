@@ -1,9 +1,7 @@
 """Run a function in a process of its own, which is killed, with its process group, when nobody waits any more."""
 
 import os
-import pickle
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,7 +12,9 @@ from anyio.abc import Process
 
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure
+from handrail.lazy import Lazy
 
+pickle, subprocess = Lazy("pickle"), Lazy("subprocess")
 HEADER: Final = 8
 """Bytes of the length before the answer."""
 KEPT: Final = 4_000

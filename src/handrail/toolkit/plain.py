@@ -5,15 +5,17 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-
 from handrail.contract.result import ArtifactRef, Image
+from handrail.lazy import Lazy
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
 DEEPEST: Final = 200
 LARGEST: Final = 10**4_000
 """Integers beyond it cannot be written as text."""
+
+
+_pydantic = Lazy("pydantic_core")
 
 
 class NotPlain(ValueError):
@@ -75,8 +77,8 @@ def _other(value: Any, depth: int) -> Any:
     if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
         return {each.name: plain(getattr(value, each.name), depth + 1) for each in fields(value)}
     try:
-        made = to_jsonable_python(value, inf_nan_mode="strings", fallback=_refuse)
-    except (PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
+        made = _pydantic.to_jsonable_python(value, inf_nan_mode="strings", fallback=_refuse)
+    except (_pydantic.PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
         raise NotPlain(str(error)[:300]) from None
     return plain(made, depth + 1)
 

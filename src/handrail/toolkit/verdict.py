@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
-from handrail.schema.repair import Repair
 from handrail.toolkit.matching import Place, matches
 from handrail.toolkit.policy import Mode, Policy
 from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
+
+if TYPE_CHECKING:
+    from handrail.schema.repair import Repair
 
 CONFINES: Final[dict[str, frozenset[Feature]]] = {
     "reads": frozenset({"file_isolation"}),
@@ -34,7 +36,7 @@ ALLOWED: Final = Verdict("allow")
 DOUBT: Final = Verdict("ask", "the arguments were repaired in a way that changed what they mean")
 
 
-def doubtful(tool: Tool, repairs: Sequence[Repair]) -> list[Repair]:
+def doubtful(tool: Tool, repairs: "Sequence[Repair]") -> "list[Repair]":
     """The repairs that changed the value of a path, command, content, id or amount: the tool is not run on a guess."""
     if tool.effects <= HARMLESS:  # type: ignore[operator]
         return []
