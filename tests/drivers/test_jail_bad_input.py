@@ -215,6 +215,15 @@ async def test_an_interpreter_that_the_user_may_not_reach_is_left_out(readable: 
     assert ran.stdout == "STARTED\n61234\nlost ()\n", ran
 
 
+async def test_a_workspace_that_holds_the_home_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home" / "work").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name, named in {"home": True, "home/work": False}.items():
+        jail = await open_jail(workspace=str(tmp_path / name))
+        assert ("home directory" in " ".join(jail.report.notes)) == named
+        await jail.close()
+
+
 async def test_a_jail_started_in_a_thread_that_ends_lives_on(home: str) -> None:
     made: list[GuardedDriver] = []
 
@@ -280,3 +289,35 @@ async def test_a_path_of_the_guard_is_no_way_to_change_it(opened: Open) -> None:
     assert ran.stdout == b"STARTED\n"
     assert ran.stderr.count(b"Read-only file system") + ran.stderr.count(b"busy") == 3, ran
     assert PROGRAM.read_bytes() == before
+
+
+LOOSE = """
+import sys, anyio
+from handrail.contract.driver import Command
+from handrail.drivers.jail import open_jail
+
+async def main(work, secret):
+    driver = await open_jail(workspace=work)
+    process = await driver.start(Command(line=f"echo STARTED; cat {secret}"))
+    async for chunk in process.output():
+        sys.stdout.write(chunk.data.decode())
+    await driver.close()
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("where", ["home/ada/python3", "home/ada/bin/python3"])
+async def test_an_interpreter_that_lies_in_a_home_directory_does_not_show_that_directory(where: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        ada = Path(place, "home", "ada")
+        python, secret = Path(place, where), ada / "secret"
+        python.parent.mkdir(parents=True)
+        shutil.copy(os.path.realpath(sys.executable), python)
+        secret.write_text("SECRET")
+        Path(place, "work").mkdir()
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHOME": sys.base_prefix, "HOME": str(ada)}
+        command = [str(python), "-B", "-c", LOOSE, f"{place}/work", str(secret)]
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE * 3)
+        assert ran.stdout.startswith("STARTED\n"), ran
+        assert "SECRET" not in ran.stdout

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from handrail.contract.driver import Limits, Mount
+from handrail.contract.driver import Limits, Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, interpreter_dirs, view_words
+from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
 from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers.promises import jail_report
 from handrail.drivers.remedies import remedy
@@ -50,7 +50,7 @@ async def open_jail(
         raise Unavailable(f"{error}: {remedy(str(error))}", retryable=error.retryable) from None
     return GuardedDriver(
         guard,
-        report=jail_report(network=network, root=os.geteuid() == 0, foreign=_is_foreign(home)),
+        report=_report(network, home),
         workspace=home,
         tmp=TMP,
         program=GUARD_INSIDE,
@@ -83,5 +83,6 @@ def _check_targets(shown: Sequence[tuple[str, str, bool]], workspace: str) -> No
             raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
 
 
-def _is_foreign(workspace: str) -> bool:
-    return os.stat(workspace).st_uid != os.geteuid()
+def _report(network: str, workspace: str) -> Report:
+    foreign = os.stat(workspace).st_uid != os.geteuid()
+    return jail_report(network=network, root=os.geteuid() == 0, foreign=foreign, home=holds_home(workspace))

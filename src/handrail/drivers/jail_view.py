@@ -31,10 +31,19 @@ class Shown:
 
 @lru_cache(maxsize=1)
 def interpreter_dirs() -> tuple[str, ...]:
-    """Where the running interpreter and its virtual environment live."""
-    real = os.path.realpath(sys.executable)
-    dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(real))]
-    return tuple(path for path in dict.fromkeys(map(os.path.abspath, dirs)) if path != "/" and os.path.isdir(path))
+    """Where the running interpreter and its virtual environment live; never a whole home directory."""
+    programs = os.path.dirname(os.path.realpath(sys.executable))
+    dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix]
+    if os.path.basename(programs) == "bin":
+        dirs.append(os.path.dirname(programs))
+    found = dict.fromkeys(map(os.path.abspath, dirs))
+    return tuple(path for path in found if os.path.isdir(path) and not holds_home(path))
+
+
+def holds_home(path: str) -> bool:
+    """Whether this user's home directory is there, or below."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    return _is_below(home, [os.path.realpath(path)])
 
 
 def bin_dirs() -> list[str]:
