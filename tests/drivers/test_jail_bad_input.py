@@ -215,7 +215,9 @@ async def test_an_interpreter_that_the_user_may_not_reach_is_left_out(readable: 
     assert ran.stdout == "STARTED\n61234\nlost ()\n", ran
 
 
-async def test_a_workspace_that_holds_the_home_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_workspace_that_holds_the_home_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home" / "work").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name, named in {"home": True, "home/work": False}.items():
