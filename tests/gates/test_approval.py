@@ -50,9 +50,14 @@ async def test_what_is_remembered_never_beats_deny_and_makes_nothing_stricter() 
     person = saying(Decision.remember(), Decision.approve())
 
     @tool(effects=["executes"])
-    async def bash(command: str) -> str:
+    async def bash(command: str, timeout: int = 1) -> str:
         return command
 
+    once = saying(Decision.remember())
+    async with Session([bash], policy=Policy(mode="open", ask=["bash(timeout=5)"]), approver=once) as session:
+        assert (await session.call("bash", {"command": "ls", "timeout": 5})).ok
+        assert (await session.call("bash", {"command": "ls | wc"})).ok
+        assert len(once.asked) == 1
     async with Session(
         [bash], policy=Policy(mode="open", ask=["bash(git *)"], deny=["bash(rm *)"]), approver=person
     ) as session:

@@ -78,6 +78,11 @@ async def test_an_answer_after_expiry_does_not_count_where_answers_are_held() ->
         request = await held.next()
         await anyio.sleep(0.06)
         assert not held.answer(request.id, Decision.approve())
+        again = HeldApprovals()
+        group.start_soon(again, request)  # asked a second time, but it has expired
+        await again.next()
+        assert not again.answer(request.id, Decision.approve())
+        group.cancel_scope.cancel()
     assert only_ending(session).data["kind"] == "approval_timeout"
     assert ran == []
 
