@@ -3,7 +3,7 @@
 from difflib import unified_diff
 from typing import Final
 
-LONGEST_MIDDLE: Final = 3_000
+LONGEST_MIDDLE: Final = 20_000
 """Lines that may differ before they are shown as one block, without looking for what they share."""
 LARGEST: Final = 4 << 20
 LONGEST_DIFF: Final = 20_000

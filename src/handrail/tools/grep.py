@@ -68,7 +68,7 @@ def _notes(truncated: bool, too_large: int, shortened: int) -> Iterator[str]:
     if too_large:
         yield f"Files larger than {LARGEST >> 20} MiB were not searched ({too_large}); search them with bash."
     if shortened:
-        yield f"Of lines longer than {LONGEST_LINE >> 20} MiB only the beginning was searched ({shortened})."
+        yield f"Of lines longer than {LONGEST_LINE >> 10} KiB only the beginning was searched ({shortened})."
 
 
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:

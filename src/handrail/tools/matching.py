@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import jsonschema_rs as engine
 from anyio.lowlevel import checkpoint
 
-from handrail.contract.errors import BadSchema
 from handrail.sandbox.sandbox import Sandbox
-from handrail.schema.validate import Validator
 from handrail.tools.regex import portable
 
-BLOCK: Final = 256 << 10
+BLOCK: Final = 64 << 10
 """Characters that are looked at before others get a turn."""
-LONGEST_LINE: Final = 1 << 20
+LONGEST_LINE: Final = 256 << 10
 """Characters of a line that are looked at."""
+TABLE: Final = 64 << 20
+"""Bytes for the engine's tables; where they do not fit it takes its time, linear as it is."""
 LONGEST_PATTERN: Final = 16 << 10
 """Characters of a pattern that is given to ripgrep."""
 MOST_NAMES: Final = 32 << 20
@@ -43,9 +44,9 @@ class Regex:
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         self.text = portable(pattern, ignore_case=ignore_case)
         try:
-            self.matches: Callable[[str], bool] = Validator({"pattern": self.text}, any_root=True).is_valid
-            self._somewhere: Callable[[str], bool] = Validator({"pattern": f"(?m){self.text}"}, any_root=True).is_valid
-        except BadSchema:
+            self.matches = _compiled(self.text)
+            self._somewhere = _compiled(f"(?m){self.text}")
+        except (engine.ValidationError, ValueError):
             raise ValueError(f"The pattern is not a valid regular expression: {_reason(pattern)}.") from None
         if _NOT_BY_LINES.search(pattern):
             self._somewhere = bool
@@ -120,6 +121,12 @@ async def worth_looking(sandbox: Sandbox, regex: Regex, paths: list[str]) -> lis
         return paths  # it knows less of regular expressions than the engine here, or was ended
     listed = set(done.spool.read().decode("utf-8", "surrogateescape").split("\0"))
     return [path for path in paths if path in listed]
+
+
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    """The engine that checks the patterns of schemas: it runs in linear time."""
+    options = engine.RegexOptions(dfa_size_limit=TABLE)
+    return engine.Draft202012Validator({"pattern": pattern}, pattern_options=options).is_valid
 
 
 def _blocks(text: str) -> Iterator[str]:

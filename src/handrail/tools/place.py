@@ -12,7 +12,7 @@ from handrail.sandbox.sandbox import Sandbox
 from handrail.tools.missing import missing
 
 NO_PATH: Final = {
-    errno.ENOTDIR: "a part of it is a file, not a directory; look with read what is there",
+    errno.ENOTDIR: "it is no directory, or a part of it is none; look with read what is there",
     errno.EISDIR: "it is a directory; name a file in it",
     errno.ELOOP: "its links lead in a circle; name the file itself",
     errno.ENAMETOOLONG: "it is too long; use shorter names",

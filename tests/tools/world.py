@@ -1,0 +1,130 @@
+"""A session with the built-in tools on any driver, and the files it works on, seen from outside."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import anyio
+
+from handrail import Failure, Policy, Result, Sandbox, Session, open_sandbox
+from handrail.contract.event import Reader
+from handrail.testing import MemoryDriver
+from handrail.toolkit.gate import Gate
+from handrail.toolkit.tool import Tool
+from handrail.tools.builtin import builtin_tools
+
+REAL = ("jail", "host")
+EVERY = (*REAL, "memory")
+NO_PROGRAMS = "/var/empty"
+"""A PATH on which nothing is found."""
+
+
+class Person:
+    """Answers every question with the question itself, and remembers how the work ended."""
+
+    def __init__(self) -> None:
+        self.summaries: list[str] = []
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        return f"{question} {list(choices)}"
+
+    def finish(self, summary: str) -> None:
+        self.summaries.append(summary)
+
+
+class World:
+    """One sandbox and one session."""
+
+    def __init__(self, driver: str, root: Path, sandbox: Sandbox, session: Session, person: Person) -> None:
+        self.driver = driver
+        self.root = root
+        self.sandbox = sandbox
+        self.session = session
+        self.person = person
+
+    async def call(self, name: str, /, **arguments: Any) -> Result:
+        """Each call as if it were the first of its turn."""
+        self.session.begin_run()
+        return await self.session.call(name, arguments)
+
+    async def value(self, name: str, /, **arguments: Any) -> Any:
+        result = await self.call(name, **arguments)
+        assert result.ok, result
+        return result.value
+
+    async def failure(self, name: str, /, **arguments: Any) -> Failure:
+        result = await self.call(name, **arguments)
+        assert isinstance(result, Failure), result
+        return result
+
+    async def put(self, name: str, content: str | bytes) -> None:
+        """As somebody else would, behind the session's back."""
+        data = content.encode() if isinstance(content, str) else content
+        if self.driver == "memory":
+            await self.sandbox.write_bytes(name, data)
+        else:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_bytes(data)
+
+    async def get(self, name: str) -> bytes:
+        if self.driver == "memory":
+            return await self.sandbox.read_bytes(name)
+        return (self.root / name).read_bytes()
+
+    async def files(self) -> dict[str, bytes]:
+        """Everything in the workspace that is a plain file and not huge."""
+        if self.driver == "memory":
+            return await self._memory(".")
+        plain = [path for path in sorted(self.root.rglob("*")) if path.is_file() and path.stat().st_size < 1 << 20]
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in plain}
+
+    async def _memory(self, top: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for entry in await self.sandbox.list(top):
+            if entry.type == "directory":
+                found |= await self._memory(entry.path)
+            else:
+                found[entry.path.removeprefix(self.sandbox.cwd + "/")] = await self.sandbox.read_bytes(entry.path)
+        return found
+
+
+def tools_for(driver: str) -> list[Tool]:
+    """All that the driver can serve: in memory nothing runs."""
+    return [tool for tool in builtin_tools("all") if driver != "memory" or "exec" not in tool.needs]
+
+
+@asynccontextmanager
+async def opened(driver: str, root: Path, options: Any) -> AsyncIterator[Sandbox]:
+    """A new sandbox on `root`."""
+    if driver == "memory":
+        async with Sandbox(MemoryDriver()) as sandbox:
+            yield sandbox
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    async with open_sandbox(driver, workspace=str(root), allow_weaker=driver == "host", **options) as sandbox:
+        yield sandbox
+
+
+@asynccontextmanager
+async def world(
+    driver: str, root: Path, *, gates: Sequence[Gate] | None = None, readers: Sequence[Reader] = (), **options: Any
+) -> AsyncIterator[World]:
+    """A session in a new sandbox on `root`."""
+    person: Any = Person()
+    async with opened(driver, root, options) as sandbox:
+        session = Session(
+            tools_for(driver), sandbox=sandbox, host=person, gates=gates, readers=readers, policy=Policy(mode="open")
+        )
+        async with session:
+            yield World(driver, root, sandbox, session, person)
+
+
+@contextmanager
+def in_time(seconds: float = 20) -> Iterator[None]:
+    """Nothing hangs: neither what waits nor what keeps everybody else from running."""
+    began = monotonic()
+    with anyio.fail_after(seconds):
+        yield
+    assert monotonic() - began < seconds
