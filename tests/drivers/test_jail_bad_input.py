@@ -319,7 +319,7 @@ async def test_an_interpreter_that_lies_in_a_home_directory_does_not_show_that_d
         secret.write_text("SECRET")
         Path(place, "work").mkdir()
         env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHOME": sys.base_prefix, "HOME": str(ada)}
-        command = [str(python), "-B", "-c", LOOSE, f"{place}/work", str(secret)]
+        command = [str(python), "-B", "-c", LOOSE, str(Path(place, "work")), str(secret)]
         ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE * 3)
         assert ran.stdout.startswith("STARTED\n"), ran
         assert "SECRET" not in ran.stdout
