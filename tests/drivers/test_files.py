@@ -168,7 +168,7 @@ async def test_a_link_swapped_during_use_never_leads_outside(driver: GuardedDriv
             try:
                 seen.add(await driver.read(f"{home}/current/file"))
                 await driver.write(f"{home}/current/file", b"inside")
-            except (PermissionError, FileNotFoundError) as error:
+            except OSError as error:  # which one depends on when the link was swapped
                 seen.add(type(error).__name__.encode())
         done.set()
     assert b"OUTSIDE" not in seen
