@@ -4,6 +4,7 @@ from handrail.contract.result import Failure, Result
 from handrail.gates.request import places_of
 from handrail.lazy import Lazy
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.policy import NO_RULES
 from handrail.toolkit.verdict import DOUBT, Verdict, by_mode, doubtful, judge
 
 _asking = Lazy("handrail.gates.asking")
@@ -15,8 +16,9 @@ async def permit(step: Step, proceed: Next) -> Result:
         allowed = ", ".join(sorted(tool.callable_from))
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
     report = rules.sandbox.report if rules.sandbox is not None else None
-    if rules.policy.rules or rules.remembered:
-        verdict = await judge(rules.policy, rules.remembered, tool, step.arguments, places_of(step), report)
+    about = rules.about(tool) if rules.policy.rules else NO_RULES
+    if about or rules.remembered:
+        verdict = await judge(rules.policy, rules.remembered, tool, step.arguments, places_of(step), report, about)
     else:
         verdict = by_mode(rules.policy.mode, tool, report)
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):

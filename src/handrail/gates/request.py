@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from copy import deepcopy
 from secrets import token_hex
 from time import time
@@ -10,6 +11,7 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.approval import ApprovalRequest
+from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.parse import arguments_hash
 from handrail.schema.references import references
 from handrail.toolkit.gate import Step
@@ -68,12 +70,28 @@ def suggest(step: Step) -> str:
     return f"{tool.name}({inner})" if named_property(inner, tool)[0] == name else f"{tool.name}({name}={inner})"
 
 
-def places_of(step: Step) -> list[Place]:
+class Places:
     """Where the call's relative paths begin, and how they are followed: in the sandbox, on this machine, or either."""
-    sandbox = step.rules.sandbox
-    host = Place(os.getcwd(), _host_path)
-    if sandbox is None:
-        return [host]
+
+    __slots__ = ("_step",)  # nothing is found out before a path is looked at
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def __iter__(self) -> Iterator[Place]:
+        sandbox = self._step.rules.sandbox
+        if sandbox is not None:
+            yield _inside(sandbox)
+        if sandbox is None or not self._step.tool.needs:
+            yield Place(os.getcwd(), _host_path)
+
+
+def places_of(step: Step) -> Places:
+    """Of this call; they may be gone through many times."""
+    return Places(step)
+
+
+def _inside(sandbox: Sandbox) -> Place:
     stat = sandbox.stat
 
     async def real_path(path: str) -> str:
@@ -82,8 +100,7 @@ def places_of(step: Step) -> list[Place]:
             raise OSError(f"{path} is a link that leads nowhere yet")
         return found.real_path
 
-    inside = Place(sandbox.workspace, real_path)
-    return [inside] if step.tool.needs else [inside, host]
+    return Place(sandbox.workspace, real_path)
 
 
 async def _host_path(path: str) -> str:

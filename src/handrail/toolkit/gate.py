@@ -14,7 +14,7 @@ from handrail.sandbox.lane import Place as LanePlace
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Desk
-from handrail.toolkit.policy import Budget, Policy
+from handrail.toolkit.policy import Budget, Lists, Policy
 from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
 
@@ -37,7 +37,7 @@ class Counts:
 class Rules:
     """What a session lays down for its gates."""
 
-    __slots__ = ("approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left")
+    __slots__ = ("_about", "approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left")
 
     def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
         self.policy = policy
@@ -50,6 +50,14 @@ class Rules:
         self.counts = Counts()
         self.tokens_left: int | None = None
         """In the model's context; answers shrink with it."""
+        self._about: dict[Tool, Lists] = {}
+
+    def about(self, tool: Tool) -> Lists:
+        """The policy's rules that may mean a call of this tool."""
+        found = self._about.get(tool)
+        if found is None:
+            found = self._about[tool] = self.policy.rules.about(tool.name, tool.risk, tool.effects)
+        return found
 
 
 class Step:

@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,14 +27,10 @@ class Place:
 
 
 async def matches(
-    rule: Rule, tool: Tool, arguments: Mapping[str, Any], places: Sequence[Place], *, forbids: bool
+    rule: Rule, tool: Tool, arguments: Mapping[str, Any], places: Iterable[Place], *, forbids: bool
 ) -> bool | None:
     """None when that cannot be told. A rule that forbids means a call if any part fits; one that allows, if all do."""
-    if rule.kind == "risk":
-        return tool.risk == rule.subject
-    if rule.kind == "effect":
-        return rule.subject in tool.effects
-    if not glob_matches(rule.subject, tool.name):
+    if not rule.is_about(tool.name, tool.risk, tool.effects):
         return False
     if rule.inner is None:
         return True
@@ -70,11 +66,13 @@ def _default(tool: Tool, name: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False, default=str)
 
 
-async def _one(glob: str, name: str, value: Any, tool: Tool, places: Sequence[Place], forbids: bool) -> bool | None:
-    if any(True for _ in references([value])):
+async def _one(glob: str, name: str, value: Any, tool: Tool, places: Iterable[Place], forbids: bool) -> bool | None:
+    if isinstance(value, Mapping | list) and any(True for _ in references([value])):
         return None  # what stands there is filled in later
     text = _text(value)
     if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):

@@ -1,9 +1,9 @@
 """What a session may do without asking, and how much of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from handrail.contract.errors import HandrailError
 from handrail.toolkit.rule import Rule
@@ -44,6 +44,17 @@ class Lists:
 
     def __bool__(self) -> bool:
         return bool(self.allow or self.ask or self.deny)
+
+    def about(self, tool: str, risk: str, effects: Collection[str]) -> "Lists":
+        """Those that may mean a call of this tool."""
+        allow, ask, deny = (
+            tuple(rule for rule in rules if rule.is_about(tool, risk, effects))
+            for rules in (self.allow, self.ask, self.deny)
+        )
+        return Lists(allow, ask, deny)
+
+
+NO_RULES: Final = Lists((), (), ())
 
 
 def _rules(name: str, given: Iterable[str | Rule]) -> tuple[Rule, ...]:

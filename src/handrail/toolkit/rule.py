@@ -1,6 +1,7 @@
 """A Rule: which calls a policy means, by tool, risk, effect or arguments, with examples that keep it honest."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
@@ -55,6 +56,12 @@ class Rule:
                 if self._fits(example) is not wanted:
                     verb = "does not match" if wanted else "matches"
                     raise HandrailError(f"rule {self.pattern!r}: it {verb} its {name} example {example!r}")
+
+    def is_about(self, tool: str, risk: str, effects: Collection[str]) -> bool:
+        """Whether it may mean a call of this tool; with nothing in parentheses it means them all."""
+        if self.kind == "tool":
+            return glob_matches(self.subject, tool)
+        return self.subject == risk if self.kind == "risk" else self.subject in effects
 
     def _fits(self, example: str) -> bool:
         """Whether an example, the bare value or `TOOL(value)`, is what the rule means."""

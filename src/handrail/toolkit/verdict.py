@@ -1,12 +1,12 @@
 """Judge a call by a policy: allow, ask or deny, and why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
 from handrail.toolkit.matching import Place, matches
-from handrail.toolkit.policy import Mode, Policy
+from handrail.toolkit.policy import Lists, Mode, Policy
 from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
 
@@ -86,17 +86,20 @@ async def judge(
     remembered: Sequence[Rule],
     tool: Tool,
     arguments: Mapping[str, Any],
-    places: Sequence[Place],
+    places: Iterable[Place],
     report: Report | None,
+    about: Lists | None = None,
 ) -> Verdict:
     """Deny beats ask, ask beats allow, and all of them beat the mode; what a person remembered beats ask.
 
     Where it cannot be told whether a rule means the call, a person is asked; in mode open, only about deny and ask.
+    `about` are those of the policy's rules that are about this tool, where they are known.
     """
+    rules, mode = policy.rules if about is None else about, policy.mode
     unclear: list[Rule] = []
 
-    async def first(rules: Sequence[Rule], *, forbids: bool, doubts: bool = True) -> Rule | None:
-        for rule in rules:
+    async def first(among: Sequence[Rule], *, forbids: bool, doubts: bool = True) -> Rule | None:
+        for rule in among:
             found = await matches(rule, tool, arguments, places, forbids=forbids)
             if found:
                 return rule
@@ -104,15 +107,15 @@ async def judge(
                 unclear.append(rule)
         return None
 
-    if rule := await first(policy.rules.deny, forbids=True):
+    if rule := await first(rules.deny, forbids=True):
         return Verdict("deny", f"the rule {rule.pattern!r} forbids it")
     if await first(remembered, forbids=False, doubts=False):  # a person saw this very value
         return ALLOWED
-    if rule := await first(policy.rules.ask, forbids=True):
+    if rule := await first(rules.ask, forbids=True):
         return Verdict("ask", f"the rule {rule.pattern!r} asks")
-    if not unclear and await first(policy.rules.allow, forbids=False, doubts=policy.mode != "open"):
+    if not unclear and await first(rules.allow, forbids=False, doubts=mode != "open"):
         return ALLOWED
-    return _unclear(unclear[0]) if unclear else by_mode(policy.mode, tool, report)
+    return _unclear(unclear[0]) if unclear else by_mode(mode, tool, report)
 
 
 def _unclear(rule: Rule) -> Verdict:
