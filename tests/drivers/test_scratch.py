@@ -50,8 +50,13 @@ def test_a_name_that_only_looks_like_one_of_ours_stays(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_host_sandbox_takes_its_directory_with_it(opened: Open) -> None:
+    before = ours()
     driver = await opened("host")
-    mine = f"handrail-{os.getpid()}-"
-    assert [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(mine)]
+    assert len(ours()) == len(before) + 1, "the control: it made one"
     await driver.close()
-    assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(mine)]
+    assert ours() == before
+
+
+def ours() -> set[str]:
+    """The directories of this process."""
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"handrail-{os.getpid()}-")}

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from typing import Final
 
 from handrail.contract.driver import Limits, Mount, Report
@@ -60,18 +59,10 @@ async def open_jail(
 
 
 def _spawn(bwrap: str, home: str, network: str, tmp: int | None, shown: Sequence[tuple[str, str, bool]]) -> Guard:
-    with ExitStack() as opened:
-        fds: list[int] = []
-
-        def open_file(path: str) -> str:
-            fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            opened.callback(os.close, fds[-1])
-            return str(fds[-1])
-
-        view = view_words(home, guard=str(PROGRAM), network=network, tmp=tmp, mounts=shown, open_file=open_file)
-        shared = ["--share-net"] if network == "full" else []
-        first = [bwrap, *_FIRST, *shared, *view, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/"]
-        return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments], pass_fds=fds)
+    view = view_words(home, guard=str(PROGRAM), network=network, tmp=tmp, mounts=shown)
+    shared = ["--share-net"] if network == "full" else []
+    first = [bwrap, *_FIRST, *shared, *view, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/"]
+    return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments])
 
 
 def _check_targets(shown: Sequence[tuple[str, str, bool]], workspace: str) -> None:

@@ -2,23 +2,16 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from handrail.drivers.etc_copy import etc_copy
+
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-ETC_FILES: Final = (
-    "debian_version", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release",
-    "passwd", "protocols", "services", "ssl/openssl.cnf", "timezone",
-)  # fmt: skip
-"""Copied, which costs less than a mount."""
-ETC_DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
-"""No directory that may hold a private key: root could read it."""
 GUARD_INSIDE: Final = "/run/handrail/guard"
 DEFAULT_TMP: Final = 1 << 30
-OpenFile = Callable[[str], str]
-"""Opens a file for bubblewrap, and tells the number of the descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +51,6 @@ def _system() -> tuple[Shown, ...]:
     return (*links, *(Shown(path, ("--ro-bind", path, path)) for path in dirs))
 
 
-@lru_cache(maxsize=2)
-def _etc(network: str) -> tuple[Shown, ...]:
-    """Files have their real path where the descriptor's number will be."""
-    files = (*ETC_FILES, "resolv.conf") if network == "full" else ETC_FILES
-    dirs = (*ETC_DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java")))
-    shown = []
-    for path in (f"/etc/{name}" for name in (*files, *dirs)):
-        real = os.path.realpath(path)
-        if os.path.islink(path) and real.startswith("/usr/"):
-            shown.append(Shown(path, ("--symlink", real, path)))
-        elif os.path.isdir(real):
-            shown.append(Shown(path, ("--ro-bind-try", real, path)))
-        elif os.path.isfile(real) and os.access(real, os.R_OK):
-            shown.append(Shown(path, ("--perms", "0644", "--file", real, path)))
-    return tuple(shown)
-
-
-def _opened(shown: Shown, open_file: OpenFile) -> Shown:
-    if "--file" not in shown.words:
-        return shown
-    *first, real, target = shown.words
-    return Shown(shown.target, (*first, open_file(real), target))
-
-
 def _is_below(path: str, tops: Sequence[str]) -> bool:
     return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
 
@@ -105,12 +74,11 @@ def _own(workspace: str, tmp: int | None) -> Iterator[Shown]:
 
 
 def view_words(
-    workspace: str, *, guard: str, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]],
-    open_file: OpenFile,
-) -> list[str]:  # fmt: skip
+    workspace: str, *, guard: str, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]
+) -> list[str]:
     """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
-    etc = [_opened(item, open_file) for item in _etc(network)]
-    shown = [*_system(), *etc, *_interpreter(workspace), *_own(workspace, tmp)]
+    etc = Shown("/etc", ("--ro-bind", etc_copy(network), "/etc"))
+    shown = [*_system(), etc, *_interpreter(workspace), *_own(workspace, tmp)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
     for source, asked, writable in mounts:

@@ -97,7 +97,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, pass_fds: Sequence[int] = ()) -> Guard:
+def spawn(words: Callable[[tuple[str, ...]], Sequence[str]]) -> Guard:
     """Start the guard by the command that `words` makes of its own arguments.
 
     It ends when the stream does, or when this process does, whichever thread started it. Raises Unavailable.
@@ -109,7 +109,7 @@ def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, pass_fds: Sequen
     try:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        process = _start(words, theirs.fileno(), said, pass_fds)
+        process = _start(words, theirs.fileno(), said)
     except BaseException:
         ours.close()
         os.close(said)
@@ -119,10 +119,8 @@ def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, pass_fds: Sequen
     return Guard(process, Channel(ours), said)
 
 
-def _start(
-    words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int, pass_fds: Sequence[int]
-) -> subprocess.Popen[bytes]:
-    fds = [stream, *pass_fds]
+def _start(words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int) -> subprocess.Popen[bytes]:
+    fds = [stream]
     arguments = ["--channel", str(stream)]
     client = -1
     try:
