@@ -1,6 +1,5 @@
 """Find files by name, the newest first."""
 
-import posixpath
 from typing import Any, Final
 
 from handrail.contract.driver import FileStat
@@ -11,7 +10,7 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.braces import FileGlob
 from handrail.tools.place import place
-from handrail.tools.walk import walk
+from handrail.tools.walk import below, walk
 
 MOST: Final = 1_000
 
@@ -30,7 +29,7 @@ async def glob(pattern: str, context: Context, path: str = ".", no_ignore: bool 
     top = await directory(sandbox, path)
     found: list[FileStat] = []
     async for entry in walk(sandbox, top, no_ignore=no_ignore):
-        if files.matches(posixpath.relpath(entry.path, top)):
+        if files.matches(below(entry.path, top)):
             found.append(entry)
     found.sort(key=lambda entry: (-entry.mtime, entry.path))
     shown = [shown_path(sandbox, entry.path) for entry in found[:MOST]]

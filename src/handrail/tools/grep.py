@@ -1,6 +1,5 @@
 """Search the contents of files: with ripgrep where the sandbox has it, and with the same answers without."""
 
-import posixpath
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
@@ -15,7 +14,7 @@ from handrail.tools.braces import FileGlob
 from handrail.tools.glob import file_glob, shown_path
 from handrail.tools.matching import LONGEST_LINE, Found, Regex, Search, worth_looking
 from handrail.tools.place import explained, only_a_file, place
-from handrail.tools.walk import walk
+from handrail.tools.walk import below, walk
 
 MATCHES: Final = 100
 LONGEST: Final = 500
@@ -84,7 +83,7 @@ async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore:
         return [stat.real_path], 0
     paths, too_large = [], 0
     async for entry in walk(sandbox, stat.real_path, no_ignore=no_ignore):
-        if files is not None and not files.matches(posixpath.relpath(entry.path, stat.real_path)):
+        if files is not None and not files.matches(below(entry.path, stat.real_path)):
             continue
         if entry.size > LARGEST:
             too_large += 1

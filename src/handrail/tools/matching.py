@@ -1,8 +1,9 @@
 """Find the lines of files that a pattern matches: one engine decides, ripgrep only says where it is worth looking."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import jsonschema_rs as engine
@@ -10,7 +11,10 @@ from anyio.lowlevel import checkpoint
 
 from handrail.sandbox.sandbox import Sandbox
 from handrail.tools.regex import portable
+from handrail.tools.walk import together
 
+TOGETHER: Final = 4
+"""Files that are read at once."""
 BLOCK: Final = 64 << 10
 """Characters that are looked at before others get a turn."""
 LONGEST_LINE: Final = 256 << 10
@@ -68,17 +72,22 @@ class Search:
         self._most = most
         self._context = context
 
-    async def look(self, paths: Iterable[str]) -> None:
+    async def look(self, paths: Sequence[str]) -> None:
         """Read the files through the sandbox's own file operations."""
-        for path in paths:
-            try:
-                data = await self._sandbox.read_bytes(path)
-            except OSError:
-                continue  # it may not be read, or has gone meanwhile
-            if b"\0" not in data:
-                await self._look_at(path, data.decode("utf-8", "replace"))
-            if len(self.found) >= self._most:
-                return
+        for begin in range(0, len(paths), TOGETHER):
+            some = paths[begin : begin + TOGETHER]
+            read = await together([partial(self._read, path) for path in some])
+            for path, data in zip(some, read, strict=True):
+                if len(self.found) >= self._most:
+                    return
+                if b"\0" not in data:
+                    await self._look_at(path, data.decode("utf-8", "replace"))
+
+    async def _read(self, path: str) -> bytes:
+        try:
+            return await self._sandbox.read_bytes(path)
+        except OSError:
+            return b""  # it may not be read, or has gone meanwhile
 
     async def _look_at(self, path: str, text: str) -> None:
         numbers: list[int] = []

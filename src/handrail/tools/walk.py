@@ -1,9 +1,11 @@
 """Walk the files below a directory in a stable order, leaving out what git ignores, following no links."""
 
 import posixpath
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
+import anyio
 from anyio.lowlevel import checkpoint
 
 from handrail.contract.driver import FileStat
@@ -13,8 +15,12 @@ from handrail.tools.ignore import Pattern, Rules, ignored, read_ignore
 GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
 LARGEST_IGNORE: Final = 1 << 20
+TOGETHER: Final = 16
+"""Directories that are asked for at once: most of the time is waiting."""
 BREATH: Final = 64
 """Entries after which others get a turn: a directory may be large, and its rules many."""
+
+T = TypeVar("T")
 
 
 async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[FileStat]:
@@ -22,33 +28,60 @@ async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[
 
     Where a repository begins, the rules from above it end.
     """
-    rules = [] if no_ignore else await _above(sandbox, top)
-    waiting: list[tuple[str, Rules]] = [(top, rules)]
+    waiting: list[tuple[str, Rules]] = [(top, [] if no_ignore else await _above(sandbox, top))]
     while waiting:
-        directory, rules = waiting.pop()
+        taken, waiting = waiting[-TOGETHER:][::-1], waiting[:-TOGETHER]
+        listed = await together([partial(_entries, sandbox, directory) for directory, _ in taken])
+        deeper: list[tuple[str, Rules]] = []
+        for (directory, rules), entries in zip(taken, listed, strict=True):
+            if not no_ignore:
+                rules = await _rules(sandbox, directory, entries, rules)  # noqa: PLW2901 - those of this directory
+            for number, entry in enumerate(entries, 1):
+                if number % BREATH == 0:
+                    await checkpoint()
+                name = posixpath.basename(entry.path)
+                path = posixpath.join(directory, name)
+                is_directory = entry.type == "directory"
+                if entry.real_path != path or (not no_ignore and _left_out(rules, path, name, is_directory)):
+                    continue
+                if is_directory:
+                    deeper.append((path, rules))
+                elif entry.type == "file":
+                    yield entry
+        waiting.extend(reversed(deeper))
+
+
+async def together(work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """The answers in the order asked, each waiting for its own. If one raises, that is raised and the others end."""
+    answers: dict[int, T] = {}
+    failed: list[Exception] = []
+
+    async def ask(number: int, one: Callable[[], Awaitable[T]]) -> None:
         try:
-            entries = await sandbox.list(directory)
-        except OSError:
-            continue  # it may not be read, or has gone meanwhile
-        if not no_ignore:
-            names = {posixpath.basename(entry.path) for entry in entries}
-            rules = [] if GIT in names else rules
-            if GITIGNORE in names:
-                rules = [*rules, (_slash(directory), await _ignore_file(sandbox, directory))]
-        below: list[tuple[str, Rules]] = []
-        for number, entry in enumerate(entries, 1):
-            if number % BREATH == 0:
-                await checkpoint()
-            name = posixpath.basename(entry.path)
-            path = posixpath.join(directory, name)
-            is_directory = entry.type == "directory"
-            if entry.real_path != path or (not no_ignore and _left_out(rules, path, name, is_directory)):
-                continue
-            if is_directory:
-                below.append((path, rules))
-            elif entry.type == "file":
-                yield entry
-        waiting.extend(reversed(below))
+            answers[number] = await one()
+        except Exception as error:  # noqa: BLE001 - raised below as it is, not in a group
+            failed.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for number, one in enumerate(work):
+            group.start_soon(ask, number, one)
+    if failed:
+        raise failed[0]
+    return [answers[number] for number in range(len(work))]
+
+
+async def _entries(sandbox: Sandbox, directory: str) -> list[FileStat]:
+    try:
+        return await sandbox.list(directory)
+    except OSError:
+        return []  # it may not be read, or has gone meanwhile
+
+
+async def _rules(sandbox: Sandbox, directory: str, entries: list[FileStat], rules: Rules) -> Rules:
+    names = {posixpath.basename(entry.path) for entry in entries}
+    rules = [] if GIT in names else rules
+    return [*rules, (_slash(directory), await _ignore_file(sandbox, directory))] if GITIGNORE in names else rules
 
 
 def _left_out(rules: Rules, path: str, name: str, is_directory: bool) -> bool:
@@ -79,6 +112,11 @@ async def _ignore_file(sandbox: Sandbox, directory: str) -> list[Pattern]:
         return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=LARGEST_IGNORE))
     except OSError:
         return []
+
+
+def below(path: str, top: str) -> str:
+    """The path as it is seen from `top`, above it."""
+    return path.removeprefix(_slash(top))
 
 
 def _slash(directory: str) -> str:
