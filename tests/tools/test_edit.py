@@ -1,4 +1,4 @@
-"""`edit` changes exactly what it was told to, all or nothing; where the text is missing it helps and never guesses."""
+"""`edit` changes exactly what it was told to, all or nothing; where the text is missing it helps, and guesses nothing."""
 
 from time import process_time
 from typing import Any

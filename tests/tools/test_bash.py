@@ -1,0 +1,259 @@
+"""`bash`, `process` and `run_code`: what ran, what it printed and how it ended, whoever ended it."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Event, Failure, Success
+from tests.tools.world import REAL, World, in_time, world
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_command_answers_with_everything_that_is_known_of_it(real: World) -> None:
+    value = await real.value("bash", command="echo out; echo err >&2; exit 3")
+    assert value.pop("duration_ms") >= 0
+    assert value == {
+        "exit_code": 3, "stdout": "out\n", "stderr": "err\n", "cwd": real.sandbox.workspace, "ended_by": "exit",
+        "notes": [],
+    }  # fmt: skip
+
+
+async def test_several_lines_quotes_and_here_documents_work(real: World) -> None:
+    command = "for n in 1 2; do\n  echo \"n is '$n'\"\ndone\ncat <<'END'\n$HOME `x`\nEND\n# comment\n"
+    assert (await real.value("bash", command=command))["stdout"] == "n is '1'\nn is '2'\n$HOME `x`\n"
+
+
+async def test_a_command_of_two_megabytes_works(real: World) -> None:
+    text = "x" * (2 << 20)
+    value = await real.value("bash", command=f"cat > f <<'END'\n{text}\nEND\nwc -c < f")
+    assert value["stdout"].split() == [str(len(text) + 1)]
+
+
+async def test_pipefail_and_its_notes(real: World) -> None:
+    assert (await real.value("bash", command="false | cat"))["exit_code"] == 1
+    piped = await real.value("bash", command="yes | head -1")
+    assert (piped["exit_code"], piped["stdout"]) == (141, "y\n")
+    assert any("141 is harmless" in note for note in piped["notes"])
+    silent = await real.value("bash", command="ls /nowhere 2>/dev/null | cat")
+    assert any("printed nothing at all" in note for note in silent["notes"])
+
+
+async def test_each_call_is_a_new_shell_and_only_files_are_kept(real: World) -> None:
+    await real.value("bash", command="mkdir d; cd d; X=1; export X; echo kept > f")
+    value = await real.value("bash", command='echo "[$X] $PWD"; cat d/f')
+    assert value["stdout"] == f"[] {real.sandbox.workspace}\nkept\n"
+    assert (await real.value("bash", command="cat f", cwd="d"))["stdout"] == "kept\n"
+
+
+async def test_what_is_left_running_is_ended_and_that_is_said(real: World) -> None:
+    with in_time():
+        value = await real.value("bash", command="sleep 600 & echo started")
+    assert (value["exit_code"], value["stdout"]) == (0, "started\n")
+    assert any("background" in note for note in value["notes"])
+
+
+@pytest.mark.parametrize("limit", ["timeout", "idle_timeout"])
+async def test_a_limit_keeps_what_was_printed(real: World, limit: str) -> None:
+    with in_time():
+        failure = await real.failure(
+            "bash", **{"command": "echo before; echo bad >&2; setsid sleep 600 & sleep 600", limit: 1}
+        )
+    assert (failure.kind, failure.retryable) == ("timeout", True)
+    assert failure.data is not None
+    assert (failure.data["exit_code"], failure.data["stdout"], failure.data["stderr"]) == (124, "before\n", "bad\n")
+    assert failure.data["ended_by"] == ("timeout" if limit == "timeout" else "idle")
+    assert "1 s" in failure.message
+
+
+async def test_output_resets_the_idle_limit(real: World) -> None:
+    value = await real.value("bash", command="for n in 1 2 3 4; do echo $n; sleep 0.4; done", idle_timeout=1)
+    assert value["stdout"] == "1\n2\n3\n4\n"
+
+
+async def test_a_job_gives_its_real_exit_code_long_after_its_end(real: World) -> None:
+    started = await real.value("bash", command="echo one; echo two >&2; exit 7", background=True)
+    job = started["job"]
+    assert (started["background"], started["cwd"]) == (True, real.sandbox.workspace)
+    assert job in started["log"]
+    ended = await real.value("process", action="wait", job=job)
+    assert (ended["running"], ended["exit_code"], ended["ended_by"]) == (False, 7, "exit")
+    for number in range(40):  # other work comes and goes
+        await real.value("bash", command=f"exit {number % 3}", background=number % 2 == 0)
+    assert (await real.value("process", action="poll", job=job))["exit_code"] == 7
+    assert sorted((await real.value("process", action="tail", job=job))["text"].split()) == ["one", "two"]
+    assert (await real.value("process", action="tail", job=job, lines=1))["text"].strip() in ("one", "two")
+    listed = (await real.value("process", action="list"))["jobs"]
+    assert [each["exit_code"] for each in listed if each["job"] == job] == [7]
+    assert (await real.value("process", action="kill", job=job))["killed"] is False
+
+
+async def test_a_job_runs_on_is_seen_and_is_killed_with_its_tree(real: World) -> None:
+    command = "setsid sh -c 'while :; do echo $$ > alive; sleep 0.1; done' & echo up; wait"
+    job = (await real.value("bash", command=command, background=True))["job"]
+    with in_time(30):
+        while not (real.root / "alive").exists():  # noqa: ASYNC110 - the one that makes it is another process
+            await anyio.sleep(0.05)
+        polled = await real.value("process", action="poll", job=job)
+        assert (polled["running"], polled["exit_code"]) == (True, None)
+        waited = await real.value("process", action="wait", job=job, timeout=1)
+        assert waited["running"] is True
+        killed = await real.value("process", action="kill", job=job)
+    assert (killed["killed"], killed["running"], killed["ended_by"]) == (True, False, "user")
+    (real.root / "alive").unlink()
+    await anyio.sleep(0.4)
+    assert not (real.root / "alive").exists(), "the setsid child lives on"
+
+
+async def test_a_job_is_not_ended_by_the_timeout_of_commands(real: World) -> None:
+    job = (await real.value("bash", command="sleep 1.3; echo done", background=True, timeout=1))["job"]
+    ended = await real.value("process", action="wait", job=job)
+    assert (ended["exit_code"], ended["ended_by"]) == (0, "exit")
+
+
+@asynccontextmanager
+async def running(here: World, name: str, arguments: dict[str, Any]) -> AsyncIterator[list[Any]]:
+    """A call that goes on beside the test; its result comes into the list."""
+    results: list[Any] = []
+
+    async def call() -> None:
+        results.append(await here.session.call(name, arguments, id="long"))
+
+    with in_time(30):
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(call)
+            yield results
+
+
+@pytest.mark.parametrize("driver", REAL)
+@pytest.mark.parametrize("tool", ["bash", "run_code"])
+async def test_a_person_ends_a_command_and_what_it_printed_is_kept(driver: str, tool: str, tmp_path: Path) -> None:
+    shown = anyio.Event()
+
+    async def watch(event: Event) -> None:
+        if event.type == "call_output" and "begun" in event.data["text"]:
+            shown.set()
+
+    code = "echo begun; sleep 600" if tool == "bash" else "import time; print('begun', flush=True); time.sleep(600)"
+    async with world(driver, tmp_path / "work", readers=[watch]) as here:
+        async with running(here, tool, {"command" if tool == "bash" else "code": code}) as results:
+            await shown.wait()
+            assert await here.session.terminate("long")
+        failure = results[0]
+    assert isinstance(failure, Failure)
+    assert failure.data is not None
+    assert (failure.kind, failure.data["killed_by"], failure.data["stdout"]) == ("cancelled", "user", "begun\n")
+    assert (failure.data["ended_by"], failure.retryable) == ("user", False)
+
+
+async def test_a_person_ends_a_call_that_waits_for_a_job(real: World) -> None:
+    job = (await real.value("bash", command="sleep 600", background=True))["job"]
+    async with running(real, "process", {"action": "wait", "job": job, "timeout": 600}) as results:
+        await anyio.sleep(0.2)
+        assert await real.session.terminate("long")
+    assert results[0].kind == "cancelled"
+    assert (await real.value("process", action="poll", job=job))["running"] is True
+
+
+async def test_live_output_comes_while_the_command_runs_and_breaks_no_character(tmp_path: Path) -> None:
+    texts: list[str] = []
+    first = anyio.Event()
+
+    async def watch(event: Event) -> None:
+        if event.type == "call_output":
+            texts.append(event.data["text"])
+            first.set()
+
+    command = (
+        r"printf 'a\xe2'; sleep 0.3; printf '\x82'; sleep 0.3; printf '\xac!\n'; until [ -e go ]; do sleep 0.05; done"
+    )
+    async with (
+        world("jail", tmp_path / "work", readers=[watch]) as here,
+        running(here, "bash", {"command": command}) as results,
+    ):
+        await first.wait()
+        assert not results
+        await anyio.sleep(1)
+        await here.put("go", "")
+    assert "".join(texts) == "a€!\n"
+    assert results[0].value["stdout"] == "a€!\n"
+
+
+async def test_whatever_was_cut_can_be_read(real: World) -> None:
+    command = "seq 1 60000; seq 1 9000 >&2; echo '[… 5 of 10 characters left out]'; exit 3"
+    result = await real.call("bash", command=command)
+    assert isinstance(result, Success)
+    value = result.value
+    assert (value["exit_code"], value["stdout"][:4]) == (3, "1\n2\n")
+    assert value["stdout"].endswith("60000\n[… 5 of 10 characters left out]\n")
+    whole = {"stdout": command_output(60_000) + "[… 5 of 10 characters left out]\n", "stderr": command_output(9_000)}
+    for stream, text in whole.items():
+        mark = re.search(r"\[… ([\d,]+) of ([\d,]+) characters left out; full output: (a_\w+)\]", value[stream])
+        assert mark, value[stream][:300]
+        assert int(mark[2].replace(",", "")) == len(text)
+        assert await read_all(real, mark[3]) == text
+
+
+def command_output(last: int) -> str:
+    return "".join(f"{number}\n" for number in range(1, last + 1))
+
+
+async def read_all(here: World, ref: str) -> str:
+    pages, start = [], 0
+    while True:
+        page = await here.value("read_artifact", ref=ref, start=start)
+        pages.append(page["text"])
+        if "next_start" not in page:
+            return "".join(pages)
+        start = page["next_start"]
+
+
+async def test_cut_output_of_a_command_that_ran_out_of_time_can_be_read(real: World) -> None:
+    failure = await real.failure("bash", command="seq 1 30000; sleep 600", timeout=1)
+    assert failure.data is not None
+    mark = re.search(r"full output: (a_\w+)\]", failure.data["stdout"])
+    assert mark
+    assert await read_all(real, mark[1]) == command_output(30_000)
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "stdout"),
+    [
+        ("python", "print(sum([1, 2]))", "3\n"),
+        ("bash", "echo $((1 + 2))", "3\n"),
+        ("PYTHON", "print(1)", "1\n"),
+        ("sh", "echo 1", "1\n"),
+    ],
+)
+async def test_a_program_is_run_and_leaves_nothing_behind(real: World, language: str, code: str, stdout: str) -> None:
+    value = await real.value("run_code", code=code, language=language)
+    assert (value["text"], value["stdout"], value["error"], value["exit_code"]) == (stdout, stdout, None, 0)
+    assert await real.files() == {}
+
+
+async def test_a_program_that_fails_says_why(real: World) -> None:
+    value = await real.value("run_code", code="print('x')\nraise ValueError('no good')")
+    assert (value["text"], value["error"], value["exit_code"]) == ("x\n", "ValueError: no good", 1)
+    assert "line 2" in value["stderr"]
+    quiet = await real.value("run_code", code="exit 4", language="bash")
+    assert quiet["error"] == "exit code 4"
+    slow = await real.failure("run_code", code="import time\nprint('x', flush=True)\ntime.sleep(600)", timeout=1)
+    assert slow.data is not None
+    assert (slow.kind, slow.data["stdout"], await real.files()) == ("timeout", "x\n", {})
+
+
+async def test_a_list_of_things_to_do_is_replaced_whole(anywhere: World) -> None:
+    first = [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}]
+    assert await anywhere.value("todo", items=first) == {"items": first, "left": 1}
+    assert await anywhere.value("todo", items=[]) == {"items": [], "left": 0}
+
+
+async def test_the_work_ends_with_a_summary_and_a_question_waits_for_its_answer(anywhere: World) -> None:
+    assert await anywhere.value("complete", summary="Fixed the parser.") == {"completed": True}
+    assert anywhere.person.summaries == ["Fixed the parser."]
+    assert await anywhere.value("ask_user", question="Red?", choices=["yes", "no"]) == {"answer": "Red? ['yes', 'no']"}
