@@ -1,4 +1,4 @@
-"""`edit` changes exactly what it was told to, all or nothing; where the text is missing it helps, and guesses nothing."""
+"""`edit` changes exactly what it was told to, all or nothing; where the text is missing it helps, never guesses."""
 
 from time import process_time
 from typing import Any
