@@ -1,5 +1,6 @@
 """The commands of `handrail`, each a few lines; what they do is in the file of its name."""
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -17,13 +18,18 @@ from handrail.contract.errors import HandrailError
 T = TypeVar("T")
 app = typer.Typer(
     name="handrail",
-    help="The tool runtime between a language model and the side effects it causes.",
+    help="The tool runtime between a language model and the side effects it causes. "
+    "Begin with `handrail demo`; `handrail tools` lists what `handrail call` can use.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 Driver = Annotated[str, typer.Option(help="auto, jail, host, or the name of an installed driver.")]
 AllowWeaker = Annotated[bool, typer.Option("--allow-weaker", help="Run without isolation where no jail can be made.")]
+MODES = (
+    "What needs your approval: contained, whatever leaves the sandbox; ask, also writes and commands; strict, "
+    "everything that is not safe; open, nothing."
+)
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve what would be asked, and never wait for input.")]
 
 
@@ -41,7 +47,7 @@ def call(
     driver: Driver = "auto",
     allow_weaker: AllowWeaker = False,
     network: Annotated[str, typer.Option(help="none or full.")] = "none",
-    mode: Annotated[str, typer.Option(help="Policy: contained, ask, strict or open.")] = "contained",
+    mode: Annotated[str, typer.Option(help=MODES)] = "contained",
     yes: Yes = False,
 ) -> None:
     """Use one tool by hand, in a jail on the current directory.
@@ -63,7 +69,7 @@ def tools(
     profile: Annotated[str, typer.Option(help="coding, read_only or all.")] = "all",
 ) -> None:
     """List the built-in tools, or print their schemas."""
-    print(_or_fail(partial(list_tools, schema, profile)))
+    _or_fail(lambda: print(list_tools(schema, profile), flush=True))
 
 
 @app.command()
@@ -81,8 +87,11 @@ def _run(work: Callable[[], Awaitable[int]]) -> None:
 def _or_fail(work: Callable[[], T]) -> T:
     try:
         return work()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
     except (HandrailError, OSError) as error:
-        typer.echo(f"handrail: {error}", err=True)
+        typer.echo(f"handrail: {error}".replace("allow_weaker=True", "--allow-weaker"), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

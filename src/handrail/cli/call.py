@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from rich.console import Console
 
-from handrail.cli.terminal import TerminalApprover
+from handrail.cli.terminal import TerminalApprover, TerminalHost
 from handrail.contract.approval import Approver
 from handrail.contract.event import Event
 from handrail.contract.result import Result
@@ -21,6 +22,7 @@ from handrail.toolkit.render import visible
 from handrail.tools.builtin import builtin_tools
 
 CALL = "call"
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +38,24 @@ class CallOptions:
 
 
 async def call_tool(tool: str, arguments: str, options: CallOptions) -> int:
-    """Print the result's envelope. 0 for a success, 1 for a failure."""
+    """Print the result's envelope. 0 for a success, 1 for a failure, 130 for a call that was given up."""
     policy = Policy(mode=options.mode)
     async with open_sandbox(
         options.driver, workspace=options.workspace, network=options.network, allow_weaker=options.allow_weaker
     ) as sandbox:
         session = Session(
-            builtin_tools("all"), sandbox=sandbox, policy=policy, approver=approver(options.yes), readers=[show_output]
+            builtin_tools("all"),
+            sandbox=sandbox,
+            policy=policy,
+            approver=approver(options.yes),
+            readers=[show_output],
+            host=TerminalHost(Console(stderr=True)) if sys.stdin.isatty() and not options.yes else None,
         )
         async with session:
             result = await _call(session, tool, arguments)
-    print(json.dumps(result.to_envelope(tool), indent=2, ensure_ascii=False))
+    if result is None:
+        return INTERRUPTED
+    print(json.dumps(result.to_envelope(tool), indent=2, ensure_ascii=False), flush=True)
     return 0 if result.ok else 1
 
 
@@ -64,21 +73,21 @@ def show_output(event: Event) -> None:
         sys.stderr.flush()
 
 
-async def _call(session: Session, tool: str, arguments: str) -> Result:
+async def _call(session: Session, tool: str, arguments: str) -> Result | None:
+    """None when the person would not wait for the end."""
+    result: Result | None = None
     async with anyio.create_task_group() as group:
-        group.start_soon(_interrupts, session, group.cancel_scope)
+        group.start_soon(_interrupts, session, group)
         result = await session.call(tool, arguments, origin="user", id=CALL)
         group.cancel_scope.cancel()
     return result
 
 
-async def _interrupts(session: Session, scope: anyio.CancelScope) -> None:
-    """The first Ctrl-C ends the running call; the second ends us, and with us everything we started."""
+async def _interrupts(session: Session, group: TaskGroup) -> None:
+    """The first Ctrl-C ends the running call; the second waits for nothing, and everything that was started ends."""
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        first = True
         async for _ in signals:
-            if first and await session.terminate(CALL):
-                first = False
-            else:
-                scope.cancel()
-                raise KeyboardInterrupt
+            group.start_soon(session.terminate, CALL)
+            break
+        async for _ in signals:
+            group.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +10,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from handrail.contract.approval import ApprovalRequest, Decision
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure, Result
+from handrail.toolkit.render import visible
 from handrail.toolkit.threads import Work
 
 QUESTION = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
@@ -55,6 +59,33 @@ class TerminalApprover:
             self._console.print(Text(f"That is not JSON: {error}", style="red"))
             return None
         return Decision.edit(given) if isinstance(given, dict) else None
+
+
+class TerminalHost:
+    """The person at the terminal, to whom a tool may put a question; there is no loop to end and no task to start."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        """The person's words, or the choice whose number they typed."""
+        self._console.print(Text(visible(question), style="bold"))
+        for number, choice in enumerate(choices, 1):
+            self._console.print(Text(f"  {number}. {visible(choice, lines=False)}"))
+        answer = (await _line("> ")).strip()
+        return choices[int(answer) - 1] if answer.isdecimal() and 0 < int(answer) <= len(choices) else answer
+
+    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
+        raise ToolFailed(Failure("unavailable", "No task can be started here.", retryable=False))
+
+    def finish(self, summary: str) -> None:
+        """Nothing goes on here."""
+
+    def deferred_tools(self) -> Mapping[str, str]:
+        return {}
+
+    def load_tools(self, names: Sequence[str]) -> None:
+        """There are none."""
 
 
 async def _line(question: str) -> str:
