@@ -26,7 +26,7 @@ class FileGlob:
                 self._names.append(Wild(each))
 
     def matches(self, relative: str) -> bool:
-        name = posixpath.basename(relative)
+        name = relative.rpartition("/")[2]
         return any(glob.matches(name) for glob in self._names) or any(glob.matches(relative) for glob in self._paths)
 
 

@@ -39,13 +39,10 @@ async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[
             for number, entry in enumerate(entries, 1):
                 if number % BREATH == 0:
                     await checkpoint()
-                name = posixpath.basename(entry.path)
-                path = posixpath.join(directory, name)
-                is_directory = entry.type == "directory"
-                if entry.real_path != path or (not no_ignore and _left_out(rules, path, name, is_directory)):
+                if entry.real_path != entry.path or (not no_ignore and _left_out(rules, entry)):
                     continue
-                if is_directory:
-                    deeper.append((path, rules))
+                if entry.type == "directory":
+                    deeper.append((entry.path, rules))
                 elif entry.type == "file":
                     yield entry
         waiting.extend(reversed(deeper))
@@ -79,13 +76,16 @@ async def _entries(sandbox: Sandbox, directory: str) -> list[FileStat]:
 
 
 async def _rules(sandbox: Sandbox, directory: str, entries: list[FileStat], rules: Rules) -> Rules:
-    names = {posixpath.basename(entry.path) for entry in entries}
-    rules = [] if GIT in names else rules
-    return [*rules, (_slash(directory), await _ignore_file(sandbox, directory))] if GITIGNORE in names else rules
+    paths, slash = {entry.path for entry in entries}, _slash(directory)
+    rules = [] if slash + GIT in paths else rules
+    return [*rules, (slash, await _ignore_file(sandbox, directory))] if slash + GITIGNORE in paths else rules
 
 
-def _left_out(rules: Rules, path: str, name: str, is_directory: bool) -> bool:
-    return (is_directory and name == GIT) or ignored(rules, path, is_directory)
+def _left_out(rules: Rules, entry: FileStat) -> bool:
+    is_directory = entry.type == "directory"
+    return (is_directory and entry.path.endswith(f"/{GIT}")) or (
+        bool(rules) and ignored(rules, entry.path, is_directory)
+    )
 
 
 async def _above(sandbox: Sandbox, top: str) -> Rules:
