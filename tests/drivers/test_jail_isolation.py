@@ -291,7 +291,7 @@ async def test_only_the_workspace_and_the_private_places_are_mounted_writable(ja
         assert not any(word.startswith("shared") for word in parts[6:]), "what is mounted inside is not seen outside"
     places = {path for path, it in writable.items() if it}
     devices = {path for path in places if path.startswith("/dev/") and path != "/dev/shm"}
-    assert places - devices == {jail.workspace, "/tmp", "/var/tmp", "/dev/shm"}
+    assert places - devices == {jail.workspace, "/tmp", "/dev/shm"}
     assert devices <= {f"/dev/{name}" for name in HARMLESS}
 
 
@@ -403,3 +403,8 @@ async def test_with_python_killed_twenty_jails_are_gone_and_their_directories_at
     assert Path("/proc/self/mountinfo").read_text() == mounts
     remove_scratch(make_scratch())
     assert [place for place in places if Path(place).exists()] == []
+
+
+async def test_what_is_written_to_var_tmp_is_as_private_as_what_is_written_to_tmp(jail: GuardedDriver) -> None:
+    assert await inside(jail, "open('/var/tmp/x', 'w').write('here'); print(open('/tmp/x').read())") == "here"
+    assert not os.path.exists("/var/tmp/x")

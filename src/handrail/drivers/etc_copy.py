@@ -33,6 +33,15 @@ def etc_copy(network: str) -> str:
     return top
 
 
+def make_room(network: str, target: str, *, is_dir: bool) -> None:
+    """Something will be mounted at this path below /etc: an empty place must be there for it."""
+    place = os.path.join(etc_copy(network), os.path.relpath(target, "/etc"))
+    os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
+    if not is_dir and not os.path.lexists(place):
+        with open(place, "xb"):
+            pass
+
+
 def _copy(source: str, target: str) -> None:
     real = os.path.realpath(source)
     os.makedirs(os.path.dirname(target), exist_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from handrail.drivers.etc_copy import etc_copy
+from handrail.drivers.etc_copy import etc_copy, make_room
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_INSIDE: Final = "/run/handrail/guard"
@@ -33,6 +33,7 @@ def interpreter_dirs() -> tuple[str, ...]:
     return tuple(path for path in found if os.path.isdir(path) and not holds_home(path))
 
 
+@lru_cache(maxsize=64)
 def holds_home(path: str) -> bool:
     """Whether this user's home directory is there, or below."""
     home = os.path.realpath(os.path.expanduser("~"))
@@ -63,12 +64,16 @@ def _interpreter(workspace: str) -> Iterator[Shown]:
             covered.append(path)
 
 
-def _own(workspace: str, tmp: int | None) -> Iterator[Shown]:
+def _own(workspace: str, tmp: int | None, targets: Sequence[str]) -> Iterator[Shown]:
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Shown("/proc", ("--proc", "/proc"))
     yield Shown("/dev", ("--dev", "/dev"))
-    for path in ("/dev/shm", "/tmp", "/var/tmp"):
+    for path in ("/dev/shm", "/tmp"):
         yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
+    if any(_is_below(path, ["/var/tmp"]) for path in targets):
+        yield Shown("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
+    else:  # a link costs less than a mount
+        yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
     if not _is_below("/workspace", [workspace]):
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
@@ -78,11 +83,14 @@ def view_words(
 ) -> list[str]:
     """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
     etc = Shown("/etc", ("--ro-bind", etc_copy(network), "/etc"))
-    shown = [*_system(), etc, *_interpreter(workspace), *_own(workspace, tmp)]
+    targets = [workspace, *(target for _, target, _ in mounts)]
+    shown = [*_system(), etc, *_interpreter(workspace), *_own(workspace, tmp, targets)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
     for source, asked, writable in mounts:
         target = workspace + asked.removeprefix("/workspace") if _is_below(asked, ["/workspace"]) else asked
+        if _is_below(target, ["/etc"]):
+            make_room(network, target, is_dir=os.path.isdir(source))
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     latest = {item.target: item for item in shown}
     ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
