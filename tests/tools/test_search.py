@@ -113,8 +113,10 @@ async def test_grep_answers_the_same_with_and_without_ripgrep(
 
 async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
     """The control: two engines that find nothing agree, too."""
-    values = [await both[0].value("grep", pattern=pattern, glob="{odd/**,asyncio/**}") for pattern in PATTERNS]
-    assert sum(value["match_count"] > 0 for value in values) > 0.7 * len(PATTERNS)
+    values = [
+        await both[0].value("grep", pattern=pattern, path=where) for pattern in PATTERNS for where in ("odd", "re")
+    ]
+    assert sum(value["match_count"] > 0 for value in values) > 0.5 * len(values)
     assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 1_500
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
 from handrail.cli.terminal import TerminalApprover, TerminalHost
@@ -77,15 +77,16 @@ async def _call(session: Session, tool: str, arguments: str) -> Result | None:
     """None when the person would not wait for the end."""
     result: Result | None = None
     async with anyio.create_task_group() as group:
-        group.start_soon(_interrupts, session, group)
+        await group.start(_interrupts, session, group)
         result = await session.call(tool, arguments, origin="user", id=CALL)
         group.cancel_scope.cancel()
     return result
 
 
-async def _interrupts(session: Session, group: TaskGroup) -> None:
+async def _interrupts(session: Session, group: TaskGroup, *, task_status: TaskStatus[None]) -> None:
     """The first Ctrl-C ends the running call; the second waits for nothing, and everything that was started ends."""
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        task_status.started()
         async for _ in signals:
             group.start_soon(session.terminate, CALL)
             break

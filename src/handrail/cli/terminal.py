@@ -1,6 +1,7 @@
 """Ask a person at a terminal whether a call may run."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from handrail.contract.result import Failure, Result
 from handrail.toolkit.render import visible
 from handrail.toolkit.threads import Work
 
+LONGEST_LINE = 1 << 16
 QUESTION = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
 
 
@@ -89,11 +91,14 @@ class TerminalHost:
 
 
 async def _line(question: str) -> str:
-    """A line from the person. Nobody at the other end means no."""
+    """A line from the person. Nobody at the other end means no.
+
+    A terminal gives line by line. Python's own reader would hold a lock that the interpreter wants when it ends.
+    """
 
     def read() -> str:
         sys.stderr.write(question)
         sys.stderr.flush()
-        return sys.stdin.readline() or "n\n"
+        return os.read(sys.stdin.fileno(), LONGEST_LINE).decode("utf-8", "replace") or "n\n"
 
     return str(await Work(read, lambda work: None).wait())
