@@ -113,10 +113,12 @@ async def test_grep_answers_the_same_with_and_without_ripgrep(
 
 async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
     """The control: two engines that find nothing agree, too."""
-    values = [
-        await both[0].value("grep", pattern=pattern, path=where) for pattern in PATTERNS for where in ("odd", "re")
-    ]
-    assert sum(value["match_count"] > 0 for value in values) > 0.4 * len(values)
+    found = set()
+    for pattern in PATTERNS:
+        for where in ("odd", "asyncio"):
+            if (await both[0].value("grep", pattern=pattern, path=where))["match_count"]:
+                found.add(pattern)
+    assert len(found) > 0.65 * len(PATTERNS)
     assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 1_500
 
 
