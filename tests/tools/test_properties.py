@@ -99,7 +99,7 @@ CASES: dict[str, Case] = {
     "grep.pattern": of({}, "pattern", "banana", "cherry"),
     "grep.path": of({"pattern": "apple"}, "path", "a.txt", "sub"),
     "grep.glob": of({"pattern": "apple"}, "glob", "*.txt", "*.py"),
-    "grep.context": of({"pattern": "banana"}, "context", 1, 0),
+    "grep.context": of({"pattern": "apple", "path": "a.txt"}, "context", 1, 2),
     "grep.ignore_case": of({"pattern": "APPLE"}, "ignore_case", True, False),
     "grep.no_ignore": of({"pattern": "apple"}, "no_ignore", True, False),
     "bash.command": of({}, "command", "echo one > made", "echo two > made"),
