@@ -82,7 +82,7 @@ async def test_files_outside_are_not_there(jail: GuardedDriver, tmp_path: Path) 
 
 async def test_only_the_workspace_and_the_private_places_can_be_written(jail: GuardedDriver) -> None:
     places = "/ /usr /etc /bin /dev /run /var /opt /proc /proc/sys"
-    line = f"for d in {places}; do touch $d/x && echo wrote $d; done; touch x /tmp/x /dev/shm/x && echo CONTROL"
+    line = f"for d in {places}; do touch $d/x && echo wrote $d; done; touch x /tmp/written /dev/shm/written && echo CONTROL"
     assert (await run(jail, line)).stdout == b"CONTROL\n"
 
 
@@ -206,9 +206,8 @@ async def test_a_server_of_one_command_is_reached_by_the_next_and_not_from_outsi
 
 async def test_the_private_places_are_sized(opened: Open) -> None:
     jail = await opened("jail", limits=Limits(tmp=1 << 20))
-    ran = await run(
-        jail, "head -c 2M /dev/zero > /tmp/x; head -c 2M /dev/zero > /dev/shm/x; wc -c < /tmp/x; wc -c < /dev/shm/x"
-    )
+    fill = "for place in /tmp /dev/shm; do head -c 2M /dev/zero > $place/filled; wc -c < $place/filled; done"
+    ran = await run(jail, fill)
     assert ran.stderr.count(b"No space left") == 2
     assert ran.stdout.split() == [b"1048576"] * 2
 

@@ -332,8 +332,8 @@ async def test_a_link_in_the_workspace_leads_nowhere_outside(jail: GuardedDriver
 async def test_two_jails_share_nothing_but_what_is_mounted_into_both(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     one, two = [await opened("jail", mounts=[Mount(str(tmp_path / "shared"), "/srv/s", True)]) for _ in range(2)]
-    assert (await run(one, "for place in /tmp /dev/shm /srv/s; do echo STARTED > $place/x; done")).code == 0
-    ran = await run(two, "cat /tmp/x /dev/shm/x /srv/s/x")
+    assert (await run(one, "for place in /tmp /dev/shm /srv/s; do echo STARTED > $place/told; done")).code == 0
+    ran = await run(two, "cat /tmp/told /dev/shm/told /srv/s/told")
     assert ran.stdout == b"STARTED\n"
     assert ran.stderr.count(b"No such file") == 2
 
@@ -406,5 +406,5 @@ async def test_with_python_killed_twenty_jails_are_gone_and_their_directories_at
 
 
 async def test_what_is_written_to_var_tmp_is_as_private_as_what_is_written_to_tmp(jail: GuardedDriver) -> None:
-    assert await inside(jail, "open('/var/tmp/x', 'w').write('here'); print(open('/tmp/x').read())") == "here"
-    assert not os.path.exists("/var/tmp/x")
+    assert await inside(jail, "open('/var/tmp/told', 'w').write('here'); print(open('/tmp/told').read())") == "here"
+    assert not os.path.exists("/var/tmp/told")
