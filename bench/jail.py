@@ -147,7 +147,10 @@ async def _hold(workspace: str, count: int) -> tuple[float, list[float]]:
 
 def _memory(pid: int) -> float:
     """A process and what is below it, each page divided by how many share it."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except ProcessLookupError:  # a child that the guard made to prepare the jail, and that has just ended
+        return 0.0
     own = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) * 1024 / MIB
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     return own + sum(_memory(int(child)) for child in children)

@@ -1,7 +1,9 @@
 """The bench runs whole in its quick mode, and its arithmetic is right."""
 
+import gc
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ PROMISED = {
     "growth": ["in one session", "session: growth exponent", "in one run of an agent", "agent: growth exponent"],
     "importing": ["import pydantic", "from handrail import *"],
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def out_of_the_collectors_sight() -> Iterator[None]:
+    """A bench collects garbage before every sample, and the objects of two thousand tests are none of it."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("name", sorted(subjects()))

@@ -82,7 +82,8 @@ async def test_files_outside_are_not_there(jail: GuardedDriver, tmp_path: Path) 
 
 async def test_only_the_workspace_and_the_private_places_can_be_written(jail: GuardedDriver) -> None:
     places = "/ /usr /etc /bin /dev /run /var /opt /proc /proc/sys"
-    line = f"for d in {places}; do touch $d/x && echo wrote $d; done; touch x /tmp/written /dev/shm/written && echo CONTROL"
+    allowed = "x /tmp/written /dev/shm/written"
+    line = f"for d in {places}; do touch $d/x && echo wrote $d; done; touch {allowed} && echo CONTROL"
     assert (await run(jail, line)).stdout == b"CONTROL\n"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from handrail.contract.errors import Unavailable
@@ -199,7 +199,7 @@ class Unfair(Lane):
 @pytest.mark.parametrize("broken", [Crowded, Unfair])
 def test_the_laws_catch_a_lane_that_breaks_them(broken: type[Lane]) -> None:
     @given(VISITS)
-    @settings(max_examples=500, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=500, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
     def laws(visits: list[Visit]) -> None:
         anyio.run(story, broken(), visits)
 

@@ -81,7 +81,7 @@ def test_an_unknown_option_a_body_and_a_call_origin_are_refused_too() -> None:
         {"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}}, [], None,
         {"type": "object", "properties": {"a": {"pattern": "(?=look)"}}},
     ],
-    ids=repr,
+    ids=range(10),
 )  # fmt: skip
 def test_an_invalid_schema_is_refused_with_the_name_of_its_tool(schema: Any) -> None:
     with pytest.raises(HandrailError, match="tool t: "):

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,8 @@ def remove_scratch(path: str) -> None:
         for name in names:
             whole = os.path.join(parent, name)
             if not os.path.islink(whole):
-                os.chmod(whole, 0o700)
+                with suppress(OSError):  # two processes may sweep the same directory at once
+                    os.chmod(whole, 0o700)
     shutil.rmtree(path, ignore_errors=True)
 
 
