@@ -2,11 +2,14 @@
 
 import posixpath
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
 SPECIAL: Final = frozenset("*?[")
 _STARS: Final = re.compile(r"\*+")
+Piece = Callable[[str, int], tuple[str, int]]
+"""The regular expression of what begins at a place in a glob, and where the next thing begins."""
 
 
 def glob_matches(glob: str, text: str) -> bool:
@@ -46,9 +49,9 @@ def check_glob(glob: str) -> None:
     _text(glob)
 
 
-@lru_cache(maxsize=1024)
-def _text(glob: str) -> re.Pattern[str]:
-    """Between two stars the first place where the middle fits is as good as any, so nothing is tried twice."""
+def between_stars(glob: str, piece: Piece) -> re.Pattern[str]:
+    """A glob whose `*` is anything, in linear time: between two stars the first place where the middle fits is as good
+    as any, so nothing is tried twice. `piece` reads what is no star."""
     parts: list[list[str]] = [[]]
     at = 0
     while at < len(glob):
@@ -56,11 +59,16 @@ def _text(glob: str) -> re.Pattern[str]:
             at = _STARS.match(glob, at).end()  # type: ignore[union-attr]
             parts.append([])
         else:
-            piece, at = _piece(glob, at)
-            parts[-1].append(piece)
+            read, at = piece(glob, at)
+            parts[-1].append(read)
     first, *middle = ("".join(part) for part in parts)
     last = f".*{middle.pop()}" if middle else ""
     return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + last, re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def _text(glob: str) -> re.Pattern[str]:
+    return between_stars(glob, _piece)
 
 
 @lru_cache(maxsize=1024)

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Callable
-from typing import Final
 
+from handrail.toolkit.glob import between_stars
 from handrail.tools.regex import POSIX
 
-_STARS: Final = re.compile(r"\*+")
 Part = Callable[[str], object] | None
 """Whether one name fits; None stands for `**`, any number of directories."""
 
@@ -46,21 +45,7 @@ def _nothing(name: str) -> bool:
 
 
 def _part(glob: str) -> Part:
-    """Between two stars the first place where the middle fits is as good as any, so nothing is tried twice."""
-    if not re.search(r"[*?\[\\]", glob):
-        return glob.__eq__
-    parts: list[list[str]] = [[]]
-    at = 0
-    while at < len(glob):
-        if glob[at] == "*":
-            at = _STARS.match(glob, at).end()  # type: ignore[union-attr]
-            parts.append([])
-        else:
-            piece, at = _piece(glob, at)
-            parts[-1].append(piece)
-    first, *middle = ("".join(part) for part in parts)
-    last = f".*{middle.pop()}" if middle else ""
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + last, re.DOTALL).fullmatch
+    return between_stars(glob, _piece).fullmatch if re.search(r"[*?\[\\]", glob) else glob.__eq__
 
 
 def _piece(glob: str, at: int) -> tuple[str, int]:
