@@ -87,7 +87,8 @@ def test(arguments: list[str]) -> int:
     """Check and tests; the last line is pytest's own, unless the check failed."""
     checked = check([])
     install_system_packages({"rg": "ripgrep", "ps": "procps"})
-    tested = run(PYTHON, "-m", "pytest", *arguments)
+    together = [] if arguments else ["-n", "2"]  # most tests wait for something; who names one wants to see it alone
+    tested = run(PYTHON, "-m", "pytest", *together, *arguments)
     if checked and not tested:
         say("the tests passed, but the check above failed")
     return tested or checked

@@ -178,12 +178,13 @@ async def test_a_command_that_kills_its_supervisor_is_swept_up_on_the_host(opene
     assert (await run(driver, "echo usable")).stdout == b"usable\n"
 
 
+@pytest.mark.parametrize("cycles", [100, pytest.param(1_000, marks=pytest.mark.long)])
 async def test_cycles_of_open_run_kill_close_leave_no_process_directory_or_descriptor(
-    kind: str, opened: Open, tmp_path: Path
+    kind: str, opened: Open, tmp_path: Path, cycles: int
 ) -> None:
     await (await opened(kind)).close()
     before, mark = descriptors(), new_mark()
-    for _ in range(30):
+    for _ in range(cycles):
         driver = await opened(kind)
         process = await start(driver, TREES["setsid"], mark)
         await process.signal("KILL")
