@@ -1,5 +1,6 @@
 """Open a sandbox: the strongest driver this machine has, or the one asked for; never a weaker one silently."""
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -18,6 +19,7 @@ WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
 """What no sandbox may lack silently."""
+ON_LINUX: Final = frozenset({"jail", "host"})
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
 
@@ -27,9 +29,11 @@ BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_mem
 """Each name is a module in drivers/, loaded when it is wanted, and the function in it that opens the driver."""
 
 
-def known_drivers() -> dict[str, Opener | str]:
-    """By name: how to open each driver, or why its package cannot be loaded."""
-    found: dict[str, Opener | str] = {name: _built_in(name) for name in BUILT_IN}
+def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
+    """By name: how to open each driver, or why it cannot be had."""
+    found: dict[str, Opener | str] = {}
+    for name in BUILT_IN:
+        found[name] = _built_in(name) if system == "linux" or name not in ON_LINUX else "it needs Linux"
     for point in Lazy("importlib.metadata").entry_points(group=GROUP):
         try:
             found.setdefault(point.name, point.load())
@@ -80,7 +84,7 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
     if opener is None:
         raise HandrailError(f"there is no driver {name!r}; there are auto, {', '.join(sorted(known))}")
     if isinstance(opener, str):
-        raise HandrailError(f"the driver {name!r} cannot be loaded: {opener}")
+        raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
     if name in WEAK and not allow_weaker:
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
@@ -105,7 +109,14 @@ async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
     )
 
 
+def _usable(known: Mapping[str, Opener | str]) -> str:
+    return ", ".join(sorted(name for name, opener in known.items() if not isinstance(opener, str)))
+
+
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
+    known = known_drivers()
+    if isinstance(known["jail"], str):
+        raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; there are {_usable(known)}, by name")
     try:
         return await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
     except Unavailable as error:
