@@ -55,7 +55,7 @@ IN_ALL = ("import this", r"\bkwonly\b", "zzzz_nowhere")
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The standard library's own sources, two thousand files, and what is odd."""
+    """The standard library's own sources, two thousand files or, on some systems, seven hundred, and what is odd."""
     root = tmp_path_factory.mktemp("tree") / "work"
     skip = shutil.ignore_patterns("site-packages", "__pycache__", "config-*", "*.so", "*.a", "idlelib", "turtledemo")
     shutil.copytree(sysconfig.get_path("stdlib"), root, ignore=skip, symlinks=True)
@@ -119,7 +119,7 @@ async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
             if (await both[0].value("grep", pattern=pattern, path=where))["match_count"]:
                 found.add(pattern)
     assert len(found) > 0.65 * len(PATTERNS)
-    assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 1_500
+    assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 600  # some systems ship a smaller one
 
 
 @needs_ripgrep
