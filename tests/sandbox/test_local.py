@@ -15,8 +15,11 @@ import pytest
 
 from handrail.contract.driver import Chunk, Limits
 from handrail.contract.errors import Unavailable
+from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.host import open_host
+from handrail.drivers.jail import open_jail
 from handrail.sandbox import Completed, Sandbox
+from tests.drivers.watching import guard_pid
 
 pytestmark = pytest.mark.anyio
 
@@ -54,9 +57,15 @@ def alive(mark: str) -> int:
     return found
 
 
+@pytest.fixture(params=[open_host, open_jail], ids=["host", "jail"])
+async def driver(tmp_path: Path, request: pytest.FixtureRequest) -> GuardedDriver:
+    opened: GuardedDriver = await request.param(workspace=str(tmp_path), limits=Limits(processes=None))
+    return opened
+
+
 @pytest.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
-    async with Sandbox(await open_host(workspace=str(tmp_path), limits=Limits(processes=None))) as opened:
+async def sandbox(driver: GuardedDriver) -> AsyncIterator[Sandbox]:
+    async with Sandbox(driver) as opened:
         yield opened
 
 
@@ -208,6 +217,7 @@ FLOOD = """
 import resource, sys, tempfile
 import anyio
 from handrail.drivers.host import open_host
+from handrail.drivers.jail import open_jail
 from handrail.sandbox import Sandbox
 
 async def main(line):
@@ -282,7 +292,9 @@ async def test_an_error_in_python_code_names_its_line(sandbox: Sandbox) -> None:
     assert "os.nonsense()" in completed.stderr
 
 
-async def test_a_guard_that_is_killed_in_the_middle_makes_the_call_unavailable(sandbox: Sandbox) -> None:
+async def test_a_guard_that_is_killed_in_the_middle_makes_the_call_unavailable(
+    sandbox: Sandbox, driver: GuardedDriver
+) -> None:
     tree = Tree("plain")
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
@@ -293,11 +305,7 @@ async def test_a_guard_that_is_killed_in_the_middle_makes_the_call_unavailable(s
 
             tasks.start_soon(call)
             await tree.grown.wait()
-            mine = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            guards = [pid for pid in mine if b"guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-            assert guards, "no guard was found: this would prove nothing"
-            for pid in guards:
-                os.kill(int(pid), 9)
+            os.kill(guard_pid(driver), 9)  # below bubblewrap, where there is one
         with pytest.raises(Unavailable):
             await sandbox.run("true", timeout=5)
 
