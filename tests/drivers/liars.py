@@ -26,7 +26,8 @@ while "--size" in words:
     del words[at:at+2]
 """
 OTHER_GUARD = """
-words[words.index({guard!r})] = {other!r}
+at = words.index("--")
+words[at:at] = ["--ro-bind", {other!r}, words[at+1]]
 """
 NO_JAIL = """
 at = words.index("--")

@@ -290,7 +290,8 @@ async def test_options_that_mean_nothing_are_refused(home: str, options: dict[st
 async def test_a_path_of_the_guard_is_no_way_to_change_it(opened: Open) -> None:
     jail = await opened("jail")
     before = PROGRAM.read_bytes()
-    ran = await run(jail, "echo STARTED; echo x > /run/handrail/guard; rm /run/handrail/guard; mv /run/handrail /run/x")
+    place = os.path.dirname(jail.program)
+    ran = await run(jail, f"echo STARTED; echo x > {jail.program}; rm {jail.program}; mv {place} /tmp/x")
     assert ran.stdout == b"STARTED\n"
     assert ran.stderr.count(b"Read-only file system") + ran.stderr.count(b"busy") == 3, ran
     assert PROGRAM.read_bytes() == before

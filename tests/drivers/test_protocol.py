@@ -91,7 +91,7 @@ def test_a_broken_frame_ends_the_guard_and_everything_it_started(raw: Raw, name:
         HELLO + start(1, "setsid sleep 1000 & sleep 1000", mark) + start(2, "sleep 1000", mark, input=True)
     )
     assert [raw.frame()[0] for _ in range(3)] == [frames.GREETED, frames.STARTED, frames.STARTED]
-    assert alive(mark), "the control: it runs"
+    assert eventually(lambda: bool(alive(mark))), "the control: it runs"
     raw.socket.sendall(BROKEN[name])
     said = raw.rest()
     assert said[-1][0] == frames.BROKEN

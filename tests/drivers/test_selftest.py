@@ -103,6 +103,7 @@ GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
 BESIDES: dict[str, set[Feature]] = {
     "has no filter": {"network_isolation"},  # on a virtual machine
     "sets no limits": {"limit_processes"},  # where that is claimed
+    "has one table of processes": {"tree_kill"},  # what is killed there may end after it was said to be dead
 }
 
 UNUSABLE = {"has one table of processes"}

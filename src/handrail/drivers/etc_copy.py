@@ -1,5 +1,6 @@
 """A copy of the few parts of /etc that programs need, made once per process, so that one mount shows them all.
 
+The guard's own program lies in it too, for the same reason.
 No directory that may hold a private key is in it: root could read it.
 """
 
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.scratch import make_scratch, remove_scratch
 
 FILES: Final = (
@@ -18,6 +20,7 @@ FILES: Final = (
 )  # fmt: skip
 DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
 RESOLVER: Final = "resolv.conf"
+GUARD_IN_ETC: Final = "/etc/handrail/guard"
 
 
 @lru_cache(maxsize=2)
@@ -29,6 +32,8 @@ def etc_copy(network: str) -> str:
     for name in [*names, RESOLVER] if network == "full" else names:
         with suppress(OSError, shutil.Error):  # what may not be read is not shown
             _copy(f"/etc/{name}", os.path.join(top, name))
+    _copy(str(PROGRAM), top + GUARD_IN_ETC.removeprefix("/etc"))
+    os.chmod(top + GUARD_IN_ETC.removeprefix("/etc"), 0o755)
     os.chmod(top, 0o755)
     return top
 

