@@ -96,7 +96,7 @@ async def test_a_bubblewrap_that_does_less_is_found_out(tmp_path: Path, home: st
 
 GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
     "has no filter": ("payload.c", "if (settings.jail && install_filter() < 0)", "if (0)", {"no_privileges"}),
-    "leaves the bounding set": ("payload.c", "\t\tprctl(PR_CAPBSET_DROP, capability);", "\t\t;", {"no_privileges"}),
+    "leaves the bounding set": ("payload.c", "\t\t\tprctl(PR_CAPBSET_DROP, capability);", "\t\t\t;", {"no_privileges"}),
     "sets no limits": ("payload.c", "\tset_limits();\n", "", {"limit_open_files", "limit_file_size", "limit_cpu"}),
     "has one table of processes": ("launch.c", "CLONE_NEWPID | CLONE_NEWNS", "CLONE_NEWNS", {"process_isolation"}),
 }

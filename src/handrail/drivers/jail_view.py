@@ -13,7 +13,14 @@ from handrail.drivers.guard.build import PROGRAM
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_APART: Final = "/run/handrail/guard"
 """Where the guard's program is shown when the copy of /etc cannot show it."""
+OUTER_DEVICES: Final = "/run/handrail/dev"
+"""From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
 DEFAULT_TMP: Final = 1 << 30
+_DEV: Final = (
+    "--perms", "0755", "--tmpfs", "/dev", "--dir", "/dev/pts", "--symlink", "pts/ptmx", "/dev/ptmx",
+    "--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
+    "--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ def _interpreter(workspace: str) -> Iterator[Shown]:
 def _own(workspace: str, tmp: int | None, targets: Sequence[str]) -> Iterator[Shown]:
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Shown("/proc", ("--proc", "/proc"))
-    yield Shown("/dev", ("--dev", "/dev"))
+    yield Shown("/dev", _DEV)
+    yield Shown(OUTER_DEVICES, ("--dev-bind", "/dev", OUTER_DEVICES))
     for path in ("/dev/shm", "/tmp"):
         yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
     if any(_is_below(path, ["/var/tmp"]) for path in targets):

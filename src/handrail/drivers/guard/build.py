@@ -29,6 +29,16 @@ def compiler() -> list[str]:
     raise NoCompiler("the guard needs a C compiler (cc, gcc or clang) or the ziglang package to be built")
 
 
+def musl_compiler() -> list[str] | None:
+    """Preferred where it is: a static program of musl starts in a fraction of the time of one of glibc.
+
+    The kernel's headers are not among its own, so they come after them.
+    """
+    found = shutil.which("musl-gcc")
+    kernel = ("/usr/include", f"/usr/include/{os.uname().machine}-linux-gnu")
+    return [found, *(word for place in kernel for word in ("-idirafter", place))] if found else None
+
+
 def sources() -> list[Path]:
     """The C files of the program, in a stable order."""
     return sorted(HERE.glob("*.c"))
@@ -45,9 +55,11 @@ def stale(program: Path = PROGRAM) -> bool:
 def build(program: Path = PROGRAM, *, command: Sequence[str] | None = None, flags: Sequence[str] = ()) -> Path:
     """Compile the guard. It appears whole or not at all, also when two builds run at once."""
     beside = program.with_name(f"{program.name}.{os.getpid()}")
-    words = [*(command or compiler()), *FLAGS, *flags, *map(str, sources()), "-o", str(beside)]
+    rest = [*FLAGS, *flags, *map(str, sources()), "-o", str(beside)]
+    musl = musl_compiler() if command is None else None
     try:
-        subprocess.run(words, check=True)
+        if musl is None or subprocess.run([*musl, *rest], capture_output=True, check=False).returncode:
+            subprocess.run([*(command or compiler()), *rest], check=True)
         beside.replace(program)
     finally:
         beside.unlink(missing_ok=True)

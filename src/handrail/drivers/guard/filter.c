@@ -1,4 +1,7 @@
-/* The system calls a payload may not make: what gives privileges, reaches other processes, or opens up the kernel. */
+/* The system calls a payload may not make: what gives privileges, reaches other processes, or opens up the kernel.
+
+   For each process that takes a filter the kernel works out the answer for every call there is, so the filter is made as
+   a tree over the numbers of the calls: a list of them would cost as much as all the rest of starting a command. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -8,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -26,47 +30,31 @@
 #define ANY_NAMESPACE (0x7e020000u | 0x80u)
 #define SPECIAL_MODE (S_ISUID | S_ISGID)
 #define CREATES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
-#define ANSWER(error) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error))
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define LOAD_NUMBER LOAD(nr)
-#define SAME(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no)
-#define ANY_BIT(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, value, yes, no)
 
-/* A call refused outright. */
-#define REFUSE(number, error) SAME(number, 0, 1), ANSWER(error)
-/* A call refused when an argument has one of these bits. */
-#define REFUSE_BITS(number, which, bits) \
-	SAME(number, 0, 4), LOAD(args[which]), ANY_BIT(bits, 0, 1), ANSWER(EPERM), LOAD_NUMBER
-/* A call refused when an argument is this. */
-#define REFUSE_VALUE(number, which, value) \
-	SAME(number, 0, 4), LOAD(args[which]), SAME(value, 0, 1), ANSWER(EPERM), LOAD_NUMBER
-/* A call that creates a file, refused when the mode is special. */
-#define REFUSE_CREATION(number, flags, mode) \
-	SAME(number, 0, 6), LOAD(args[flags]), ANY_BIT(CREATES, 0, 3), LOAD(args[mode]), ANY_BIT(SPECIAL_MODE, 0, 1), \
-	ANSWER(EPERM), LOAD_NUMBER
-/* A call that makes a node: no devices, no special modes. */
-#define REFUSE_NODE(number, mode) \
-	SAME(number, 0, 8), LOAD(args[mode]), ANY_BIT(SPECIAL_MODE, 4, 0), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, S_IFMT), \
-	SAME(S_IFCHR, 2, 0), SAME(S_IFBLK, 1, 0), BPF_JUMP(BPF_JMP | BPF_JA, 1, 0, 0), ANSWER(EPERM), LOAD_NUMBER
-
-/* Sockets of other kinds are in no network namespace, or open up the kernel. */
-#define ONLY_FAMILIES(number) \
-	SAME(number, 0, 7), LOAD(args[0]), SAME(AF_UNIX, 4, 0), SAME(AF_INET, 3, 0), SAME(AF_INET6, 2, 0), \
-	SAME(AF_NETLINK, 1, 0), ANSWER(EAFNOSUPPORT), LOAD_NUMBER
+/* What is refused of one call: always; when an argument has one of these bits, or is this; when it creates a file with a
+   special mode (flags, then mode); when it makes a device, or a node with a special mode; when a socket is of another
+   family than these: the others are in no network namespace, or open up the kernel. */
+enum kind { ALWAYS, BITS, VALUE, CREATION, NODE, FAMILIES };
+struct rule {
+	int number;
+	enum kind kind;
+	unsigned argument;
+	uint32_t value;         /* the errno, for ALWAYS */
+};
+#define REFUSE(number, error) {number, ALWAYS, 0, error}
+#define REFUSE_BITS(number, which, bits) {number, BITS, which, bits}
+#define REFUSE_VALUE(number, which, value) {number, VALUE, which, value}
+#define REFUSE_CREATION(number, flags) {number, CREATION, flags, 0}
+#define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
+#define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
 
 /* Numbers newer than some headers. */
 enum { CALL_IO_URING_SETUP = 425, CALL_CLONE3 = 435, CALL_OPENAT2 = 437, CALL_PIDFD_GETFD = 438 };
 enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
 
-static const struct sock_filter filter[] = {
-	LOAD(arch),
-	SAME(OUR_ARCH, 1, 0),
-	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	LOAD_NUMBER,
+static struct rule rules[] = {
 #if defined(__x86_64__)
-	BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1),
-	ANSWER(ENOSYS),
-	REFUSE_CREATION(__NR_open, 1, 2),
+	REFUSE_CREATION(__NR_open, 1),
 	REFUSE_BITS(__NR_creat, 1, SPECIAL_MODE),
 	REFUSE_BITS(__NR_mkdir, 1, SPECIAL_MODE),
 	REFUSE_BITS(__NR_chmod, 1, SPECIAL_MODE),
@@ -82,7 +70,7 @@ static const struct sock_filter filter[] = {
 	REFUSE(CALL_IO_URING_SETUP, ENOSYS),
 	REFUSE(CALL_IO_URING_SETUP + 1, ENOSYS),
 	REFUSE(CALL_IO_URING_SETUP + 2, ENOSYS),
-	REFUSE_CREATION(__NR_openat, 2, 3),
+	REFUSE_CREATION(__NR_openat, 2),
 	REFUSE_BITS(__NR_mkdirat, 2, SPECIAL_MODE),
 	REFUSE_BITS(__NR_fchmod, 1, SPECIAL_MODE),
 	REFUSE_BITS(__NR_fchmodat, 2, SPECIAL_MODE),
@@ -138,12 +126,123 @@ static const struct sock_filter filter[] = {
 	REFUSE(__NR_clock_settime, EPERM),
 	REFUSE(__NR_sethostname, EPERM),
 	REFUSE(__NR_setdomainname, EPERM),
-	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
+
+enum { RULES = sizeof rules / sizeof *rules, LEAF = 5, ROOM = RULES * 16 };
+static struct sock_filter program[ROOM];
+static unsigned short size;
+
+static void put(uint16_t code, uint32_t value, uint8_t yes, uint8_t no)
+{
+	program[size++] = (struct sock_filter){code, yes, no, value};
+}
+
+static void load(size_t at)
+{
+	put(BPF_LD | BPF_W | BPF_ABS, (uint32_t)at, 0, 0);
+}
+
+static void load_argument(unsigned which)
+{
+	load(offsetof(struct seccomp_data, args) + which * sizeof(uint64_t));
+}
+
+/* To what comes after the next `skipped` instructions, when it is so. */
+static void when(uint16_t test, uint32_t value, uint8_t skipped)
+{
+	put(BPF_JMP | BPF_K | test, value, skipped, 0);
+}
+
+static void answer(uint32_t what)
+{
+	put(BPF_RET | BPF_K, what, 0, 0);
+}
+
+static void put_rule(const struct rule *rule)
+{
+	uint32_t refused = SECCOMP_RET_ERRNO | (rule->kind == ALWAYS ? rule->value : EPERM);
+	uint16_t test = rule->kind == VALUE ? BPF_JEQ : BPF_JSET;
+
+	if (rule->kind == FAMILIES) {
+		static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
+
+		load_argument(0);
+		for (unsigned i = 0; i < 4; i++)
+			when(BPF_JEQ, families[i], (uint8_t)(4 - i));
+		refused = SECCOMP_RET_ERRNO | EAFNOSUPPORT;
+	} else if (rule->kind == CREATION) {
+		load_argument(rule->argument);
+		put(BPF_JMP | BPF_K | BPF_JSET, CREATES, 0, 3);
+		load_argument(rule->argument + 1);
+		put(BPF_JMP | BPF_K | BPF_JSET, SPECIAL_MODE, 0, 1);
+	} else if (rule->kind == NODE) {
+		load_argument(rule->argument);
+		when(BPF_JSET, SPECIAL_MODE, 3);
+		put(BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
+		when(BPF_JEQ, S_IFCHR, 1);
+		put(BPF_JMP | BPF_K | BPF_JEQ, S_IFBLK, 0, 1);
+	} else if (rule->kind != ALWAYS) {
+		load_argument(rule->argument);
+		put(BPF_JMP | BPF_K | test, rule->value, 0, 1);
+	}
+	answer(refused);
+}
+
+/* Of the rules from `first` up to `end`, sorted, those for the number that is loaded. */
+static void put_rules(size_t first, size_t end)
+{
+	size_t middle = first + (end - first) / 2, jump;
+
+	while (middle > first && rules[middle].number == rules[middle - 1].number)
+		middle--;
+	if (end - first > LEAF && middle > first) {
+		put(BPF_JMP | BPF_K | BPF_JGE, (uint32_t)rules[middle].number, 0, 1);
+		jump = size;
+		put(BPF_JMP | BPF_JA, 0, 0, 0);
+		put_rules(first, middle);
+		program[jump].k = (uint32_t)(size - jump - 1);
+		put_rules(middle, end);
+		return;
+	}
+	while (first < end) {
+		int number = rules[first].number;
+
+		jump = size;
+		put(BPF_JMP | BPF_K | BPF_JEQ, (uint32_t)number, 0, 0);
+		for (; first < end && rules[first].number == number; first++)
+			put_rule(&rules[first]);
+		if (rules[first - 1].kind != ALWAYS)
+			answer(SECCOMP_RET_ALLOW);
+		program[jump].jf = (uint8_t)(size - jump - 1);
+	}
+	answer(SECCOMP_RET_ALLOW);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return ((const struct rule *)a)->number - ((const struct rule *)b)->number;
+}
+
+const struct sock_filter *make_filter(size_t *length)
+{
+	size = 0;
+	qsort(rules, RULES, sizeof *rules, by_number);
+	load(offsetof(struct seccomp_data, arch));
+	when(BPF_JEQ, OUR_ARCH, 1);
+	answer(SECCOMP_RET_KILL_PROCESS);
+	load(offsetof(struct seccomp_data, nr));
+#if defined(__x86_64__)
+	put(BPF_JMP | BPF_K | BPF_JGE, X32_BIT, 0, 1);
+	answer(SECCOMP_RET_ERRNO | ENOSYS);
+#endif
+	put_rules(0, RULES);
+	*length = size;
+	return program;
+}
 
 int install_filter(void)
 {
-	struct sock_fprog program = {sizeof filter / sizeof *filter, (struct sock_filter *)(uintptr_t)filter};
+	struct sock_fprog made = {size, program};
 
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &made, 0, 0);
 }

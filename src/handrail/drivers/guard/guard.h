@@ -101,6 +101,8 @@ void keep_only(int *fds, size_t count);
 void drop_capabilities(void);
 void forget_privileges(void);                               /* once: what no child needs */
 void set_limit(int resource, uint64_t value);
+struct sock_filter;
+const struct sock_filter *make_filter(size_t *length);      /* once, before it is installed anywhere */
 int install_filter(void);
 const char *prepare_jail(void);                             /* NULL when it is one */
 

@@ -1,15 +1,20 @@
-/* Makes sure that this is a jail before anything runs in it, and closes the ways out that need no command to be there. */
+/* Completes the jail that bubblewrap began, and closes the ways out of it, before anything runs in it.
+
+   What is done here could be asked of bubblewrap too. But for each of its mounts it reads the list of all mounts, and
+   an ordinary user's devices cost it another user namespace: so it would take most of the time that a jail takes. */
 #define _GNU_SOURCE
 #include "guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
-#include <sched.h>
+#include <stdio.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define OUTER_DEVICES "/run/handrail/dev"
 
 static bool forbid_user_namespaces(void)
 {
@@ -19,6 +24,34 @@ static bool forbid_user_namespaces(void)
 	if (fd >= 0)
 		close(fd);
 	return done;
+}
+
+/* What is there already was asked for by the client, and stays. */
+static bool show_device(const char *name)
+{
+	char from[64], to[64];
+	int fd;
+
+	snprintf(from, sizeof from, OUTER_DEVICES "/%s", name);
+	snprintf(to, sizeof to, "/dev/%s", name);
+	fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return errno == EEXIST;
+	close(fd);
+	return mount(from, to, NULL, MS_BIND, NULL) == 0;
+}
+
+/* Only these of the machine's devices; then the rest is out of sight, whatever else could be done. */
+static bool make_devices(void)
+{
+	static const char *const names[] = {"null", "zero", "full", "random", "urandom", "tty"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!show_device(names[i]))
+			return false;
+	/* An old kernel refuses this to ordinary users: then there are no terminals, and who asks for one is told so. */
+	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
+	return umount2(OUTER_DEVICES, MNT_DETACH) == 0;
 }
 
 /* This mount alone, not what is mounted below it; what else is forbidden there stays forbidden. */
@@ -33,14 +66,6 @@ static bool make_read_only(const char *path)
 	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, NULL) == 0;
 }
 
-/* An ordinary user's jail was mounted by a namespace outside this one: only a copy of the mounts is ours to change. */
-static bool make_view_read_only(void)
-{
-	if (!make_read_only("/") && (errno != EPERM || unshare(CLONE_NEWNS) < 0 || !make_read_only("/")))
-		return false;
-	return make_read_only("/dev");
-}
-
 static void keep_capabilities(uint32_t kept)
 {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -51,12 +76,17 @@ static void keep_capabilities(uint32_t kept)
 
 const char *prepare_jail(void)
 {
+	size_t length;
+
 	if (getpid() != 1)
 		return "no jail: the guard is not the first process of a process namespace";
 	if (!forbid_user_namespaces())
 		return "no jail: user namespaces cannot be forbidden";
-	if (!make_view_read_only())
-		return "no jail: the guard may not make its own file system read-only";
+	if (!make_devices())
+		return "no jail: the devices cannot be shown, or the others not hidden";
+	if (!make_read_only("/") || !make_read_only("/dev"))
+		return "no jail: the guard may not make its file system read-only";
+	make_filter(&length);
 	keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP));
 	return NULL;
 }

@@ -200,7 +200,7 @@ static void turn(void)
 		if (fds[i].revents)
 			work_ready(owners[i], &fds[i]);
 	reap();
-	if (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) {
+	if (fds[0].revents) {
 		if (!channel_fill())
 			leave();
 		handle_frames();

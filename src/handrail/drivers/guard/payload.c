@@ -19,8 +19,9 @@ static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
 void forget_privileges(void)
 {
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++)
-		prctl(PR_CAPBSET_DROP, capability);
+	for (int there, capability = 0; (there = prctl(PR_CAPBSET_READ, capability)) >= 0; capability++)
+		if (there)
+			prctl(PR_CAPBSET_DROP, capability);
 	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
