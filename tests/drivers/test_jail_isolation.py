@@ -102,6 +102,33 @@ async def test_a_process_outside_is_neither_seen_nor_signalled(jail: GuardedDriv
         assert it.wait() == -signal.SIGKILL, "the control"
 
 
+DEVICES = """
+import os, stat
+for top in ("/dev", "/run"):
+    for parent, _, names in os.walk(top):
+        for name in names:
+            if stat.S_IFMT(os.lstat(f"{parent}/{name}").st_mode) in (stat.S_IFCHR, stat.S_IFBLK):
+                print(f"{parent}/{name}")
+"""
+
+
+async def test_of_all_devices_only_the_harmless_ones_are_there_and_they_work(jail: GuardedDriver) -> None:
+    harmless = {f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts/ptmx")}
+    assert set((await inside(jail, DEVICES)).split()) == harmless
+    assert set(outside(DEVICES).split()) > harmless - {"/dev/pts/ptmx"}, "the control: the machine has more"
+    assert await attempt(jail, "devices", "-") == [["devices", "refused", "No such device"]]
+    assert attempt_outside("devices", "-") == [["devices", "reached", ""]], "the control"
+    ran = await run(jail, "echo x > /dev/null; head -c 3 /dev/zero | wc -c; head -c 9 /dev/urandom | wc -c; "
+                          "echo x > /dev/full; echo y > /dev/stdout; echo z | cat /dev/fd/0")  # fmt: skip
+    assert ran.stdout.split() == [b"3", b"9", b"y", b"z"]
+    assert b"No space left" in ran.stderr
+
+
+async def test_a_terminal_can_be_had_and_is_seen_by_nobody_outside(jail: GuardedDriver) -> None:
+    code = "import os, pty\na, b = pty.openpty()\nos.write(a, b'x\\n')\nprint(os.ttyname(b), os.read(b, 9))"
+    assert await inside(jail, code) == "/dev/pts/0 b'x\\n'"
+
+
 CONNECT = """
 import socket, sys
 for family, address in (("AF_UNIX", sys.argv[1]), ("AF_UNIX", "\\0" + sys.argv[2])):
