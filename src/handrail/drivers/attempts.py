@@ -1,9 +1,7 @@
 """What a self-test tries, promise by promise, and the things outside that it tries to reach."""
 
-import os
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import Final
 
 from handrail.contract.driver import Feature
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.drivers.scratch import make_scratch, place_outside, remove_scratch
 
 METADATA: Final = "169.254.169.254"
 """Where clouds keep the credentials of a machine. Attempts ask for a route to it, and send nothing."""
@@ -118,7 +116,7 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
     """A secret file, sockets that listen and a process, none of them below what the sandbox shows; and their names."""
     token, seen = f"handrail-{token_hex(8)}", token_hex(16)
     with ExitStack() as stack:
-        place = make_scratch(_place(shown))
+        place = make_scratch(place_outside(shown))
         stack.callback(remove_scratch, place)
         secret = Path(place, "secret")
         secret.write_text(token, encoding="utf-8")
@@ -134,16 +132,6 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
             listener.bind(address)
             listener.listen()
         yield values
-
-
-def _place(shown: Sequence[str]) -> str | None:
-    """A directory for temporary files that is not below anything shown; None for the usual one."""
-    for path in (tempfile.gettempdir(), "/var/tmp", "/dev/shm", os.path.expanduser("~")):
-        real = os.path.realpath(path)
-        hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in shown)
-        if hidden and os.access(real, os.W_OK):
-            return real
-    return None
 
 
 @contextmanager

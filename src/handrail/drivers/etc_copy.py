@@ -23,24 +23,25 @@ RESOLVER: Final = "resolv.conf"
 GUARD_IN_ETC: Final = "/etc/handrail/guard"
 
 
-@lru_cache(maxsize=2)
-def etc_copy(network: str) -> str:
-    """The directory to show as /etc. It goes when this process ends, or at a later start if it was killed."""
-    top = make_scratch()
+@lru_cache(maxsize=16)
+def etc_copy(network: str, place: str | None = None) -> str:
+    """The directory to show as /etc, made in this place. It goes when this process ends, or later if it was killed."""
+    top = make_scratch(place)
     atexit.register(remove_scratch, top)
     names = [*FILES, *DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java"))]
     for name in [*names, RESOLVER] if network == "full" else names:
         with suppress(OSError, shutil.Error):  # what may not be read is not shown
             _copy(f"/etc/{name}", os.path.join(top, name))
-    _copy(str(PROGRAM), top + GUARD_IN_ETC.removeprefix("/etc"))
-    os.chmod(top + GUARD_IN_ETC.removeprefix("/etc"), 0o755)
+    guard = top + GUARD_IN_ETC.removeprefix("/etc")
+    _copy(str(PROGRAM), guard)
+    os.chmod(guard, 0o755)
     os.chmod(top, 0o755)
     return top
 
 
-def make_room(network: str, target: str, *, is_dir: bool) -> None:
+def make_room(copy: str, target: str, *, is_dir: bool) -> None:
     """Something will be mounted at this path below /etc: an empty place must be there for it."""
-    place = os.path.join(etc_copy(network), os.path.relpath(target, "/etc"))
+    place = os.path.join(copy, os.path.relpath(target, "/etc"))
     os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
     if not is_dir and not os.path.lexists(place):
         with open(place, "xb"):

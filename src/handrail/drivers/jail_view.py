@@ -9,6 +9,7 @@ from typing import Final
 
 from handrail.drivers.etc_copy import GUARD_IN_ETC, etc_copy, make_room
 from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.scratch import place_outside
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_APART: Final = "/run/handrail/guard"
@@ -70,9 +71,13 @@ def _system() -> tuple[tuple[Shown, ...], tuple[str, ...]]:
 
 
 def _directory(path: str) -> Shown:
-    with os.scandir(path) as entries:
-        empty = next(entries, None) is None
-    return Shown(path, ("--dir", path) if empty else ("--ro-bind", path, path))  # a directory costs less than a mount
+    """An empty one is made, because that costs less than a mount."""
+    try:
+        with os.scandir(path) as entries:
+            empty = next(entries, None) is None
+    except OSError:
+        empty = False
+    return Shown(path, ("--dir", path) if empty else ("--ro-bind", path, path))
 
 
 def _is_below(path: str, tops: Sequence[str]) -> bool:
@@ -110,7 +115,8 @@ def _guard(copy: str, targets: Sequence[str]) -> str:
 
 def make_view(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> View:
     """What lies deeper comes later, so that nothing hides anything else."""
-    copy = etc_copy(network)
+    theirs = [workspace, *(source for source, _, writable in mounts if writable)]
+    copy = etc_copy(network, place_outside(theirs))  # what runs as the guard must not be theirs to change
     links, dirs = _system()
     targets = [workspace, *(target for _, target, _ in mounts)]
     shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
@@ -122,7 +128,7 @@ def make_view(workspace: str, *, network: str, tmp: int | None, mounts: Sequence
     for source, asked, writable in mounts:
         target = workspace + asked.removeprefix("/workspace") if _is_below(asked, ["/workspace"]) else asked
         if _is_below(target, ["/etc"]):
-            make_room(network, target, is_dir=os.path.isdir(source))
+            make_room(copy, target, is_dir=os.path.isdir(source))
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     latest = {item.target: item for item in shown}
     ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))

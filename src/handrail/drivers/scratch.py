@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,23 @@ _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 def make_scratch(parent: str | None = None) -> str:
     """A new private directory, named after this process. Those of dead processes are removed on the way."""
-    sweep_scratch()
+    for place in dict.fromkeys((parent or tempfile.gettempdir(), *_usual_places())):
+        sweep_scratch(place)
     return tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
+
+
+def _usual_places() -> tuple[str, ...]:
+    return tempfile.gettempdir(), "/var/tmp", "/dev/shm"
+
+
+def place_outside(tops: Sequence[str]) -> str | None:
+    """A directory for temporary files that is not below any of these real paths; None where there is none."""
+    for path in (*_usual_places(), os.path.expanduser("~")):
+        real = os.path.realpath(path)
+        hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
+        if hidden and os.access(real, os.W_OK):
+            return real
+    return None
 
 
 def remove_scratch(path: str) -> None:
