@@ -116,7 +116,7 @@ def _guard(copy: str, targets: Sequence[str]) -> str:
 def make_view(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> View:
     """What lies deeper comes later, so that nothing hides anything else."""
     theirs = [workspace, *(source for source, _, writable in mounts if writable)]
-    copy = etc_copy(network, place_outside(theirs))  # what runs as the guard must not be theirs to change
+    copy = etc_copy(network, place_outside(theirs, quick=True))  # what runs as the guard must not be theirs to change
     links, dirs = _system()
     targets = [workspace, *(target for _, target, _ in mounts)]
     shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]

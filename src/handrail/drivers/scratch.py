@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+MEMORY: Final = "/dev/shm"
+_ROOM: Final = 32 << 20
+_FILES: Final = 10_000
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
@@ -20,17 +23,30 @@ def make_scratch(parent: str | None = None) -> str:
 
 
 def _usual_places() -> tuple[str, ...]:
-    return tempfile.gettempdir(), "/var/tmp", "/dev/shm"
+    return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
-def place_outside(tops: Sequence[str]) -> str | None:
-    """A directory for temporary files that is not below any of these real paths; None where there is none."""
-    for path in (*_usual_places(), os.path.expanduser("~")):
+def place_outside(tops: Sequence[str], *, quick: bool = False) -> str | None:
+    """A directory for temporary files that is not below any of these real paths; None where there is none.
+
+    A `quick` one is in memory, if there is room, and programs can be run from it.
+    """
+    usual = (*_usual_places(), os.path.expanduser("~"))
+    for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
         real = os.path.realpath(path)
         hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
         if hidden and os.access(real, os.W_OK):
             return real
     return None
+
+
+def _suits(path: str) -> bool:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    many = found.f_files == 0 or found.f_favail >= _FILES  # no number at all means no limit
+    return many and not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= _ROOM
 
 
 def remove_scratch(path: str) -> None:
