@@ -30,7 +30,8 @@ UNKNOWN = ["clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_re
 MODES = {"creat": 1, "mkdir": 1, "chmod": 1, "mkdirat": 2, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
 CREATIONS = {"open": 1, "openat": 2}
 NODES = {"mknod": 1, "mknodat": 2}
-OTHERS = ["clone", "unshare", "socket", "ioctl"]
+SOCKETS = ["socket", "socketpair"]
+OTHERS = ["clone", "unshare", "ioctl", "prlimit64", *SOCKETS]
 NAMES = [*REFUSED, *UNKNOWN, *MODES, *CREATIONS, *NODES, *OTHERS]
 NEWER = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "clone3": 435, "openat2": 437,
@@ -104,8 +105,8 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
         return ERRNO | errno.EPERM
     if name in UNKNOWN:
         return ERRNO | errno.ENOSYS
-    if name == "socket":
-        return ALLOW if low[0] in (1, 2, 10, 16) else ERRNO | errno.EAFNOSUPPORT
+    if name in SOCKETS:
+        return ALLOW if low[0] in (1, 2, 10) or (low[0], low[2]) == (16, 0) else ERRNO | errno.EAFNOSUPPORT
     mode = low[MODES[name]] if name in MODES else 0
     if name in CREATIONS and low[CREATIONS[name]] & CREATES:
         mode = low[CREATIONS[name] + 1]
@@ -117,6 +118,7 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
     bad |= name == "clone" and bool(low[0] & NAMESPACES)
     bad |= name == "unshare" and bool(low[0] & (NAMESPACES | 0x80))
     bad |= name == "ioctl" and low[1] in (0x5412, 0x541C)
+    bad |= name == "prlimit64" and low[0] != 0
     return ERRNO | errno.EPERM if bad else ALLOW
 
 
@@ -151,11 +153,17 @@ def test_a_call_that_may_be_made_in_part_is_answered_both_ways(made: Made, name:
     answers = set()
     for one in TELLING:
         for two in TELLING:
-            arguments = (one, one, one, two, two, two)
-            found = made.answer(made.numbers[name], arguments, arch_of(made))
-            assert found == expected(name, arguments)
-            answers.add(found)
+            for arguments in ((one, one, one, two, two, two), (one, two, two, one, one, one)):
+                found = made.answer(made.numbers[name], arguments, arch_of(made))
+                assert found == expected(name, arguments)
+                answers.add(found)
     assert len(answers) == 2, "the control: some are refused, and some are not"
+
+
+@pytest.mark.parametrize("name", SOCKETS)
+def test_of_netlink_only_what_tells_of_the_own_network_is_there(made: Made, name: str) -> None:
+    answers = [made.answer(made.numbers[name], (16, 3, protocol, 0, 0, 0), arch_of(made)) for protocol in range(32)]
+    assert answers == [ALLOW, *[ERRNO | errno.EAFNOSUPPORT] * 31], "the first is the control"
 
 
 def test_calls_of_another_architecture_end_the_process_and_calls_of_x32_do_not_exist(made: Made) -> None:

@@ -24,6 +24,10 @@ LEFT_RUNNING_NOTE: Final = (
 )
 _LAST_WORDS: Final = 4096
 """Bytes of standard error that are kept to explain an exit code."""
+_TOO_MANY: Final = (
+    "the directory has too many entries to list at once (about a million fit, fewer with long paths): "
+    "use a command that lists them"
+)
 _DEAF: Final = "the command does not read its input any more"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
@@ -151,8 +155,13 @@ class GuardedDriver:
         return FileStat(path, real, found.type, found.size, found.mode, found.mtime)
 
     async def list(self, path: str) -> list[FileStat]:
-        """The entries of a directory, sorted by name."""
-        body = await self._file(frames.LIST, path)
+        """The entries of a directory, sorted by name. Raises OSError (EFBIG) when there are very many."""
+        try:
+            body = await self._file(frames.LIST, path)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise OSError(errno.EFBIG, _TOO_MANY, path) from None
+            raise
         real_dir = (await self.stat(path)).real_path
         entries = []
         for name, real, found in frames.records(body):

@@ -12,7 +12,7 @@ CROWDED: Final = (
     "or open it with a higher limits.processes."
 )
 _NOT_FOUND: Final = re.compile(
-    rb"(?:^|: )([^\s:]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
+    rb"(?:^|: )([^\s:/]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
 )
 _CROWDED: Final = re.compile(
     rb"(?i)fork\b[\s\S]{0,200}?(?:Resource temporarily unavailable|EAGAIN)|can't start new thread|cannot fork"
@@ -29,6 +29,6 @@ def explanations(exit_code: int, said: bytes, explain: Explain) -> Iterator[str]
 
 
 def missing_programs(said: bytes) -> list[str]:
-    """The names that a shell said it did not find."""
+    """The names that a shell said it did not find. No paths: a command could ask so what exists outside its sandbox."""
     names = (match[1].decode("utf-8", "replace") for match in _NOT_FOUND.finditer(said))
     return list(dict.fromkeys(names))[:_MOST]

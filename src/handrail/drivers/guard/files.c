@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define WHOLE_MAX (512ull << 20)        /* what is larger is read by range */
+#define LIST_MAX (256ull << 20)         /* what the answer may cost whoever keeps it: a path and some more for each entry */
 
-enum { PIECE = 64 << 10, RECORD = 29, TYPE_FILE = 0, TYPE_DIRECTORY, TYPE_DANGLING, TYPE_OTHER };
+enum { PIECE = 64 << 10, RECORD = 29, ENTRY_COST = 256, TYPE_FILE = 0, TYPE_DIRECTORY, TYPE_DANGLING, TYPE_OTHER };
 
 static int put_all(const void *bytes, size_t size)
 {
@@ -82,6 +83,7 @@ static int read_range(const char *path, uint64_t start, uint64_t length)
 	static struct place place;
 	static char piece[PIECE];
 	struct stat status;
+	bool whole = length == NO_LIMIT;
 	int error = resolve(path, true, false, &place), fd;
 
 	if (error)
@@ -91,8 +93,10 @@ static int read_range(const char *path, uint64_t start, uint64_t length)
 		return errno;
 	if (start >= (uint64_t)status.st_size)
 		return 0;
-	if (length == NO_LIMIT && (uint64_t)status.st_size - start > WHOLE_MAX)
+	if (whole && (uint64_t)status.st_size - start > WHOLE_MAX)
 		return EFBIG;
+	if (whole)
+		length = WHOLE_MAX + 1;         /* it may grow meanwhile */
 	while (length > 0 && !error) {
 		ssize_t done = pread(fd, piece, length < PIECE ? length : PIECE, (off_t)start);
 
@@ -102,7 +106,7 @@ static int read_range(const char *path, uint64_t start, uint64_t length)
 		length -= (uint64_t)done;
 		error = put_all(piece, (size_t)done);
 	}
-	return error;
+	return !error && whole ? EFBIG : error;
 }
 
 static uint8_t type_of(mode_t mode)
@@ -161,7 +165,12 @@ static int stat_path(const char *path)
 	return error ? error : put_all(bytes, record(bytes, &status, "", place.real));
 }
 
-static int list_entry(int dir, const char *base, const char *name, size_t *used)
+struct listing {
+	size_t used;            /* bytes that wait to be sent */
+	uint64_t cost;
+};
+
+static int list_entry(int dir, const char *base, const char *name, struct listing *listing)
 {
 	static struct place place;
 	static uint8_t bytes[PIECE + RECORD + 256 + sizeof place.real];
@@ -171,7 +180,7 @@ static int list_entry(int dir, const char *base, const char *name, size_t *used)
 	int error = 0;
 
 	if (!name)
-		return put_all(bytes, *used);
+		return put_all(bytes, listing->used);
 	if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : errno;
 	if (S_ISLNK(status.st_mode)) {
@@ -182,10 +191,13 @@ static int list_entry(int dir, const char *base, const char *name, size_t *used)
 			return 0;
 		real = place.real;
 	}
-	*used += record(bytes + *used, &status, name, real);
-	if (*used >= PIECE) {
-		error = put_all(bytes, *used);
-		*used = 0;
+	listing->cost += ENTRY_COST + strlen(name) + strlen(*real ? real : base);
+	if (listing->cost > LIST_MAX)
+		return EFBIG;
+	listing->used += record(bytes + listing->used, &status, name, real);
+	if (listing->used >= PIECE) {
+		error = put_all(bytes, listing->used);
+		listing->used = 0;
 	}
 	return error;
 }
@@ -194,7 +206,7 @@ static int list_path(const char *path)
 {
 	static struct place place;
 	struct dirent *entry;
-	size_t used = 0;
+	struct listing listing = {0, 0};
 	DIR *entries;
 	int error = resolve(path, true, false, &place), fd;
 
@@ -210,8 +222,8 @@ static int list_path(const char *path)
 	entries = fdopendir(fd);
 	while (!error && entries && (entry = readdir(entries)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			error = list_entry(fd, place.real, entry->d_name, &used);
-	return error ? error : list_entry(fd, "", NULL, &used);
+			error = list_entry(fd, place.real, entry->d_name, &listing);
+	return error ? error : list_entry(fd, "", NULL, &listing);
 }
 
 static int operate(const struct message *message)

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -31,10 +32,10 @@
 #define SPECIAL_MODE (S_ISUID | S_ISGID)
 #define CREATES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
-/* What is refused of one call: always; when an argument has one of these bits, or is this; when it creates a file with a
-   special mode (flags, then mode); when it makes a device, or a node with a special mode; when a socket is of another
-   family than these: the others are in no network namespace, or open up the kernel. */
-enum kind { ALWAYS, BITS, VALUE, CREATION, NODE, FAMILIES };
+/* What is refused of one call: always; when an argument has one of these bits, or is this, or is anything but this; when
+   it creates a file with a special mode (flags, then mode); when it makes a device, or a node with a special mode; when
+   a socket is of another family than these: the others are in no network namespace, or open up the kernel. */
+enum kind { ALWAYS, BITS, VALUE, OTHERS, CREATION, NODE, FAMILIES };
 struct rule {
 	int number;
 	enum kind kind;
@@ -44,6 +45,7 @@ struct rule {
 #define REFUSE(number, error) {number, ALWAYS, 0, error}
 #define REFUSE_BITS(number, which, bits) {number, BITS, which, bits}
 #define REFUSE_VALUE(number, which, value) {number, VALUE, which, value}
+#define REFUSE_OTHERS(number, which, value) {number, OTHERS, which, value}
 #define REFUSE_CREATION(number, flags) {number, CREATION, flags, 0}
 #define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
 #define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
@@ -80,6 +82,8 @@ static struct rule rules[] = {
 	REFUSE_BITS(__NR_unshare, 0, ANY_NAMESPACE),
 	REFUSE(__NR_setns, EPERM),
 	ONLY_FAMILIES(__NR_socket),
+	ONLY_FAMILIES(__NR_socketpair),
+	REFUSE_OTHERS(__NR_prlimit64, 0, 0),    /* of itself only: its supervisor is of the same user */
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCSTI),
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCLINUX),
 	REFUSE(__NR_ptrace, EPERM),
@@ -158,17 +162,26 @@ static void answer(uint32_t what)
 	put(BPF_RET | BPF_K, what, 0, 0);
 }
 
+/* Of AF_NETLINK the first protocol only, which tells of its own network: others tell of the machine's processes. */
+static void put_families(void)
+{
+	static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};
+
+	load_argument(0);
+	for (unsigned i = 0; i < 3; i++)
+		when(BPF_JEQ, families[i], (uint8_t)(6 - i));
+	put(BPF_JMP | BPF_K | BPF_JEQ, AF_NETLINK, 0, 2);
+	load_argument(2);
+	when(BPF_JEQ, NETLINK_ROUTE, 1);
+}
+
 static void put_rule(const struct rule *rule)
 {
 	uint32_t refused = SECCOMP_RET_ERRNO | (rule->kind == ALWAYS ? rule->value : EPERM);
 	uint16_t test = rule->kind == VALUE ? BPF_JEQ : BPF_JSET;
 
 	if (rule->kind == FAMILIES) {
-		static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
-
-		load_argument(0);
-		for (unsigned i = 0; i < 4; i++)
-			when(BPF_JEQ, families[i], (uint8_t)(4 - i));
+		put_families();
 		refused = SECCOMP_RET_ERRNO | EAFNOSUPPORT;
 	} else if (rule->kind == CREATION) {
 		load_argument(rule->argument);
@@ -181,6 +194,9 @@ static void put_rule(const struct rule *rule)
 		put(BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
 		when(BPF_JEQ, S_IFCHR, 1);
 		put(BPF_JMP | BPF_K | BPF_JEQ, S_IFBLK, 0, 1);
+	} else if (rule->kind == OTHERS) {
+		load_argument(rule->argument);
+		when(BPF_JEQ, rule->value, 1);
 	} else if (rule->kind != ALWAYS) {
 		load_argument(rule->argument);
 		put(BPF_JMP | BPF_K | test, rule->value, 0, 1);

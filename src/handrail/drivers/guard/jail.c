@@ -26,7 +26,20 @@ static bool forbid_user_namespaces(void)
 	return done;
 }
 
-/* What is there already was asked for by the client, and stays. */
+/* This mount alone, not what is mounted below it; what else is forbidden there stays forbidden. */
+static bool make_read_only(const char *path, unsigned long more)
+{
+	unsigned long kept = ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME;
+	struct statvfs found;
+
+	if (statvfs(path, &found) < 0)
+		return false;
+	kept &= found.f_flag;
+	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | more | kept, NULL) == 0;
+}
+
+/* What is there already was asked for by the client, and stays. A device is the machine's own file: what is written goes
+   to it all the same, but its mode and its times are the machine's. */
 static bool show_device(const char *name)
 {
 	char from[64], to[64];
@@ -38,7 +51,7 @@ static bool show_device(const char *name)
 	if (fd < 0)
 		return errno == EEXIST;
 	close(fd);
-	return mount(from, to, NULL, MS_BIND, NULL) == 0;
+	return mount(from, to, NULL, MS_BIND, NULL) == 0 && make_read_only(to, MS_NOSUID);
 }
 
 /* Only these of the machine's devices; then the rest is out of sight, whatever else could be done. */
@@ -52,18 +65,6 @@ static bool make_devices(void)
 	/* An old kernel refuses this to ordinary users: then there are no terminals, and who asks for one is told so. */
 	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
 	return umount2(OUTER_DEVICES, MNT_DETACH) == 0;
-}
-
-/* This mount alone, not what is mounted below it; what else is forbidden there stays forbidden. */
-static bool make_read_only(const char *path)
-{
-	unsigned long kept = ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME;
-	struct statvfs found;
-
-	if (statvfs(path, &found) < 0)
-		return false;
-	kept &= found.f_flag;
-	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | kept, NULL) == 0;
 }
 
 static void keep_capabilities(uint32_t kept)
@@ -84,7 +85,7 @@ const char *prepare_jail(void)
 		return "no jail: user namespaces cannot be forbidden";
 	if (!make_devices())
 		return "no jail: the devices cannot be shown, or the others not hidden";
-	if (!make_read_only("/") || !make_read_only("/dev"))
+	if (!make_read_only("/", 0) || !make_read_only("/dev", 0))
 		return "no jail: the guard may not make its file system read-only";
 	make_filter(&length);
 	keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP));

@@ -123,6 +123,15 @@ static int act(struct watch *watch)
 	return watch->pause;
 }
 
+/* With its limit on open files taken away it would never hear a signal again: so this is the end. */
+static void end_unheard(struct watch *watch)
+{
+	struct timespec moment = {0, watch->pause * 1000000l};
+
+	watch->killing = true;
+	nanosleep(&moment, NULL);
+}
+
 static void watch_over(struct watch *watch)
 {
 	for (;;) {
@@ -133,8 +142,12 @@ static void watch_over(struct watch *watch)
 		struct timespec wait = {timeout / 1000, (long)(timeout % 1000) * 1000000};
 		struct pollfd fd = {watch->link, POLLIN, 0};
 
-		if (ppoll(&fd, 1, timeout < 0 ? NULL : &wait, &while_waiting) > 0)
+		int heard = ppoll(&fd, 1, timeout < 0 ? NULL : &wait, &while_waiting);
+
+		if (heard > 0)
 			listen_to_guard(watch);
+		else if (heard < 0 && errno != EINTR)
+			end_unheard(watch);
 	}
 }
 
