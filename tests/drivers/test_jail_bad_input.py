@@ -291,7 +291,7 @@ async def test_a_path_of_the_guard_is_no_way_to_change_it(opened: Open) -> None:
     jail = await opened("jail")
     before = PROGRAM.read_bytes()
     place = os.path.dirname(jail.program)
-    ran = await run(jail, f"echo STARTED; echo x > {jail.program}; rm {jail.program}; mv {place} /tmp/x")
+    ran = await run(jail, f"echo STARTED; echo x > {jail.program}; rm {jail.program}; mv {place} {place}x")
     assert ran.stdout == b"STARTED\n"
     assert ran.stderr.count(b"Read-only file system") + ran.stderr.count(b"busy") == 3, ran
     assert PROGRAM.read_bytes() == before

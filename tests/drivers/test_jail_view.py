@@ -1,6 +1,7 @@
-"""A jail shows what it should wherever temporary files lie, and what runs as its guard is nobody's to change."""
+"""A jail shows what it should wherever things lie, and what it is made of is not for its commands to change."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from handrail.contract.driver import Mount
+from handrail.contract.errors import HandrailError
+from handrail.drivers.jail import open_jail
 from handrail.drivers.scratch import place_outside
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
@@ -26,7 +29,7 @@ async def main(work, line, *targets):
     async for chunk in process.output():
         (sys.stdout if chunk.stream == "stdout" else sys.stderr).write(chunk.data.decode())
     places = [tempfile.gettempdir(), "/dev/shm", "/var/tmp"]
-    print("copies", *(place for place in places if glob.glob(f"{place}/handrail-{os.getpid()}-*/handrail/guard")))
+    print("copies", *(place for place in places if glob.glob(f"{place}/handrail-{os.getpid()}-*/passwd")))
     await driver.close()
 
 anyio.run(main, *sys.argv[1:])
@@ -50,14 +53,14 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-FIND = "find {work} -name guard; touch {work}/tmp/mine; ls {work}/tmp"
+FIND = "find {work} -name passwd; touch {work}/tmp/mine; ls {work}/tmp"
 
 
-NO_MEMORY = "mount -t tmpfs -o noexec none /dev/shm;"
+NO_MEMORY = "mount -t tmpfs -o size=4m none /dev/shm;"
 """Then the usual places are taken."""
 
 
-async def test_the_copy_of_the_guard_is_not_in_a_workspace_that_holds_the_temporary_files(work: Path) -> None:
+async def test_the_copy_of_etc_is_not_in_a_workspace_that_holds_the_temporary_files(work: Path) -> None:
     find, tmp = FIND.format(work=work), work / "tmp"
     assert elsewhere(NO_MEMORY, work, find, tmp=tmp)[1:] == ["mine", "copies", "/var/tmp"]
     other = work.parent / "other"
@@ -87,19 +90,17 @@ def test_a_place_for_temporary_files_is_found_outside() -> None:
 
 
 async def test_the_guard_runs_where_nothing_can_be_run_from_temporary_files(work: Path) -> None:
-    closed = f"{NO_MEMORY} mount -t tmpfs -o noexec none {work}/tmp;"
-    assert elsewhere(closed, work.parent / "work", "id -u", tmp=work / "tmp")[0] == "/etc/handrail/guard"
+    closed = f"mount -t tmpfs -o noexec none /dev/shm; mount -t tmpfs -o noexec none {work}/tmp;"
     other = work.parent / "other"
     other.mkdir()
     assert elsewhere(closed, other, "echo it runs", tmp=work / "tmp")[:3] == ["/run/handrail/guard", "it", "runs"]
 
 
 @pytest.mark.parametrize("target", ["/etc", "/etc/handrail"])
-async def test_a_mount_over_the_copy_of_the_guard_does_not_hide_it(opened: Open, target: str) -> None:
+async def test_a_mount_in_etc_is_seen_and_hides_nothing_that_is_needed(opened: Open, target: str) -> None:
     jail = await opened("jail", mounts=[Mount("/usr/share", target)])
     ran = await run(jail, f"echo STARTED; ls -d {target}/doc")
     assert ran.stdout.decode().split() == ["STARTED", f"{target}/doc"], ran
-    assert jail.program == "/run/handrail/guard"
 
 
 async def test_a_mount_can_appear_in_a_system_directory_that_is_empty(work: Path) -> None:
@@ -110,3 +111,126 @@ async def test_a_mount_can_appear_in_a_system_directory_that_is_empty(work: Path
 async def test_what_a_system_directory_holds_is_there_though_it_was_empty_before(work: Path) -> None:
     filled = "mount -t tmpfs none /opt; touch /opt/tool;"
     assert elsewhere(filled, work, "ls /opt; touch /opt/x 2>/dev/null || echo closed")[1:3] == ["tool", "closed"]
+
+
+REWRITES = """
+import pathlib, sys, anyio
+from handrail.contract.driver import Command
+from handrail.drivers.jail import open_jail
+from handrail.drivers.guard.build import PROGRAM
+
+async def say(driver, line):
+    process = await driver.start(Command(line=line))
+    async for chunk in process.output():
+        print(chunk.data.decode(), end="")
+    await driver.close()
+
+async def main(work):
+    driver = await open_jail(workspace=work)
+    line = f"rm {PROGRAM} && echo 'exit 1' > {PROGRAM} && chmod +x {PROGRAM} && echo rewritten"
+    await say(driver, f"echo STARTED; {line}")
+    assert PROGRAM.read_text() == "exit 1\\n"
+    await say(await open_jail(workspace=work, network="full"), "echo it runs")
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+async def test_a_command_that_rewrites_the_guards_file_changes_no_guard_of_this_process(tmp_path: Path) -> None:
+    package = tmp_path / "work" / "src" / "handrail"
+    shutil.copytree(SOURCES / "handrail", package, ignore=shutil.ignore_patterns("__pycache__"))
+    env = {"PYTHONPATH": os.pathsep.join([str(package.parent), *sys.path])}
+    command = [sys.executable, "-B", "-c", REWRITES, str(tmp_path / "work")]
+    ran = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=PATIENCE * 3, check=False)
+    assert ran.stdout.split("\n") == ["STARTED", "rewritten", "it runs", ""], ran
+
+
+async def test_an_environment_below_the_workspace_is_read_only_while_handrail_runs_in_it(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / ".venv")], check=True)
+    line = "touch .venv/x; touch .venv/pyvenv.cfg; mv .venv old; touch mine; ls -A"
+    command = [str(work / ".venv/bin/python"), "-c", OPEN, str(work), f"( {line} ) 2>&1"]
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join([str(SOURCES), *sys.path])}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE * 3, check=False)
+    assert ran.stdout.startswith("STARTED"), ran
+    assert ran.stdout.count("Read-only file system") + ran.stdout.count("busy") == 3, ran
+    assert ran.stdout.splitlines()[-3:-1] == [".venv", "mine"], ran
+
+
+async def test_a_link_that_a_command_left_on_the_way_to_a_mount_is_refused(tmp_path: Path, opened: Open) -> None:
+    (tmp_path / "cache").mkdir()
+    for target in ("/workspace/a/b", "{0}/a/b"):
+        jail = await opened("jail")
+        mounts = [Mount(str(tmp_path / "cache"), target.format(jail.workspace), writable=True)]
+        first = await open_jail(workspace=jail.workspace, mounts=mounts)
+        assert (await run(first, "echo STARTED; touch a/b/x && ls a/b")).stdout.split() == [b"STARTED", b"x"]
+        assert (await run(first, "mv a old && mkdir a && ln -s /newroot/etc a/b && echo left")).stdout == b"left\n"
+        await first.close()
+        with pytest.raises(HandrailError, match="a link on the way"):
+            await open_jail(workspace=jail.workspace, mounts=mounts)
+        shutil.rmtree(Path(jail.workspace, "a"))
+
+
+SYSTEM_PLACES = ["/usr", "/etc", "/run", "/dev", "/proc", "/proc/1", "/sys", "/var"]
+
+
+@pytest.mark.parametrize("place", SYSTEM_PLACES)
+async def test_a_directory_that_the_jail_needs_itself_is_no_workspace(place: str) -> None:
+    with pytest.raises(HandrailError, match="choose a directory of its own"):
+        await open_jail(workspace=place)
+
+
+@pytest.mark.parametrize("target", ["//run", "//dev", "//proc", "/run/handrail/dev/x/y", "/proc/x", "/sys/x"])
+async def test_a_mount_where_the_jail_itself_is_made_is_refused(work: Path, target: str) -> None:
+    with pytest.raises(HandrailError, match="cannot appear"):
+        await open_jail(workspace=str(work), mounts=[Mount("/usr/share", target)])
+
+
+async def test_a_workspace_that_holds_temporary_files_says_so_and_shows_no_copy(opened: Open) -> None:
+    jail = await opened("jail")
+    assert not any("temporary" in note for note in jail.report.notes), "the control"
+    wide = await open_jail(workspace="/dev/shm")
+    try:
+        ran = await run(wide, f"echo STARTED; cat /dev/shm/handrail-{os.getpid()}-*/passwd; id -u")
+        assert ran.stdout.split() == [b"STARTED", str(os.geteuid()).encode()], ran
+        assert any("temporary" in note for note in wide.report.notes)
+    finally:
+        await wide.close()
+
+
+FORKS = """
+import os, sys, time
+from handrail.drivers.etc_copy import copies, etc_copy
+top = etc_copy("none")
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+os.waitpid(pid, 0)
+assert os.path.exists(f"{top}/passwd"), "a child took it away"
+assert etc_copy("none") == top
+os.rename(top, top + "x")
+os.mkdir(top)
+other = etc_copy("none")
+assert other != top and os.path.exists(f"{other}/passwd"), "another's directory was taken for ours"
+os.rmdir(top)
+os.rename(top + "x", top)
+print("held")
+"""
+
+
+def test_a_copy_outlives_a_forked_child_and_is_made_again_when_it_is_no_longer_ours(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": os.pathsep.join([str(SOURCES), *sys.path]), "TMPDIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", FORKS], env=env, capture_output=True, text=True, check=False)
+    assert ran.stdout == "held\n", ran.stderr
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the half that runs as root did not run")
+async def test_no_private_file_of_etc_is_copied_even_for_root(work: Path) -> None:
+    key = "/etc/ssl/certs/handrail-test.key"
+    copy = (
+        f"mount -t tmpfs none /mnt; cp -a /etc/ssl/certs /mnt/; mount --bind /mnt/certs /etc/ssl/certs; echo x > {key};"
+    )
+    look = "cat /etc/ssl/certs/handrail-test.key 2>/dev/null || echo none"
+    assert elsewhere(f"{copy} chmod 600 {key};", work, look)[1] == "none"
+    assert elsewhere(f"{copy} chmod 644 {key};", work, look)[1] == "x", "the control: a public one is"

@@ -1,9 +1,12 @@
 """A temporary directory goes with its sandbox, and at the next start when its owner died."""
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,3 +63,36 @@ async def test_a_host_sandbox_takes_its_directory_with_it(opened: Open) -> None:
 def ours() -> set[str]:
     """The directories of this process."""
     return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"handrail-{os.getpid()}-")}
+
+
+def test_what_is_removed_never_leads_outside_also_when_a_link_is_swapped_in(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    for path in (outside, outside / "deep"):
+        path.chmod(0o755)
+    top = tmp_path / "handrail-999999999-5-x"
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            for number in range(20):
+                with suppress(OSError):
+                    os.rename(top / f"link{number}", top / f"dir{number}")
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(30):
+            top.mkdir(exist_ok=True)
+            for number in range(20):
+                with suppress(OSError):
+                    os.mkdir(top / f"dir{number}")
+                with suppress(OSError):
+                    os.symlink(outside, top / f"link{number}")
+            remove_scratch(str(top))
+    finally:
+        stop.set()
+        thread.join()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (outside, outside / "deep")] == [0o755, 0o755]
+    remove_scratch(str(top))
+    assert not top.exists(), "the control: it is removed"

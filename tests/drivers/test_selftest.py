@@ -98,8 +98,8 @@ GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
     "has no filter": ("payload.c", "if (settings.jail && install_filter() < 0)", "if (0)", {"no_privileges"}),
     "leaves the bounding set": ("payload.c", "\t\t\tprctl(PR_CAPBSET_DROP, capability);", "\t\t\t;", {"no_privileges"}),
     "sets no limits": ("payload.c", "\tset_limits();\n", "", {"limit_open_files", "limit_file_size", "limit_cpu"}),
-    "leaves the root writable": ("jail.c", '!make_read_only("/") ||', "", {"file_isolation"}),
-    "leaves /dev writable": ("jail.c", ' || !make_read_only("/dev")', "", {"file_isolation"}),
+    "leaves the root writable": ("jail.c", '!make_read_only("/", 0) ||', "", {"file_isolation"}),
+    "leaves /dev writable": ("jail.c", ' || !make_read_only("/dev", 0)', "", {"file_isolation"}),
     "leaves the machine's devices": (
         "jail.c",
         "return umount2(OUTER_DEVICES, MNT_DETACH) == 0;",

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import Final
 
 from handrail.contract.driver import Feature
-from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.scratch import make_scratch, place_outside, remove_scratch
 
 METADATA: Final = "169.254.169.254"
@@ -103,9 +103,11 @@ def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
 
 def try_outside(attempts: Sequence[Attempt], values: Mapping[str, str]) -> Tried:
     """The control: the same program, beside this process. Raises NotTried when it cannot be run."""
-    arguments = [str(PROGRAM), *words(attempts, values)]
+    program, fds = runnable()
+    arguments = [program, *words(attempts, values)]
+    env = {VARIABLE: "1"}
     try:
-        ran = subprocess.run(arguments, capture_output=True, timeout=CONTROL_WAIT, env={VARIABLE: "1"}, check=False)
+        ran = subprocess.run(arguments, capture_output=True, timeout=CONTROL_WAIT, env=env, pass_fds=fds, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotTried(f"the control did not run: {error}") from None
     return read_tried(ran.stdout, attempts)
@@ -136,9 +138,9 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def _bystander(word: str) -> Iterator[None]:
-    arguments = [str(PROGRAM), "--attempt", "stay", word]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, env={}, start_new_session=True) as process:
+    program, fds = runnable()
+    arguments, pipe = [program, "--attempt", "stay", word], subprocess.PIPE
+    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, env={}, pass_fds=fds, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield

@@ -1,17 +1,15 @@
 """A copy of the few parts of /etc that programs need, made once per process, so that one mount shows them all.
 
-The guard's own program lies in it too, for the same reason.
-No directory that may hold a private key is in it: root could read it.
+No directory that may hold a private key is in it, and no file that not everybody may read: root could read it.
 """
 
 import atexit
 import os
 import shutil
+import stat
 from contextlib import suppress
-from functools import lru_cache
 from typing import Final
 
-from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.scratch import make_scratch, remove_scratch
 
 FILES: Final = (
@@ -20,23 +18,47 @@ FILES: Final = (
 )  # fmt: skip
 DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
 RESOLVER: Final = "resolv.conf"
-GUARD_IN_ETC: Final = "/etc/handrail/guard"
+_made: dict[tuple[str, str | None], tuple[str, int]] = {}
+"""The copies of this process: where, and which inode."""
 
 
-@lru_cache(maxsize=16)
 def etc_copy(network: str, place: str | None = None) -> str:
     """The directory to show as /etc, made in this place. It goes when this process ends, or later if it was killed."""
+    top, inode = _made.get((network, place), ("", 0))
+    if not top or not _is_ours(top, inode):
+        top = _make(network, place)
+        _made[network, place] = top, os.stat(top).st_ino
+    return top
+
+
+def copies() -> list[str]:
+    """Where the copies of this process are."""
+    return [top for top, _ in _made.values()]
+
+
+def _is_ours(top: str, inode: int) -> bool:
+    """Something may have cleaned up, and somebody else made another."""
+    try:
+        found = os.lstat(top)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (found.st_ino, found.st_uid) == (inode, os.geteuid())
+
+
+def _make(network: str, place: str | None) -> str:
     top = make_scratch(place)
-    atexit.register(remove_scratch, top)
+    atexit.register(_remove, top, os.getpid())
     names = [*FILES, *DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java"))]
     for name in [*names, RESOLVER] if network == "full" else names:
         with suppress(OSError, shutil.Error):  # what may not be read is not shown
             _copy(f"/etc/{name}", os.path.join(top, name))
-    guard = top + GUARD_IN_ETC.removeprefix("/etc")
-    _copy(str(PROGRAM), guard)
-    os.chmod(guard, 0o755)
     os.chmod(top, 0o755)
     return top
+
+
+def _remove(top: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a child that this process forked
+        remove_scratch(top)
 
 
 def make_room(copy: str, target: str, *, is_dir: bool) -> None:
@@ -54,9 +76,18 @@ def _copy(source: str, target: str) -> None:
     if os.path.islink(source) and real.startswith("/usr/"):
         os.symlink(real, target)
     elif os.path.isdir(real):
-        shutil.copytree(real, target, symlinks=True, copy_function=_copy_file)
-    elif os.path.isfile(real):
+        shutil.copytree(real, target, symlinks=True, ignore=_private, copy_function=_copy_file)
+    elif os.path.isfile(real) and not _is_private(real):
         _copy_file(real, target)
+
+
+def _private(parent: str, names: list[str]) -> list[str]:
+    return [name for name in names if _is_private(os.path.join(parent, name))]
+
+
+def _is_private(path: str) -> bool:
+    found = os.lstat(path)
+    return not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IROTH
 
 
 def _copy_file(source: str, target: str) -> None:

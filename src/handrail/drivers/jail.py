@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from handrail.contract.driver import Limits, Mount, Report
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.errors import Unavailable
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
+from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.jail_view import GUARD_APART, SYSTEM, View, bin_dirs, holds_home, interpreter_dirs, make_view
-from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers.jail_places import check_jail_workspace, check_targets, holds_temporary
+from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
+from handrail.drivers.places import check_limits, check_mounts, check_network, fixed_env
 from handrail.drivers.promises import jail_report
 from handrail.drivers.remedies import remedy
 
@@ -22,8 +24,6 @@ _FIRST: Final = (
 )  # fmt: skip
 
 TMP: Final = "/tmp"
-_OURS: Final = ("/proc", "/dev", os.path.dirname(GUARD_APART))
-"""What the jail makes itself, and nothing may cover."""
 
 
 async def open_jail(
@@ -35,13 +35,12 @@ async def open_jail(
     `bubblewrap` is the path of one that is not in a usual place. Raises OSError's children for the workspace and
     mounts, HandrailError for options, and Unavailable, with the reason, where no jail can be made.
     """
-    home = check_workspace(workspace)
+    home = check_jail_workspace(workspace)
     check_limits(limits)
     check_network(network)
-    shown = check_mounts(mounts)
-    _check_targets(shown, home)
+    shown = check_targets(check_mounts(mounts), home)
     bwrap = find_bubblewrap(bubblewrap)
-    view = make_view(home, network=network, tmp=limits.tmp, mounts=shown)
+    view = view_words(home, network=network, tmp=limits.tmp, mounts=shown)
     report = _report(network, home)
     guard = _spawn(bwrap, network, view)
     driver = GuardedDriver(
@@ -49,7 +48,7 @@ async def open_jail(
         report=report,
         workspace=home,
         tmp=TMP,
-        program=view.guard,
+        program=GUARD_INSIDE,
         explain=explainer([*SYSTEM, *interpreter_dirs(), home, *(target for _, target, _ in shown)]),
         env=fixed_env(home, TMP, env or {}, bin_dirs=bin_dirs()),
     )
@@ -60,21 +59,18 @@ async def open_jail(
     return driver
 
 
-def _spawn(bwrap: str, network: str, view: View) -> Guard:
+def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
     shared = ["--share-net"] if network == "full" else []
-    first = [bwrap, *_FIRST, *shared, *view.words, "--chdir", "/"]
-    return spawn(lambda arguments: [*first, "--", view.guard, *arguments])
-
-
-def _check_targets(shown: Sequence[tuple[str, str, bool]], workspace: str) -> None:
-    """Raises HandrailError for a mount that would hide what the jail needs."""
-    for source, target, _ in shown:
-        if target in (workspace, "/workspace"):
-            raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
-        if target in _OURS or os.path.dirname(target) == _OURS[-1] or _OURS[-1].startswith(f"{target}/"):
-            raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
+    program = open_sealed()
+    own = ["--perms", "0755", "--file", str(program), GUARD_INSIDE, "--chdir", "/"]
+    try:
+        first = [bwrap, *_FIRST, *shared, *view, *own]
+        return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments], fds=[program])
+    finally:
+        os.close(program)
 
 
 def _report(network: str, workspace: str) -> Report:
     foreign = os.stat(workspace).st_uid != os.geteuid()
-    return jail_report(network=network, root=os.geteuid() == 0, foreign=foreign, home=holds_home(workspace))
+    root, home, temporary = os.geteuid() == 0, holds_home(workspace), holds_temporary(workspace)
+    return jail_report(network=network, root=root, foreign=foreign, home=home, temporary=temporary)

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from handrail.drivers.etc_copy import GUARD_IN_ETC, etc_copy, make_room
-from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.etc_copy import copies, etc_copy, make_room
 from handrail.drivers.scratch import place_outside
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
-GUARD_APART: Final = "/run/handrail/guard"
-"""Where the guard's program is shown when the copy of /etc cannot show it."""
+GUARD_INSIDE: Final = "/run/handrail/guard"
 OUTER_DEVICES: Final = "/run/handrail/dev"
 """From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
 DEFAULT_TMP: Final = 1 << 30
@@ -30,14 +28,6 @@ class Shown:
 
     target: str
     words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The words for bubblewrap, and where the guard's program is inside."""
-
-    words: list[str]
-    guard: str
 
 
 @lru_cache(maxsize=1)
@@ -84,10 +74,11 @@ def _is_below(path: str, tops: Sequence[str]) -> bool:
     return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
 
 
-def _interpreter(workspace: str) -> Iterator[Shown]:
-    covered = [*SYSTEM, workspace]
+def _interpreter(workspace: str, theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
+    """Below the workspace too: this very process goes on to load and run what is in there."""
+    covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
-        if not _is_below(path, covered):
+        if not _is_below(path, covered) and not leads_astray(path, theirs):
             yield Shown(path, ("--ro-bind", path, path))
             covered.append(path)
 
@@ -107,29 +98,48 @@ def _own(workspace: str, tmp: int | None, targets: Sequence[str]) -> Iterator[Sh
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
 
-def _guard(copy: str, targets: Sequence[str]) -> str:
-    """In the copy of /etc, unless something hides it there, or nothing can be run from where the copy lies."""
-    hidden = any(_is_below(GUARD_IN_ETC, [target]) for target in targets)
-    return GUARD_APART if hidden or os.statvfs(copy).f_flag & os.ST_NOEXEC else GUARD_IN_ETC
+def leads_astray(target: str, theirs: Sequence[tuple[str, str]]) -> bool:
+    """Whether there is a link on the way to a target below what commands may write, each given as (target, source).
+
+    bubblewrap would follow it, to wherever an earlier command wanted it to lead.
+    """
+    for top, source in theirs:
+        if target != top and _is_below(target, [top]):
+            at = source
+            for name in os.path.relpath(target, top).split("/"):
+                at = os.path.join(at, name)
+                if os.path.islink(at):
+                    return True
+    return False
 
 
-def make_view(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> View:
-    """What lies deeper comes later, so that nothing hides anything else."""
-    theirs = [workspace, *(source for source, _, writable in mounts if writable)]
-    copy = etc_copy(network, place_outside(theirs, quick=True))  # what runs as the guard must not be theirs to change
+def _hidden_copies(theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
+    """A copy of /etc that lies below what commands may write: other jails of this process see it."""
+    for copy in copies():
+        for top, source in theirs:
+            if _is_below(copy, [source]):
+                inside = os.path.normpath(os.path.join(top, os.path.relpath(copy, source)))
+                yield Shown(inside, ("--tmpfs", inside))
+
+
+def view_words(
+    workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]
+) -> list[str]:  # fmt: skip
+    """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
+    theirs = [(workspace, workspace), *((target, source) for source, target, writable in mounts if writable)]
+    copy = etc_copy(network, place_outside([source for _, source in theirs], quick=True))
     links, dirs = _system()
-    targets = [workspace, *(target for _, target, _ in mounts)]
     shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
-    shown += [*_interpreter(workspace), *_own(workspace, tmp, targets)]
+    shown += [
+        *_interpreter(workspace, theirs),
+        *_own(workspace, tmp, [workspace, *(target for _, target, _ in mounts)]),
+    ]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
-    guard = _guard(copy, targets)
-    if guard == GUARD_APART:
-        shown.append(Shown(guard, ("--ro-bind", str(PROGRAM), guard)))
-    for source, asked, writable in mounts:
-        target = workspace + asked.removeprefix("/workspace") if _is_below(asked, ["/workspace"]) else asked
+    for source, target, writable in mounts:
         if _is_below(target, ["/etc"]):
             make_room(copy, target, is_dir=os.path.isdir(source))
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
+    shown += _hidden_copies(theirs)
     latest = {item.target: item for item in shown}
     ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
-    return View([word for item in ordered for word in item.words], guard)
+    return [word for item in ordered for word in item.words]

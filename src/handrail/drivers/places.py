@@ -48,6 +48,7 @@ def check_mounts(mounts: Sequence[Mount]) -> list[tuple[str, str, bool]]:
         if not os.path.exists(source):
             raise FileNotFoundError(errno.ENOENT, "the source of a mount does not exist", mount.source)
         target = os.path.normpath(mount.target if mount.target is not None else os.path.abspath(mount.source))
+        target = f"/{target.lstrip('/')}" if target.startswith("/") else target  # two slashes are one
         if not target.startswith("/") or target == "/":
             raise HandrailError(f"a mount cannot appear at {target!r}: give an absolute path that is not /")
         checked.append((source, target, mount.writable))

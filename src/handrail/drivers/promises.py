@@ -34,7 +34,9 @@ def host_report() -> Report:
     return _report("host", "full", HOST, HOST_NOTES)
 
 
-def jail_report(*, network: str, root: bool, foreign: bool = False, home: bool = False) -> Report:
+def jail_report(
+    *, network: str, root: bool, foreign: bool = False, home: bool = False, temporary: bool = False
+) -> Report:
     """The jail: what needs a cgroup, or an ordinary user, is named."""
     weak = dict(JAIL)
     notes = ["Commands of one sandbox share its loopback and its /tmp; nothing else of it is shared."]
@@ -45,6 +47,8 @@ def jail_report(*, network: str, root: bool, foreign: bool = False, home: bool =
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
     if home:
         notes.append("The workspace holds your whole home directory: commands can read and change all of it, keys too.")
+    if temporary:
+        notes.append("The workspace holds the machine's temporary files: commands can change what other programs keep.")
     if network == "full":
         weak["network_isolation"] = ("absent", "network is full: it and the machine's abstract sockets are in reach")
     return _report("jail", network, weak, tuple(notes))

@@ -29,7 +29,7 @@ def _usual_places() -> tuple[str, ...]:
 def place_outside(tops: Sequence[str], *, quick: bool = False) -> str | None:
     """A directory for temporary files that is not below any of these real paths; None where there is none.
 
-    A `quick` one is in memory, if there is room, and programs can be run from it.
+    A `quick` one is in memory, if there is room.
     """
     usual = (*_usual_places(), os.path.expanduser("~"))
     for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
@@ -46,18 +46,25 @@ def _suits(path: str) -> bool:
     except OSError:
         return False
     many = found.f_files == 0 or found.f_favail >= _FILES  # no number at all means no limit
-    return many and not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= _ROOM
+    return many and found.f_bavail * found.f_frsize >= _ROOM
 
 
 def remove_scratch(path: str) -> None:
-    """Remove it with everything in it; what a command made unreadable too."""
-    for parent, names, _ in os.walk(path):
-        for name in names:
-            whole = os.path.join(parent, name)
-            if not os.path.islink(whole):
+    """Remove it with everything in it; what a command made unreadable too. No link is followed, also not a new one."""
+    with suppress(OSError):
+        for _, names, _, parent in os.fwalk(path, follow_symlinks=False):
+            for name in names:
                 with suppress(OSError):  # two processes may sweep the same directory at once
-                    os.chmod(whole, 0o700)
+                    _open_up(name, parent)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _open_up(name: str, parent: int) -> None:
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)
 
 
 def sweep_scratch(place: str | None = None) -> int:

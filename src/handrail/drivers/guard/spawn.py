@@ -15,6 +15,7 @@ from handrail.contract.errors import Unavailable
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
+from handrail.drivers.guard.sealed import NOT_BUILT
 
 GREETING_WAIT: Final = 20.0
 """Seconds for a guard to answer; far more than it needs."""
@@ -97,19 +98,19 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def spawn(words: Callable[[tuple[str, ...]], Sequence[str]]) -> Guard:
-    """Start the guard by the command that `words` makes of its own arguments.
+def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, fds: Sequence[int] = ()) -> Guard:
+    """Start the guard by the command that `words` makes of its own arguments, with these descriptors besides its own.
 
     It ends when the stream does, or when this process does, whichever thread started it. Raises Unavailable.
     """
     if not PROGRAM.exists():
-        raise Unavailable("the guard was not built: reinstall handrail where there is a C compiler", retryable=False)
+        raise Unavailable(NOT_BUILT, retryable=False)
     ours, theirs = socket.socketpair()
     said = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)
     try:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        process = _start(words, theirs.fileno(), said)
+        process = _start(words, theirs.fileno(), said, fds)
     except BaseException:
         ours.close()
         os.close(said)
@@ -119,8 +120,10 @@ def spawn(words: Callable[[tuple[str, ...]], Sequence[str]]) -> Guard:
     return Guard(process, Channel(ours), said)
 
 
-def _start(words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int) -> subprocess.Popen[bytes]:
-    fds = [stream]
+def _start(
+    words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int, more: Sequence[int]
+) -> subprocess.Popen[bytes]:
+    fds = [stream, *more]
     arguments = ["--channel", str(stream)]
     client = -1
     try:

@@ -1,0 +1,41 @@
+"""The guard's program as it was when this process first needed it: nothing that runs later can change it."""
+
+import fcntl
+import os
+from functools import lru_cache
+from typing import Final
+
+from handrail.contract.errors import Unavailable
+from handrail.drivers.guard.build import PROGRAM
+
+NOT_BUILT: Final = "the guard was not built: reinstall handrail where there is a C compiler"
+_MFD_EXEC: Final = 0x10
+_SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+def open_sealed() -> int:
+    """A new descriptor, at its beginning; the caller closes it. Raises Unavailable when the guard was not built."""
+    return os.open(f"/proc/self/fd/{_sealed()}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def runnable() -> tuple[str, tuple[int, ...]]:
+    """A path by which a child can run it, and the descriptors that the child needs for that."""
+    path = f"/proc/self/fd/{_sealed()}"
+    return (path, (_sealed(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid it
+
+
+@lru_cache(maxsize=1)
+def _sealed() -> int:
+    try:
+        content = PROGRAM.read_bytes()
+    except FileNotFoundError:
+        raise Unavailable(NOT_BUILT, retryable=False) from None
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        fd = os.memfd_create("guard", flags | _MFD_EXEC)
+    except OSError:  # an older kernel, or one that lets nothing in memory be run
+        fd = os.memfd_create("guard", flags)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return fd

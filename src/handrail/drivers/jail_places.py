@@ -1,0 +1,57 @@
+"""Where the workspace and the mounts of a jail may be: they hide nothing that it needs, and no link leads astray."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Final
+
+from handrail.contract.errors import HandrailError
+from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, leads_astray
+from handrail.drivers.places import check_workspace
+
+Shown = tuple[str, str, bool]
+"""A mount: its real source, its target, whether it can be written."""
+OURS: Final = os.path.dirname(GUARD_INSIDE)
+NO_WORKSPACE: Final = frozenset({*SYSTEM, "/etc", "/run", "/dev", "/var", "/boot"})
+NO_PLACE: Final = ("/proc", "/sys", OURS)
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top + "/")
+
+
+def check_jail_workspace(workspace: str) -> str:
+    """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
+    home = check_workspace(workspace)
+    if home in NO_WORKSPACE or any(_is_below(home, top) for top in NO_PLACE):
+        raise HandrailError(
+            f"the workspace cannot be {home}, which the jail needs itself: choose a directory of its own"
+        )
+    return home
+
+
+def check_targets(mounts: Sequence[Shown], workspace: str) -> list[Shown]:
+    """The mounts, at their places inside. Raises HandrailError for one that hides what is needed, or leads astray."""
+    placed = [(source, _place(target, workspace), writable) for source, target, writable in mounts]
+    theirs = [(workspace, workspace), *((target, source) for source, target, writable in placed if writable)]
+    for source, target, _ in placed:
+        if target == workspace:
+            raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
+        if target == "/dev" or _is_below(OURS, target) or any(_is_below(target, top) for top in NO_PLACE):
+            raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
+        if leads_astray(target, theirs):
+            raise HandrailError(f"the mount of {source} would not appear at {target}: there is a link on the way to it")
+    return placed
+
+
+def _place(target: str, workspace: str) -> str:
+    """/workspace is another name of the workspace."""
+    if _is_below(target, "/workspace") and not _is_below(workspace, "/workspace"):
+        return workspace + target.removeprefix("/workspace")
+    return target
+
+
+def holds_temporary(workspace: str) -> bool:
+    """Whether this user's other programs keep temporary files there, or below."""
+    places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
+    return any(_is_below(os.path.realpath(place), workspace) for place in places)
