@@ -11,9 +11,10 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command
+from handrail.drivers.elsewhere import nothing_elsewhere
 from handrail.drivers.guard import frames
 from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.last_words import explanations, missing_programs
+from handrail.drivers.last_words import CROWDED, explanations, missing_programs
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, run
@@ -183,3 +184,15 @@ async def test_only_a_name_without_a_slash_is_explained(name: str) -> None:
     assert list(explanations(127, said, lambda asked: asked)) == []
     assert list(explanations(127, said.replace(name.encode(), b"tool"), lambda asked: asked)) == ["tool"], "the control"
     assert missing_programs(b"sh: 1: tool: not found\n" + said) == ["tool"]
+
+
+FULL = b"""  File "subprocess.py", line 1, in _execute_child
+    self.pid = _fork_exec(
+               ^^^^^^^^^^^
+BlockingIOError: [Errno 11] Resource temporarily unavailable
+"""
+
+
+def test_a_program_that_could_start_nothing_more_is_explained_also_for_python() -> None:
+    assert list(explanations(1, FULL, nothing_elsewhere)) == [CROWDED]
+    assert list(explanations(1, FULL.replace(b"Resource temporarily unavailable", b"x"), nothing_elsewhere)) == []

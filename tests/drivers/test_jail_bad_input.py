@@ -269,7 +269,7 @@ async def test_a_mount_that_would_hide_what_the_jail_needs_is_refused(home: str,
 
 
 async def test_a_mount_whose_place_cannot_be_made_says_so(tmp_path: Path, home: str) -> None:
-    with pytest.raises(Unavailable, match="choose a target"):
+    with pytest.raises(HandrailError, match="choose a target"):
         await open_jail(workspace=home, mounts=[Mount(str(tmp_path), "/usr/nowhere/at/all")])
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from handrail.contract.driver import Mount
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
 from handrail.drivers.jail import open_jail
 from handrail.drivers.scratch import place_outside
+from handrail.session.open import open_sandbox
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 
@@ -180,7 +181,9 @@ async def test_a_directory_that_the_jail_needs_itself_is_no_workspace(place: str
         await open_jail(workspace=place)
 
 
-@pytest.mark.parametrize("target", ["//run", "//dev", "//proc", "/run/handrail/dev/x/y", "/proc/x", "/sys/x"])
+@pytest.mark.parametrize(
+    "target", ["//run", "//dev", "//proc", "/run/handrail/dev/x/y", "/proc/x", "/sys/x", "/dev/null"]
+)
 async def test_a_mount_where_the_jail_itself_is_made_is_refused(work: Path, target: str) -> None:
     with pytest.raises(HandrailError, match="cannot appear"):
         await open_jail(workspace=str(work), mounts=[Mount("/usr/share", target)])
@@ -234,3 +237,52 @@ async def test_no_private_file_of_etc_is_copied_even_for_root(work: Path) -> Non
     look = "cat /etc/ssl/certs/handrail-test.key 2>/dev/null || echo none"
     assert elsewhere(f"{copy} chmod 600 {key};", work, look)[1] == "none"
     assert elsewhere(f"{copy} chmod 644 {key};", work, look)[1] == "x", "the control: a public one is"
+
+
+@pytest.mark.parametrize("source", ["/proc", "/proc/sys", "/sys", "/"])
+async def test_a_mount_that_would_show_the_machine_itself_is_refused(work: Path, source: str) -> None:
+    with pytest.raises(HandrailError, match="the machine itself"):
+        await open_jail(workspace=str(work), mounts=[Mount(source, "/srv/x", writable=True)])
+
+
+async def test_a_mount_of_var_leaves_its_place_for_temporary_files_private(opened: Open) -> None:
+    jail = await opened("jail", mounts=[Mount("/var", "/var")])
+    ran = await run(jail, "ls -d /var/lib && echo x > /var/tmp/mine && cat /var/tmp/mine; touch /var/x 2>&1")
+    assert ran.stdout.split()[:2] == [b"/var/lib", b"x"], ran
+    assert b"Read-only" in ran.stdout
+    assert not os.path.exists("/var/tmp/mine")
+
+
+async def test_a_mount_of_another_var_without_such_a_place_works_too(tmp_path: Path, opened: Open) -> None:
+    (tmp_path / "var" / "lib").mkdir(parents=True)
+    jail = await opened("jail", mounts=[Mount(str(tmp_path / "var"), "/var")])
+    assert (await run(jail, "ls /var")).stdout == b"lib\n"
+
+
+@pytest.mark.parametrize(("source", "target"), [("/usr/share", "/etc/hosts"), ("/etc/hostname", "/etc/ssl")])
+async def test_a_mount_of_another_kind_than_what_is_there_is_refused_in_plain_words(
+    work: Path, source: str, target: str
+) -> None:
+    with pytest.raises(HandrailError, match=f"cannot appear at {target}") as raised:
+        await open_jail(workspace=str(work), mounts=[Mount(source, target)])
+    assert "/dev/shm" not in str(raised.value)
+
+
+async def test_a_misplaced_mount_never_ends_in_a_weaker_sandbox(work: Path) -> None:
+    mounts = [Mount("/usr/share", "/usr/nowhere/at/all")]
+    with pytest.raises(HandrailError, match="choose a target") as raised:
+        async with open_sandbox(workspace=str(work), mounts=mounts, allow_weaker=True):
+            pass
+    assert not isinstance(raised.value, Unavailable | WeakerThanAsked)
+
+
+async def test_a_sandbox_on_the_host_says_why_there_is_no_jail(work: Path) -> None:
+    async with open_sandbox(workspace=str(work), bubblewrap="/nowhere/bwrap", allow_weaker=True) as sandbox:
+        assert sandbox.report.driver == "host"
+        assert any("no jail" in note and "/nowhere/bwrap" in note for note in sandbox.report.notes), sandbox.report
+
+
+async def test_an_empty_path_is_no_workspace() -> None:
+    with pytest.raises(HandrailError, match="empty path"):
+        async with open_sandbox(workspace=""):
+            pass

@@ -96,3 +96,14 @@ def test_what_is_removed_never_leads_outside_also_when_a_link_is_swapped_in(tmp_
     assert [stat.S_IMODE(path.stat().st_mode) for path in (outside, outside / "deep")] == [0o755, 0o755]
     remove_scratch(str(top))
     assert not top.exists(), "the control: it is removed"
+
+
+def test_a_directory_of_a_process_that_cannot_be_seen_stays_while_it_lives() -> None:
+    mine = make_scratch()
+    code = "from handrail.drivers.scratch import *; remove_scratch(make_scratch()); print('swept')"
+    words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    env = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()}
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert ran.stdout == "swept\n", ran.stderr
+    assert Path(mine).is_dir()
+    remove_scratch(mine)

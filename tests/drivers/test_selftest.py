@@ -10,12 +10,13 @@ import pytest
 
 from handrail.contract.driver import Driver, Feature, Limits, Mount
 from handrail.contract.errors import Unavailable, WeakerThanAsked
+from handrail.drivers.attempts import Attempt
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.drivers.memory import MemoryDriver
-from handrail.drivers.selftest import NOTE
+from handrail.drivers.selftest import NOTE, judge
 from handrail.drivers.selftest import tested as self_tested
 from handrail.session.open import open_sandbox
 from tests.drivers import liars
@@ -247,3 +248,28 @@ async def test_where_no_jail_can_be_made_auto_refuses_and_allow_weaker_takes_the
     async with open_sandbox(workspace=home, bubblewrap="/nowhere/bwrap", allow_weaker=True) as sandbox:
         assert sandbox.report.driver == "host"
         assert "No isolation" in sandbox.report.notes[0]
+
+
+READ = Attempt("file_isolation", "read", "", "read a file")
+UNIX = Attempt("file_isolation", "unix", "", "connect to a socket")
+TRACE = Attempt("no_privileges", "ptrace", "", "trace")
+KEYS = Attempt("no_privileges", "keyring", "", "use keys")
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "expected"),
+    [
+        ({READ: False, UNIX: False}, {READ: True, UNIX: True}, {}),
+        ({READ: True, UNIX: False}, {READ: True, UNIX: True}, {"file_isolation": "absent"}),
+        ({READ: False, UNIX: False}, {READ: True, UNIX: False}, {"file_isolation": "advisory"}),
+        ({READ: True, UNIX: False}, {READ: False, UNIX: False}, {"file_isolation": "absent"}),
+        ({TRACE: False, KEYS: False}, {TRACE: True, KEYS: False}, {}),
+        ({TRACE: False, KEYS: False}, {TRACE: False, KEYS: False}, {"no_privileges": "advisory"}),
+    ],
+)
+async def test_an_attempt_that_fails_outside_too_proves_nothing(
+    inside: dict[Attempt, bool], outside: dict[Attempt, bool], expected: dict[str, str]
+) -> None:
+    assert {finding.feature: finding.standing for finding in judge(inside, outside)} == expected
+    assert all("connect to a socket" in each.reason for each in judge(inside, outside) if each.standing == "advisory"
+               and each.feature == "file_isolation")  # fmt: skip

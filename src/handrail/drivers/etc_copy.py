@@ -10,6 +10,7 @@ import stat
 from contextlib import suppress
 from typing import Final
 
+from handrail.contract.errors import HandrailError
 from handrail.drivers.scratch import make_scratch, remove_scratch
 
 FILES: Final = (
@@ -62,12 +63,19 @@ def _remove(top: str, owner: int) -> None:
 
 
 def make_room(copy: str, target: str, *, is_dir: bool) -> None:
-    """Something will be mounted at this path below /etc: an empty place must be there for it."""
+    """Something will be mounted at this path below /etc: an empty place must be there for it. Raises HandrailError."""
     place = os.path.join(copy, os.path.relpath(target, "/etc"))
-    os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
-    if not is_dir and not os.path.lexists(place):
-        with open(place, "xb"):
-            pass
+    try:
+        os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
+        if not is_dir and not os.path.lexists(place):
+            with open(place, "xb"):
+                pass
+    except (FileExistsError, NotADirectoryError):
+        raise HandrailError(
+            f"a mount cannot appear at {target}: there is a file of /etc; give another target"
+        ) from None
+    if not is_dir and os.path.isdir(place):
+        raise HandrailError(f"a file cannot appear at {target}: there is a directory of /etc; give another target")
 
 
 def _copy(source: str, target: str) -> None:

@@ -1,11 +1,12 @@
 """Run commands in a jail of namespaces, made by bubblewrap, with the guard as its first process; no daemon, no root."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from handrail.contract.driver import Limits, Mount, Report
-from handrail.contract.errors import Unavailable
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.sealed import open_sealed
@@ -15,7 +16,7 @@ from handrail.drivers.jail_places import check_jail_workspace, check_targets, ho
 from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
 from handrail.drivers.places import check_limits, check_mounts, check_network, fixed_env
 from handrail.drivers.promises import jail_report
-from handrail.drivers.remedies import remedy
+from handrail.drivers.remedies import MISPLACED, remedy
 
 _FIRST: Final = (
     "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",
@@ -55,7 +56,10 @@ async def open_jail(
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
-        raise Unavailable(f"{error}: {remedy(str(error))}", retryable=error.retryable) from None
+        said = f"{error}: {remedy(str(error))}"
+        if shown and re.search(MISPLACED, str(error)):
+            raise HandrailError(said) from None  # what was asked for is wrong, not this machine
+        raise Unavailable(said, retryable=error.retryable) from None
     return driver
 
 

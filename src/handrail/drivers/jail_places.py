@@ -14,6 +14,10 @@ Shown = tuple[str, str, bool]
 OURS: Final = os.path.dirname(GUARD_INSIDE)
 NO_WORKSPACE: Final = frozenset({*SYSTEM, "/etc", "/run", "/dev", "/var", "/boot"})
 NO_PLACE: Final = ("/proc", "/sys", OURS)
+DEVICES: Final = frozenset(
+    f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx", "fd", "stdin",
+                                "stdout", "stderr")
+)  # fmt: skip
 
 
 def _is_below(path: str, top: str) -> bool:
@@ -35,9 +39,18 @@ def check_targets(mounts: Sequence[Shown], workspace: str) -> list[Shown]:
     placed = [(source, _place(target, workspace), writable) for source, target, writable in mounts]
     theirs = [(workspace, workspace), *((target, source) for source, target, writable in placed if writable)]
     for source, target, _ in placed:
+        if source == "/" or _is_below(source, "/proc") or _is_below(source, "/sys"):
+            raise HandrailError(
+                f"{source} would show the machine itself, its processes and settings: mount what is needed"
+            )
         if target == workspace:
             raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
-        if target == "/dev" or _is_below(OURS, target) or any(_is_below(target, top) for top in NO_PLACE):
+        if (
+            target == "/dev"
+            or target in DEVICES
+            or _is_below(OURS, target)
+            or any(_is_below(target, top) for top in NO_PLACE)
+        ):
             raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
         if leads_astray(target, theirs):
             raise HandrailError(f"the mount of {source} would not appear at {target}: there is a link on the way to it")

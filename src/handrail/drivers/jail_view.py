@@ -83,16 +83,18 @@ def _interpreter(workspace: str, theirs: Sequence[tuple[str, str]]) -> Iterator[
             covered.append(path)
 
 
-def _own(workspace: str, tmp: int | None, targets: Sequence[str]) -> Iterator[Shown]:
+def _own(workspace: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> Iterator[Shown]:
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Shown("/proc", ("--proc", "/proc"))
     yield Shown("/dev", _DEV)
     yield Shown(OUTER_DEVICES, ("--dev-bind", "/dev", OUTER_DEVICES))
     for path in ("/dev/shm", "/tmp"):
         yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
-    if any(_is_below(path, ["/var/tmp"]) for path in targets):
+    targets = {workspace: workspace} | {target: source for source, target, _ in mounts}
+    mounted = any(_is_below(path, ["/var/tmp"]) for path in targets)
+    if mounted or ("/var" in targets and os.path.isdir(f"{targets['/var']}/tmp")):
         yield Shown("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
-    else:  # a link costs less than a mount
+    elif "/var" not in targets:  # a link costs less than a mount
         yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
     if not _is_below("/workspace", [workspace]):
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
@@ -122,18 +124,13 @@ def _hidden_copies(theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
                 yield Shown(inside, ("--tmpfs", inside))
 
 
-def view_words(
-    workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]
-) -> list[str]:  # fmt: skip
+def view_words(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> list[str]:
     """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
     theirs = [(workspace, workspace), *((target, source) for source, target, writable in mounts if writable)]
     copy = etc_copy(network, place_outside([source for _, source in theirs], quick=True))
     links, dirs = _system()
     shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
-    shown += [
-        *_interpreter(workspace, theirs),
-        *_own(workspace, tmp, [workspace, *(target for _, target, _ in mounts)]),
-    ]
+    shown += [*_interpreter(workspace, theirs), *_own(workspace, tmp, mounts)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     for source, target, writable in mounts:
         if _is_below(target, ["/etc"]):

@@ -15,7 +15,7 @@ _NOT_FOUND: Final = re.compile(
     rb"(?:^|: )([^\s:/]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
 )
 _CROWDED: Final = re.compile(
-    rb"(?i)fork\b[\s\S]{0,200}?(?:Resource temporarily unavailable|EAGAIN)|can't start new thread|cannot fork"
+    rb"(?i)fork(?:_exec)?\b[\s\S]{0,200}?(?:Resource temporarily unavailable|EAGAIN)|can't start new thread|cannot fork"
 )
 _MOST: Final = 3
 

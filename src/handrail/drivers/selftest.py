@@ -32,7 +32,7 @@ ENDING: Final = 7
 PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
 NOTE: Final = "What is called enforced was attacked from inside, once in this process, before it was called so."
 FOUND: Final = "found by self-test:"
-UNPROVED: Final = "the self-test proves nothing here: its attempts fail outside the sandbox too"
+UNPROVED: Final = "the self-test proves nothing here, because this fails outside the sandbox too"
 Key = tuple[object, ...]
 
 
@@ -120,7 +120,7 @@ async def _attempts(driver: GuardedDriver, place: str, options: Mapping[str, Any
         outside = await anyio.to_thread.run_sync(try_outside, controls, beside)
     reached = dict(zip(attempts, tried.reached, strict=False))
     return [
-        *_judge(reached, dict(zip(controls, outside.reached, strict=False))),
+        *judge(reached, dict(zip(controls, outside.reached, strict=False))),
         *_environment(driver, tried, outside),
     ]
 
@@ -151,15 +151,21 @@ def _limits(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(number or 0) for name, number in numbers.items()}
 
 
-def _judge(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:
+def judge(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:
+    """What the attempts say of each promise, from which got through inside, and outside, where they must.
+
+    An attempt that fails outside too proves nothing: then the promise is not called enforced. Of privileges a machine
+    may refuse some to everybody, so there one that gets through outside is enough.
+    """
     findings = []
     for feature in dict.fromkeys(attempt.feature for attempt in inside):
         through = [attempt.meaning for attempt, reached in inside.items() if reached and attempt.feature == feature]
-        controls = [reached for attempt, reached in outside.items() if attempt.feature == feature]
+        controls = {attempt: reached for attempt, reached in outside.items() if attempt.feature == feature}
+        vain = [attempt.meaning for attempt, reached in controls.items() if not reached]
         if through:
             findings.append(Finding(feature, "absent", f"{FOUND} a command inside could {', '.join(through)}"))
-        elif controls and not any(controls):
-            findings.append(Finding(feature, "advisory", UNPROVED))
+        elif vain and (feature != "no_privileges" or len(vain) == len(controls)):
+            findings.append(Finding(feature, "advisory", f"{UNPROVED}: {', '.join(vain)}"))
     return findings
 
 

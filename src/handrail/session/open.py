@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from handrail.contract.driver import Driver, Limits, Mount
@@ -64,6 +65,8 @@ async def open_sandbox(
     "auto" takes the jail where its self-test passes. Raises WeakerThanAsked, with the reason and what to do, where
     only weaker isolation can be had and `allow_weaker` was not given. Nothing is left running when the block ends.
     """
+    if workspace == "":
+        raise HandrailError("the workspace is an empty path: give a directory, or leave it out for one of its own")
     own = _scratch.make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
     options = {"workspace": workspace or own or "/workspace", "limits": limits, "network": network, "env": env}
     options |= {"mounts": mounts, **driver_options}
@@ -90,6 +93,12 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
         )
     return await _as_strong(await _tested(name, opener, options), allow_weaker)
+
+
+def _with_note(driver: Any, note: str) -> Driver:
+    driver.report = replace(driver.report, notes=(*driver.report.notes, note))
+    noted: Driver = driver
+    return noted
 
 
 async def _tested(name: str, opener: Opener, options: Mapping[str, Any]) -> Driver:
@@ -121,7 +130,8 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
         return await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
     except Unavailable as error:
         if allow_weaker:
-            return await _tested("host", _built_in("host"), {word: options[word] for word in COMMON})
+            host = await _tested("host", _built_in("host"), {word: options[word] for word in COMMON})
+            return _with_note(host, f"Used because no jail can be made here: {error}")
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
             "machine without isolation"
