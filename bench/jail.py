@@ -1,16 +1,17 @@
-"""What a jail costs: to make, to run a command in, and to keep, against `subprocess.run(["true"])` outside any."""
+"""What a jail costs: to make, to run in, to stream, to end and to keep, against `subprocess.run(["true"])` outside."""
 
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Final
 
 import anyio
 
+from bench.guarded import Open, ends, flood, plainly
 from bench.measure import Effort, Row, Stopwatch, interleave, row
 from handrail.contract.driver import Command
 from handrail.drivers.bubblewrap import find_bubblewrap
@@ -29,26 +30,26 @@ ARGV_ALLOWED: Final = 2.0
 LINE_ALLOWED: Final = 1.5
 """How many times the same bash outside a line may cost."""
 MIB: Final = 1 << 20
-Open = Callable[..., Awaitable[GuardedDriver]]
 
 
 def rows(effort: Effort) -> list[Row]:
     with tempfile.TemporaryDirectory() as workspace:
-        return [*_commands(effort, workspace), *_many(effort, workspace)]
+        asked = (effort, open_jail, workspace)
+        return [*_commands(effort, workspace), *flood(*asked), *ends(*asked), *_many(effort, workspace)]
 
 
 def _commands(effort: Effort, workspace: str) -> list[Row]:
     count = effort.count(COUNT)
     times = interleave(
         {
-            "floor": lambda: _plainly(["true"], count),
-            "bash": lambda: _plainly(["bash", "-o", "pipefail", "-c", "true"], count),
+            "floor": lambda: plainly(["true"], count),
+            "bash": lambda: plainly(["bash", "-o", "pipefail", "-c", "true"], count),
             "host": lambda: anyio.run(_commands_in, open_host, workspace, TRUE, count),
             "argv": lambda: anyio.run(_commands_in, open_jail, workspace, TRUE, count),
             "line": lambda: anyio.run(_commands_in, open_jail, workspace, LINE, count),
             "sandbox": lambda: anyio.run(_sandbox, workspace, count),
             "create": lambda: anyio.run(_create, workspace, effort.count(COUNT // 5)),
-            "bwrap": lambda: _plainly(_bubblewrap(), effort.count(COUNT // 2)),
+            "bwrap": lambda: plainly(_bubblewrap(), effort.count(COUNT // 2)),
             **_docker(effort),
         },
         effort.rounds,
@@ -62,13 +63,6 @@ def _commands(effort: Effort, workspace: str) -> list[Row]:
     bounds = {"create": CREATE_ALLOWED, "argv": ARGV_ALLOWED}
     table = [row(names[name], each, "ms", floor=floor, bound=bounds.get(name)) for name, each in times.items()]
     return [*table, row("the line, against bash outside", times["line"], "ms", floor=times["bash"], bound=LINE_ALLOWED)]
-
-
-def _plainly(words: list[str], count: int) -> float:
-    with Stopwatch() as watch:
-        for _ in range(count):
-            subprocess.run(words, capture_output=True, check=True)
-    return watch.wall / count
 
 
 async def _commands_in(opener: Open, workspace: str, command: Command, count: int) -> float:
@@ -123,7 +117,7 @@ def _docker(effort: Effort) -> dict[str, Callable[[], float]]:
     words = ["docker", "exec", "handrail-bench", "true"]
     if shutil.which("docker") is None or subprocess.run(words, capture_output=True, check=False).returncode != 0:
         return {}
-    return {"docker": lambda: _plainly(words, effort.count(COUNT // 20))}
+    return {"docker": lambda: plainly(words, effort.count(COUNT // 20))}
 
 
 def _many(effort: Effort, workspace: str) -> list[Row]:

@@ -13,6 +13,11 @@ from bench.growth import exponent
 from bench.measure import QUICK, Row, Times, interleave, row, table
 
 ROOT = Path(__file__).resolve().parents[1]
+GUARDED = [
+    "bytes read by plain Python, wall", "the same through a capped call", "the most memory this process had meanwhile",
+    "kill: a child that called setsid", "kill: a thousand processes", "kill: 64 fork-and-exit chains",
+    "processes that survived all of this",
+]  # fmt: skip
 PROMISED = {
     "calls": ["async tool", "def tool, in a thread", "calls of 10 ms in call_all, wall", "1 MiB of text as a result"],
     "derive": ["tools by @tool: derived and compiled"],
@@ -21,7 +26,17 @@ PROMISED = {
         "invoke, with the body", "all of it",
     ],
     "growth": ["in one session", "session: growth exponent", "in one run of an agent", "agent: growth exponent"],
+    "host": [
+        'subprocess.run(["true"]), wall', "argv true, Sandbox.run", 'subprocess.run(["bash", "-c", "true"])',
+        "the line true, against bash", "start a sandbox and get an answer", *GUARDED,
+    ],
     "importing": ["import pydantic", "from handrail import *"],
+    "jail": [
+        'subprocess.run(["true"]), wall', "the same, bash -c true", "argv true, host driver", "argv true in a jail",
+        "the line true in a jail", "the line true, Sandbox.run", "make a jail and get an answer",
+        "bubblewrap for each command", "the line, against bash outside", "jails, made one after the other",
+        "idle memory (PSS), mean of", *GUARDED,
+    ],
 }  # fmt: skip
 
 
@@ -47,7 +62,7 @@ def test_a_subject_reports_every_row_it_promises(name: str) -> None:
 
 def test_every_promised_subject_is_found_by_its_file_alone() -> None:
     assert set(PROMISED) <= set(subjects())
-    assert {"measure", "floor"}.isdisjoint(subjects())
+    assert {"measure", "floor", "guarded"}.isdisjoint(subjects())
 
 
 def test_the_command_prints_a_table_and_judges_nothing_when_it_is_quick() -> None:
