@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from handrail.cli.doctor import DriverReport, as_json, examine, render
-from handrail.contract.driver import Feature, Promise
+from handrail.contract.driver import Feature, Promise, Standing
 from handrail.drivers.guard.build import build, stale
+from tests.cli.terminal import ENV, MAIN
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +92,92 @@ def test_it_leaves_nothing(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert int(ran.stdout) >= 3, "the control"
     assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A directory with a package whose driver cannot be loaded."""
+    place = tmp_path_factory.mktemp("packages")
+    (place / "broken-1.dist-info").mkdir()
+    (place / "broken-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (place / "broken-1.dist-info/entry_points.txt").write_text("[handrail.drivers]\nbroken = nowhere_at_all:open\n")
+    return str(place)
+
+
+def typed(beside: str, *words: str) -> str:
+    """What `handrail doctor` prints."""
+    env = {**ENV, "PYTHONPATH": os.pathsep.join([ENV["PYTHONPATH"], beside])}
+    command = [sys.executable, "-c", MAIN, "doctor", *words]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def printed(beside: str) -> tuple[str, str]:
+    """For programs, and for people."""
+    return typed(beside, "--json"), typed(beside)
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The table and the reasons that people read, as data: by driver what holds, and why the rest does not."""
+    table, *sections, last = text.strip().split("\n\n")
+    head, *rows = (line.split() for line in table.splitlines())
+    standing = {name: {row[0]: row[place] for row in rows} for place, name in enumerate(head) if place}
+    reasons: dict[str, dict[str, str]] = {}
+    problems = {}
+    for title, *lines in (section.splitlines() for section in sections):
+        name = title.split()[0]
+        if title.endswith("cannot run here"):
+            problems[name] = "\n".join(lines).strip()
+            continue
+        told = (line.strip().partition(": ") for line in lines)
+        reasons[name] = {it: why for listed, _, why in told for it in listed.split(", ") if it in FEATURES}
+    return {"standing": standing, "reasons": reasons, "problems": problems, "auto": last}
+
+
+def expected(answer: dict[str, Any]) -> dict[str, Any]:
+    """The same of the form for programs."""
+    working = [driver for driver in answer["drivers"] if driver["works"]]
+    return {
+        "standing": {
+            driver["name"]: {it["feature"]: it["standing"] if driver["works"] else "-" for it in driver["promises"]}
+            for driver in answer["drivers"]
+        },
+        "reasons": {
+            driver["name"]: {
+                it["feature"]: f"{it['standing']}: {it['reason']}"
+                for it in driver["promises"] if it["standing"] != "enforced"
+            }
+            for driver in working
+        },
+        "problems": {driver["name"]: driver["problem"] for driver in answer["drivers"] if not driver["works"]},
+        "auto": f"auto takes {answer['auto']}.",
+    }  # fmt: skip
+
+
+def test_the_command_prints_json_for_programs_and_the_same_as_a_table_for_people(
+    printed: tuple[str, str],
+) -> None:
+    answer, text = json.loads(printed[0]), printed[1]
+    names = [driver["name"] for driver in answer["drivers"]]
+    assert (names[:3], "broken" in names) == (["jail", "host", "memory"], True)
+    for driver in answer["drivers"]:
+        assert [it["feature"] for it in driver["promises"]] == list(FEATURES)
+        for it in driver["promises"]:
+            assert it["standing"] in get_args(Standing)
+            assert bool(it["reason"]) == (it["standing"] != "enforced"), it
+    assert text.startswith("promise"), "the control: people get no JSON"
+    assert parsed(text) == expected(answer)
+    for driver in answer["drivers"]:
+        assert all(note in text for note in driver["notes"])
+
+
+def test_the_command_says_what_to_do_in_both_forms(printed: tuple[str, str]) -> None:
+    answer, text = json.loads(printed[0]), printed[1]
+    drivers = {driver["name"]: driver for driver in answer["drivers"]}
+    wall = next(it for it in drivers["host"]["promises"] if it["feature"] == "network_isolation")
+    assert wall["reason"].endswith("use the jail driver")
+    assert f"network_isolation: absent: {wall['reason']}" in text
+    assert (drivers["broken"]["works"], "nowhere_at_all" in drivers["broken"]["problem"]) == (False, True)
+    assert f"broken cannot run here\n  {drivers['broken']['problem']}" in text

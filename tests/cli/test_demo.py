@@ -1,0 +1,106 @@
+"""The demo runs without a person, shows every scene it promises, and ends well only where each came out as it must."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handrail.cli.story import SECRET
+from handrail.drivers.guard.build import build, stale
+from tests.cli.terminal import ENV, MAIN
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _guard() -> None:
+    if stale():
+        build()
+
+
+def demo(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", MAIN, "demo", *words]
+    return subprocess.run(
+        command, cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def scene(shown: str, title: str) -> str:
+    """What is between this title and the next empty line."""
+    found = re.search(rf"^{title}: .*?(?=^$)", shown, re.MULTILINE | re.DOTALL)
+    assert found, f"{title} is not in {shown}"
+    return found[0]
+
+
+def calls(text: str) -> list[tuple[str, str]]:
+    """Of each call of a scene, in the order shown: its line, and what came of it."""
+    found = re.findall(r"^  [✓✗] (.*?)\n((?:      .*\n?)*)", text, re.MULTILINE)
+    return [(line, told.strip()) for line, told in found]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
+    return demo("--yes", cwd=tmp_path_factory.mktemp("demo"))
+
+
+def test_it_ends_well_and_nothing_is_amiss(ran: "subprocess.CompletedProcess[str]") -> None:
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stderr == ""
+    assert ran.stdout.endswith("Nothing is left running.\n")
+    assert "NOT AS IT SHOULD BE" not in ran.stdout
+
+
+def test_it_begins_with_the_report_of_a_jail(ran: "subprocess.CompletedProcess[str]") -> None:
+    head, enforced, rest = ran.stdout.splitlines()[:3]
+    assert "sandbox jail · network none" in head
+    assert enforced.strip().startswith("enforced: ")
+    walls = {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
+    assert walls <= set(enforced.partition(": ")[2].split(", "))
+    assert rest.strip().startswith("advisory: limit_memory")
+
+
+def test_an_escape_to_a_file_and_to_the_network_is_refused(ran: "subprocess.CompletedProcess[str]") -> None:
+    (file, no_file), (network, no_network) = calls(scene(ran.stdout, "Walls"))
+    assert "secret.txt" in file
+    assert no_file.startswith("exit 1: ")
+    assert no_file.endswith("No such file or directory")
+    assert "/dev/tcp/127.0.0.1/" in network
+    assert no_network.startswith("exit 1: ")
+    assert "Connection refused" in no_network
+    assert SECRET not in ran.stdout
+
+
+def test_a_server_started_as_a_job_is_called_by_the_next_command(ran: "subprocess.CompletedProcess[str]") -> None:
+    (started, job), *others = calls(scene(ran.stdout, "Jobs"))
+    assert "http.server 8765" in started
+    assert '"job": "job-1"' in job
+    told = {line.split()[0]: told for line, told in others}
+    assert told["bash"] == "exit 0: 200"
+    assert '"job": "job-1"' in told["process"]
+    assert '"running": tr' in told["process"]
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("Arguments", ["invalid_args", "tool_not_found", "42"]),
+        ("Limits", ["timeout: dawdle ran longer", "The answer was cut from 500,000"]),
+        ("Hands", ["bytes_written", "exit 0: 5050", "out.txt"]),
+        ("People", ["publish asks", "published 12 characters"]),
+    ],
+)
+def test_the_other_scenes_are_shown(title: str, told: list[str], ran: "subprocess.CompletedProcess[str]") -> None:
+    text = scene(ran.stdout, title)
+    for words in told:
+        assert words in text, words
+
+
+def test_a_child_that_outlives_a_plain_timeout_dies_here(ran: "subprocess.CompletedProcess[str]") -> None:
+    assert "subprocess.run(timeout=1): the child is ALIVE" in ran.stdout
+    assert re.search(r"handrail, timeout=1: +the child is dead, ended_by timeout, exit 124", ran.stdout)
+
+
+def test_without_walls_the_same_escapes_succeed(tmp_path: Path) -> None:
+    """The control: the secret is there to be had."""
+    weak = demo("--driver", "host", "--allow-weaker", "--yes", cwd=tmp_path)
+    assert [told for _, told in calls(scene(weak.stdout, "Walls"))] == [f"exit 0: {SECRET}"] * 2
