@@ -82,10 +82,7 @@ def _hostile(checks: Validator, effort: Effort) -> list[Row]:
     found: list[Row] = []
     for name, make in HOSTILE.items():
         texts = {size: make(size * 1_000 // effort.divide) for size in SIZES}
-        samples = {
-            f"{size}": lambda t=text: _each(lambda: _mend(t, checks), 1)  # type: ignore[misc]
-            for size, text in texts.items()
-        }
+        samples = {f"{size}": lambda t=text: _each(lambda: _mend(t, checks), 1) for size, text in texts.items()}
         times = interleave(samples, effort.rounds)
         found += [row(f"{name}, {size} kB", times[f"{size}"], "ms") for size in SIZES]
         grown = exponent([len(text) for text in texts.values()], [times[f"{size}"].median for size in SIZES])

@@ -10,10 +10,11 @@ from handrail import ApprovalRequest, Decision, Policy, Result, Sandbox, Session
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.driver import Feature, Promise, Report
 from handrail.testing import MemoryDriver
+from handrail.toolkit.policy import Mode
 
 pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
-MODES = ("contained", "ask", "strict", "open")
+MODES: tuple[Mode, ...] = ("contained", "ask", "strict", "open")
 EFFECTS = ("nothing", "reads", "writes", "executes", "reaches_out", "spends")
 RISKS: tuple[Risk, ...] = ("safe", "high", "critical")
 SANDBOXES = ("enforced", "weaker", "none")
@@ -57,7 +58,7 @@ OUTCOME: dict[tuple[str, str], str | None] = {
 
 def cells() -> dict[tuple[str, str, str, str], str]:
     """By mode, effect, risk and sandbox."""
-    found = {}
+    found: dict[tuple[str, str, str, str], str] = {}
     for line in TABLE.strip().splitlines():
         mode, effect, *row = line.split()
         for (risk, sandbox), word in zip(product(RISKS, SANDBOXES), row, strict=True):
@@ -183,7 +184,8 @@ async def test_deny_beats_ask_beats_allow_and_all_beat_the_mode() -> None:
 
 async def test_a_rule_about_something_else_leaves_it_to_the_mode() -> None:
     others = ["other", "acts(path=./elsewhere/**)", "effect:spends", "risk:safe"]
-    for mode, kind in (("contained", "rejected"), ("open", None)):
+    kinds: dict[Mode, str | None] = {"contained": "rejected", "open": None}
+    for mode, kind in kinds.items():
         result = await call(Policy(allow=others, ask=others, deny=others, mode=mode), "writes", risk="high", path="x")
         assert (None if result.ok else result.kind) == kind
     assert (await call(Policy(deny=["effect:spends"]), "reads", path="x")).ok
