@@ -20,6 +20,8 @@ MARK: Final = "HANDRAIL_BENCH"
 """The variable by which the processes of a command are found again, from outside."""
 LOOKS: Final = 1000
 PAUSE: Final = 0.02
+UNDER_WAY: Final = 0.2
+"""How long a tree grows before it is killed: chains are quick to end while only the first of them run."""
 CHAINS: Final = """
 import os
 print("STARTED", flush=True)
@@ -122,6 +124,7 @@ async def _kill(opener: Open, place: str, tree: Tree) -> tuple[float, int]:
             if b"STARTED" in chunk.data:
                 break
         await _all_seen(place, tree.processes)
+        await anyio.sleep(UNDER_WAY)
         with Stopwatch() as watch:
             await process.signal("KILL")
             await process.wait()
