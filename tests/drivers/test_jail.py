@@ -112,6 +112,31 @@ async def test_the_supervisor_cannot_be_read_or_ended(jail: GuardedDriver) -> No
     assert (await run(jail, "echo usable")).stdout == b"usable\n"
 
 
+OWN = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
+LINKS = f"import os; print(*(os.readlink('/proc/self/ns/' + name) for name in {OWN}))"
+NAMES = "import os, socket; print(socket.gethostname(), os.uname().nodename, open('/proc/sys/kernel/hostname').read())"
+
+
+def outside(code: str, *arguments: str) -> list[str]:
+    words = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
+
+
+@pytest.mark.parametrize("network", ["none", "full"])
+async def test_a_jail_has_namespaces_of_its_own(opened: Open, network: str) -> None:
+    jail = await opened("jail", network=network)
+    found = dict(zip(OWN, zip((await python(jail, LINKS)).split(), outside(LINKS), strict=True), strict=True))
+    assert {name for name, (here, there) in found.items() if here == there} == ({"net"} if network == "full" else set())
+    assert outside(LINKS) == outside(LINKS), "the control: without one they agree"
+
+
+@pytest.mark.parametrize("network", ["none", "full"])
+async def test_the_name_of_the_machine_is_hidden(opened: Open, network: str) -> None:
+    jail = await opened("jail", network=network)
+    assert (await python(jail, NAMES)).split() == ["sandbox"] * 3
+    assert set(outside(NAMES)) == {socket.gethostname()} != {"sandbox"}, "the control"
+
+
 @pytest.fixture
 def server() -> Iterator[dict[str, str]]:
     """Listeners outside: TCP, UDP and an abstract socket."""
@@ -164,10 +189,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 async def test_the_network_of_the_machine_is_out_of_reach(jail: GuardedDriver, server: dict[str, str]) -> None:
     inside = await python(jail, REACH, *server.values(), "metadata", "escaped")
     assert "reached" not in inside
-    outside = subprocess.run(
-        [sys.executable, "-c", REACH, *server.values(), "control"], capture_output=True, text=True, check=True
-    )
-    assert outside.stdout.split() == ["tcp", "reached", "abstract", "reached"], "the control"
+    assert outside(REACH, *server.values(), "control") == ["tcp", "reached", "abstract", "reached"], "the control"
 
 
 async def test_with_a_full_network_the_machine_is_reached(opened: Open, server: dict[str, str]) -> None:
@@ -188,10 +210,7 @@ async def test_a_unix_socket_outside_is_out_of_reach(jail: GuardedDriver, tmp_pa
         server.bind("socket")
         server.listen()
         assert await python(jail, CONNECT, str(tmp_path / "socket")) == str(errno.ENOENT)
-        outside = subprocess.run(
-            [sys.executable, "-c", CONNECT, str(tmp_path / "socket")], capture_output=True, text=True, check=True
-        )
-        assert outside.stdout.strip() == "0", "the control"
+        assert outside(CONNECT, str(tmp_path / "socket")) == ["0"], "the control"
 
 
 async def test_a_server_of_one_command_is_reached_by_the_next_and_not_from_outside(jail: GuardedDriver) -> None:

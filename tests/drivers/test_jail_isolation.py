@@ -8,25 +8,32 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import takewhile
 from pathlib import Path
 
 import anyio
 import pytest
 
 from handrail.contract.driver import Command, Limits, Mount
+from handrail.drivers.attempts import METADATA
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.last_words import CROWDED
-from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.session.open import open_sandbox
+from tests.drivers import liars
 from tests.drivers.conftest import Open
-from tests.drivers.watching import PATIENCE, alive, collect, eventually, new_mark, run
+from tests.drivers.watching import PATIENCE, alive, collect, descendants, eventually, lives, new_mark, run
 
 pytestmark = pytest.mark.anyio
 
 AT_ONCE = 5.0
 """Seconds: what is refused at once takes none of them, what times out takes more."""
+A_SECOND = 1.0
+"""What is promised: after that long nothing lives of the jails of a client that was killed."""
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the half that runs as root did not run")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -216,6 +223,18 @@ async def test_addresses_far_away_are_unreachable_at_once(jail: GuardedDriver, a
     with anyio.fail_after(AT_ONCE):
         said = await inside(jail, FAR, address)
     assert said.split() == [str(errno.ENETUNREACH)] * 2
+    assert (await inside(jail, FAR, "127.0.0.1")).split() == [str(errno.ECONNREFUSED), "reached"], "the control"
+
+
+async def test_the_attempt_to_find_a_way_to_the_metadata_address_finds_one_where_there_is_one(opened: Open) -> None:
+    words = ("route", "127.0.0.1", "route", METADATA)
+    none, full = await opened("jail"), await opened("jail", network="full")
+    there, metadata = await attempt(none, *words)
+    assert there == ["route", "reached", ""], "the control: a route that is there is found"
+    assert metadata[:2] == ["route", "refused"]
+    assert "unreachable" in metadata[2]
+    assert await attempt(full, *words) == attempt_outside(*words), "the machine's own routes, whatever they are"
+    assert attempt_outside(*words)[0] == ["route", "reached", ""], "the control"
 
 
 async def test_the_jail_has_a_loopback_of_its_own_and_nothing_else(jail: GuardedDriver) -> None:
@@ -412,31 +431,70 @@ anyio.run(main, sys.argv[1])
 """
 
 
-async def test_with_python_killed_twenty_jails_are_gone_and_their_directories_at_the_next_start() -> None:
-    mark = new_mark()
-    mounts = Path("/proc/self/mountinfo").read_text()
-    python = subprocess.Popen(
-        [sys.executable, "-c", TWENTY, mark], stdout=subprocess.PIPE, text=True,
-        env={"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()},
-    )  # fmt: skip
-    assert python.stdout is not None
-    places = [line.strip() for line in iter(python.stdout.readline, "READY\n")]
-    assert len(places) == 20
-    assert len(alive(mark)) >= 40, "the control: they run"
-    python.kill()
-    python.wait()
-    python.stdout.close()
-    with anyio.fail_after(AT_ONCE):
-        assert await anyio.to_thread.run_sync(eventually, lambda: not alive(mark))
-    assert Path("/proc/self/mountinfo").read_text() == mounts
+def left_by(pid: int, *tops: str) -> list[Path]:
+    return [path for top in {*tops, "/var/tmp", "/dev/shm"} for path in Path(top).glob(f"handrail-{pid}-*")]
 
-    def left() -> list[Path]:
-        tops = {tempfile.gettempdir(), "/var/tmp", "/dev/shm"}
-        return [path for top in tops for path in Path(top).glob(f"handrail-{python.pid}-*")]
 
-    assert any((path / "passwd").exists() for path in left()), "the control: its copy of /etc was left"
-    remove_scratch(make_scratch())
-    assert [place for place in places if Path(place).exists()] == left() == []
+def start_again(env: dict[str, str]) -> None:
+    code = "from handrail.drivers.scratch import make_scratch, remove_scratch; remove_scratch(make_scratch())"
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=PATIENCE)
+
+
+async def test_with_python_killed_twenty_jails_are_gone_and_their_directories_at_the_next_start(tmp_path: Path) -> None:
+    mark, tmp = new_mark(), str(tmp_path)
+    env = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tmp}
+    with ExitStack() as stack:
+        command = [sys.executable, "-c", TWENTY, mark]
+        python = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env))
+        stack.callback(python.kill)
+        assert python.stdout is not None
+        places = [line.strip() for line in takewhile(lambda line: line != "READY\n", python.stdout)]
+        assert len(places) == 20
+        assert await anyio.to_thread.run_sync(eventually, lambda: len(alive(mark)) >= 60), "the control: they run"
+        family = descendants(python.pid)
+        names = Counter(each.name for each in family)
+        assert (names["bwrap"], names["guard"]) == (20, 40), "the control: each has a guard, and a supervisor below it"
+        assert {each.pid for each in family} >= set(alive(mark))
+        assert all(map(lives, family)), "the control"
+        assert any((path / "passwd").exists() for path in left_by(python.pid, tmp)), (
+            "the control: it has a copy of /etc"
+        )
+        killed = time.monotonic()
+        python.kill()
+        gone = await anyio.to_thread.run_sync(
+            eventually, lambda: not (alive(mark) or any(map(lives, family))), A_SECOND
+        )
+        late = [each for each in family if lives(each)]
+        assert gone, f"after {time.monotonic() - killed:.2f} s there still live {late} and {alive(mark)}"
+    assert all(Path(place).exists() for place in places), "the control: nobody else looks there"
+    await anyio.to_thread.run_sync(start_again, env)
+    assert [place for place in places if Path(place).exists()] == []
+    assert left_by(python.pid, tmp) == []
+
+
+NO_RANGE = "#define syscall(...) (-1)\n"
+NO_LIST = f"{NO_RANGE}#define opendir(path) NULL\n"
+CARELESS = {
+    "closes nothing first": ("\tkeep_only(kept, sizeof kept / sizeof *kept);\n", "", True),
+    "cannot close a range": ("enum { GRACE", f"{NO_RANGE}enum {{ GRACE", True),
+    "cannot even list them": ("enum { GRACE", f"{NO_LIST}enum {{ GRACE", True),
+    "the control": ("enum { GRACE", f"{NO_LIST}#define getrlimit(...) (-1)\nenum {{ GRACE", False),
+}
+
+
+@pytest.mark.parametrize("fault", CARELESS)
+async def test_two_walls_keep_the_guards_descriptors_from_a_command(opened: Open, tmp_path: Path, fault: str) -> None:
+    """They are closed, by any of three ways, and nothing that is run would have them if they were not."""
+    old, new, closed = CARELESS[fault]
+    other = liars.careless_guard(tmp_path, "supervise.c", old, new)
+    jail = await opened("jail", bubblewrap=liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=other))
+    assert (await run(jail, "ls /proc/self/fd")).stdout.split() == [b"0", b"1", b"2", b"3"], "the last is listed"
+    process, said = await jail.start(Command(argv=("cat",), input=True)), b""
+    await process.send(b"x")
+    await process.send(None)
+    with anyio.move_on_after(PATIENCE if closed else 0.5) as scope:
+        said = (await collect(process)).stdout
+    assert (said, scope.cancelled_caught) == ((b"x", False) if closed else (b"", True)), "else its supervisor holds it"
 
 
 async def test_what_is_written_to_var_tmp_stays_inside(jail: GuardedDriver) -> None:

@@ -107,6 +107,12 @@ GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
         "return true;",
         {"file_isolation"},
     ),
+    "leaves its channel to commands": (
+        "supervise.c",
+        "plan->script, plan->link};",
+        "plan->script, plan->link, dup(channel.in)};",
+        {"process_isolation"},
+    ),
     "has one table of processes": ("launch.c", "CLONE_NEWPID | CLONE_NEWNS", "CLONE_NEWNS", {"process_isolation"}),
 }
 BESIDES: dict[str, set[Feature]] = {

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from handrail.contract.driver import Command
@@ -33,8 +33,45 @@ def alive(mark: str) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
+class Relative(NamedTuple):
+    """A process, so told that another one with its number is not taken for it."""
+
+    pid: int
+    born: int
+    name: str
+
+
+def descendants(pid: int) -> list[Relative]:
+    """All processes below this one, in whatever namespaces they are."""
+    below: dict[int, list[Relative]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (found := _look(int(entry.name))):
+            below.setdefault(found[2], []).append(found[0])
+    family = list(below.get(pid, ()))
+    for each in family:
+        family += below.get(each.pid, ())
+    return family
+
+
+def lives(it: Relative) -> bool:
+    """Whether it is still there, and more than an entry that nobody has collected yet."""
+    found = _look(it.pid)
+    return found is not None and found[0].born == it.born and found[1] not in "ZX"
+
+
+def _look(pid: int) -> tuple[Relative, str, int] | None:
+    """A process, its state, and its parent's number; None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    start, _, rest = text.rpartition(")")
+    fields = rest.split()
+    return Relative(pid, int(fields[19]), start.partition("(")[2]), fields[0], int(fields[1])
+
+
+def eventually(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
+    deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
             return False

@@ -40,6 +40,7 @@ ATTEMPTS: Final = (
     Attempt("file_isolation", "make", "/dev/{token}", "make a file in /dev", control=False),
     Attempt("file_isolation", "devices", "-", "find a device of this machine", control=False),
     Attempt("process_isolation", "see", "{backwards}", "see a process outside"),
+    Attempt("process_isolation", "descriptors", "-", "hold a descriptor that nobody gave it", control=False),
     Attempt("network_isolation", "tcp", "{tcp}", "connect to a server on this machine"),
     Attempt("network_isolation", "udp", "{udp}", "send a datagram to this machine"),
     Attempt("network_isolation", "abstract", "{abstract}", "connect to an abstract socket of this machine"),

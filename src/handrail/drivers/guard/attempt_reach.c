@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 enum { MEMORY = 1, CONSOLES = 5, TERMINALS = 136, DEPTH = 4 };
+enum { MANY_FILES = 1 << 16 };
 enum { ECHO_WAIT = 20, CONNECT_WAIT = 1000, WEB = 80 };
 
 static int read_file(const char *path)
@@ -123,6 +124,24 @@ static int see_process(const char *backwards)
 	return ESRCH;
 }
 
+/* Is anything open but the three streams, and the directory that tells? With a small limit that cannot be opened. */
+static int find_descriptor(const char *argument)
+{
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/fd");
+	bool yes = false;
+
+	(void)argument;
+	while (dir && !yes && (entry = readdir(dir))) {
+		int fd = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : -1;
+
+		yes = fd > STDERR_FILENO && fd != dirfd(dir);
+	}
+	for (int fd = STDERR_FILENO + 1; !dir && !yes && fd < MANY_FILES; fd++)
+		yes = fcntl(fd, F_GETFD) >= 0;
+	return yes ? 0 : EBADF;
+}
+
 static int connect_within(int fd, const void *address, socklen_t size)
 {
 	struct pollfd ready = {fd, POLLOUT, 0};
@@ -204,5 +223,6 @@ static int vsock(const char *argument)
 
 const struct attempt reaching[] = {
 	{"read", read_file}, {"make", make_file}, {"see", see_process}, {"tcp", tcp}, {"udp", udp}, {"route", route},
-	{"unix", unix_path}, {"abstract", abstract}, {"vsock", vsock}, {"devices", find_device}, {NULL, NULL},
+	{"unix", unix_path}, {"abstract", abstract}, {"vsock", vsock}, {"devices", find_device},
+	{"descriptors", find_descriptor}, {NULL, NULL},
 };

@@ -210,6 +210,16 @@ static void turn(void)
 		leave();
 }
 
+/* Nothing that is run has them, whatever else goes wrong. */
+static void keep_to_itself(int fd, int flags)
+{
+	if (fd < 0)
+		return;
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	if (flags)
+		fcntl(fd, F_SETFL, flags);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--attempt") == 0)
@@ -224,8 +234,9 @@ int main(int argc, char **argv)
 	}
 	prepare_process();
 	prepare_signals();
-	fcntl(channel.in, F_SETFL, O_NONBLOCK);
-	fcntl(channel.out, F_SETFL, O_NONBLOCK);
+	keep_to_itself(channel.in, O_NONBLOCK);
+	keep_to_itself(channel.out, O_NONBLOCK);
+	keep_to_itself(client_fd, 0);
 	for (;;)
 		turn();
 }

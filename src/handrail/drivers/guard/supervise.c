@@ -2,11 +2,14 @@
 #define _GNU_SOURCE
 #include "guard.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -30,6 +33,32 @@ static int compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
+/* For a kernel that cannot close a range, or a filter around it that forbids that. */
+static void close_each(unsigned first, unsigned last)
+{
+	struct dirent *entry;
+	struct rlimit files;
+	DIR *dir = opendir("/proc/self/fd");
+
+	while (dir && (entry = readdir(dir))) {
+		unsigned fd = (unsigned)atoi(entry->d_name);
+
+		if (isdigit((unsigned char)entry->d_name[0]) && fd >= first && fd <= last && (int)fd != dirfd(dir))
+			close((int)fd);
+	}
+	if (dir)
+		closedir(dir);
+	else if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+		for (unsigned fd = first; fd <= last && fd < files.rlim_cur; fd++)
+			close((int)fd);
+}
+
+static void close_range_of(unsigned first, unsigned last)
+{
+	if (syscall(SYS_close_range, first, last, 0) < 0)
+		close_each(first, last);
+}
+
 void keep_only(int *fds, size_t count)
 {
 	unsigned next = 0;
@@ -39,10 +68,10 @@ void keep_only(int *fds, size_t count)
 		if (fds[i] < 0 || (unsigned)fds[i] < next)
 			continue;
 		if ((unsigned)fds[i] > next)
-			syscall(SYS_close_range, next, fds[i] - 1, 0);
+			close_range_of(next, (unsigned)fds[i] - 1);
 		next = (unsigned)fds[i] + 1;
 	}
-	syscall(SYS_close_range, next, ~0u, 0);
+	close_range_of(next, ~0u);
 }
 
 static void say(int link, uint8_t kind, uint32_t a, uint8_t flags)
@@ -158,7 +187,7 @@ _Noreturn void supervise(struct plan *plan)
 	uint32_t code;
 	bool by_signal;
 
-	keep_only(kept, 5);
+	keep_only(kept, sizeof kept / sizeof *kept);
 	if (!settings.jail)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	else if (mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
