@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from handrail.contract.errors import HandrailError
@@ -64,6 +65,7 @@ def _place(target: str, workspace: str) -> str:
     return target
 
 
+@lru_cache(maxsize=64)
 def holds_temporary(workspace: str) -> bool:
     """Whether this user's other programs keep temporary files there, or below."""
     places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")

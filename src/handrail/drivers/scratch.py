@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -39,11 +40,16 @@ def place_outside(tops: Sequence[str], *, quick: bool = False) -> str | None:
     """
     usual = (*_usual_places(), os.path.expanduser("~"))
     for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
-        real = os.path.realpath(path)
+        real = _real(path)
         hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
         if hidden and os.access(real, os.W_OK):
             return real
     return None
+
+
+@lru_cache(maxsize=16)
+def _real(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _suits(path: str) -> bool:

@@ -11,7 +11,9 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 PROGRAM: Final = HERE / "guard"
-FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-s", "-Wall", "-Wextra")
+SMALL: Final = ("-fno-asynchronous-unwind-tables", "-ffunction-sections", "-Wl,--gc-sections")
+"""Every jail gets its own copy of the program."""
+FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-s", "-Wall", "-Wextra", *SMALL)
 
 
 class NoCompiler(RuntimeError):
