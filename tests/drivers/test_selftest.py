@@ -1,6 +1,7 @@
 """A self-test finds every promise that is broken, and costs something only once."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -279,3 +280,14 @@ async def test_an_attempt_that_fails_outside_too_proves_nothing(
     assert {finding.feature: finding.standing for finding in judge(inside, outside)} == expected
     assert all("connect to a socket" in each.reason for each in judge(inside, outside) if each.standing == "advisory"
                and each.feature == "file_isolation")  # fmt: skip
+
+
+async def test_a_long_path_to_temporary_files_is_no_hindrance(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 100) / ("y" * 100)
+    long.mkdir(parents=True)
+    code = "import anyio\nfrom handrail import open_sandbox\nasync def main():\n    async with open_sandbox() as it:\n"
+    code += "        print(len(it.workspace) > 200, (await it.run('echo held')).stdout)\nanyio.run(main)"
+    env = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(long)}
+    command = [sys.executable, "-c", code]
+    ran = await anyio.run_process(command, env=env, check=False)
+    assert ran.stdout == b"True held\n\n", ran.stderr

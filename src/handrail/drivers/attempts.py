@@ -16,6 +16,8 @@ from handrail.drivers.scratch import make_scratch, place_outside, remove_scratch
 METADATA: Final = "169.254.169.254"
 """Where clouds keep the credentials of a machine. Attempts ask for a route to it, and send nothing."""
 SETTING: Final = "/proc/sys/kernel/core_pattern"
+SOCKET_PLACE: Final = 60
+"""Bytes of a directory's path that leave room for a scratch directory and a socket in it: a socket's path is short."""
 CONTROL_WAIT: Final = 20.0
 VARIABLE: Final = "HANDRAIL_SELF_TEST"
 
@@ -119,7 +121,7 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
     """A secret file, sockets that listen and a process, none of them below what the sandbox shows; and their names."""
     token, seen = f"handrail-{token_hex(8)}", token_hex(16)
     with ExitStack() as stack:
-        place = make_scratch(place_outside(shown))
+        place = make_scratch(place_outside(shown, longest=SOCKET_PLACE))
         stack.callback(remove_scratch, place)
         secret = Path(place, "secret")
         secret.write_text(token, encoding="utf-8")

@@ -33,16 +33,16 @@ def _usual_places() -> tuple[str, ...]:
     return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
-def place_outside(tops: Sequence[str], *, quick: bool = False) -> str | None:
+def place_outside(tops: Sequence[str], *, quick: bool = False, longest: int = 4096) -> str | None:
     """A directory for temporary files that is not below any of these real paths; None where there is none.
 
-    A `quick` one is in memory, if there is room.
+    A `quick` one is in memory, if there is room. Its path is not longer than `longest`.
     """
     usual = (*_usual_places(), os.path.expanduser("~"))
     for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
         real = _real(path)
         hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
-        if hidden and os.access(real, os.W_OK):
+        if hidden and len(real) <= longest and os.access(real, os.W_OK):
             return real
     return None
 
