@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
-from secrets import token_hex
+from os import urandom
 from time import time
 from typing import Any, Final
 
@@ -32,7 +32,7 @@ def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
     arguments = deepcopy(dict(step.arguments))
     repairs = tuple(visible(f"{r.path}: {r.before!r} became {r.after!r}")[:1_000] for r in step.repairs)
     return ApprovalRequest(
-        id=token_hex(16),
+        id=urandom(16).hex(),
         call_id=step.call.id,
         tool=tool.name,
         risk=tool.risk,

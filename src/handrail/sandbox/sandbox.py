@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from secrets import token_hex
+from os import urandom
 from types import TracebackType
 from typing import Final, Self
 
@@ -103,7 +103,7 @@ class Sandbox(Files):
         if not isinstance(code, str):
             raise ValueError(f"code is text, not {type(code).__name__}.")
         seconds(timeout, "timeout")
-        path = resolve(self._cwd, f".handrail-code-{token_hex(4)}{tongue.ending}")
+        path = resolve(self._cwd, f".handrail-code-{urandom(4).hex()}{tongue.ending}")
         await self.stat(".")  # writing would make a directory that is not there
         await self.write_text(path, code)
         try:

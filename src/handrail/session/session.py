@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
-from secrets import token_hex
+from os import urandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,7 +60,7 @@ class Session:
         id: str | None = None,
     ) -> None:
         _refuse_unbuilt(store=store, secrets=secrets or None)
-        self.id = id or token_hex(6)
+        self.id = id or urandom(6).hex()
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.host = SessionHost(self.toolbox, host)
