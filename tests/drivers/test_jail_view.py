@@ -158,6 +158,19 @@ async def test_an_environment_below_the_workspace_is_read_only_while_handrail_ru
     assert ran.stdout.splitlines()[-3:-1] == [".venv", "mine"], ran
 
 
+async def test_an_environment_that_is_a_link_in_the_workspace_works_and_is_read_only(tmp_path: Path) -> None:
+    work, real = tmp_path / "work", tmp_path / "real"
+    work.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(real)], check=True)
+    (work / ".venv").symlink_to(real)
+    line = ".venv/bin/python -c 'import sys; print(sys.prefix)'; touch .venv/x 2>&1"
+    command = [str(work / ".venv/bin/python"), "-c", OPEN, str(work), line]
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join([str(SOURCES), *sys.path])}
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE * 3, check=False)
+    assert ran.stdout.splitlines()[1:2] == [str(work / ".venv")], ran
+    assert "Read-only file system" in ran.stdout
+
+
 async def test_a_link_that_a_command_left_on_the_way_to_a_mount_is_refused(tmp_path: Path, opened: Open) -> None:
     (tmp_path / "cache").mkdir()
     for target in ("/workspace/a/b", "{0}/a/b"):

@@ -37,7 +37,7 @@ def interpreter_dirs() -> tuple[str, ...]:
     dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     if os.path.basename(programs) == "bin":
         dirs.append(os.path.dirname(programs))
-    found = dict.fromkeys(map(os.path.abspath, dirs))
+    found = dict.fromkeys([*map(os.path.abspath, dirs), *map(os.path.realpath, dirs)])  # a link must lead somewhere
     return tuple(path for path in found if os.path.isdir(path) and not holds_home(path))
 
 
