@@ -306,3 +306,62 @@ async def test_an_empty_path_is_no_workspace() -> None:
     with pytest.raises(HandrailError, match="empty path"):
         async with open_sandbox(workspace=""):
             pass
+
+
+async def test_a_link_below_a_read_only_mount_or_above_the_workspace_is_refused_too(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    for name in ("ws", "sub", "u/ws"):
+        (top / name).mkdir(parents=True)
+    (top / "sub" / "cache").symlink_to("/newroot/run/handrail/dev")
+    mounts = [Mount(str(top / "sub"), "/mnt/ro"), Mount(str(top / "ws"), "/mnt/ro/cache", writable=True)]
+    with pytest.raises(HandrailError, match="a link on the way"):
+        await open_jail(workspace=str(tmp_path), mounts=mounts)
+    jail = await open_jail(workspace=str(top / "u/ws"), mounts=[Mount(str(top), str(top), writable=True)])
+    assert (await run(jail, "echo STARTED; pwd")).stdout.split() == [b"STARTED", str(top / "u/ws").encode()], (
+        "the control"
+    )
+    await jail.close()
+
+
+async def test_a_source_that_a_link_leads_out_of_the_workspace_is_refused(tmp_path: Path, work: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (work / "inner").mkdir()
+    (work / "data").symlink_to(tmp_path / "secret")
+    (work / "near").symlink_to(work / "inner")
+    with pytest.raises(HandrailError, match="leads out of"):
+        await open_jail(workspace=str(work), mounts=[Mount(str(work / "data"), "/data", writable=True)])
+    jail = await open_jail(workspace=str(work), mounts=[Mount(str(work / "near"), "/data", writable=True)])
+    assert (await run(jail, "touch /data/x && ls inner")).stdout == b"x\n", "the control: within it a link may lead"
+    await jail.close()
+
+
+DAEMON = """
+import os, sys, anyio
+from handrail.contract.driver import Command
+from handrail.drivers.guard.sealed import open_sealed
+from handrail.drivers.jail import open_jail
+from handrail.drivers.scratch import make_scratch, remove_scratch
+
+os.close(open_sealed())
+scratch = make_scratch()
+os.closerange(3, 1000)
+others = [os.open("/bin/true", os.O_RDONLY) for _ in range(20)]
+remove_scratch(scratch)
+[os.fstat(fd) for fd in others]
+
+async def main(work):
+    driver = await open_jail(workspace=work)
+    process = await driver.start(Command(line="echo it runs"))
+    async for chunk in process.output():
+        print(chunk.data.decode(), end="")
+    await driver.close()
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+async def test_a_process_that_closed_all_its_descriptors_still_starts_the_guard_and_nothing_else(work: Path) -> None:
+    env = {"PYTHONPATH": os.pathsep.join([str(SOURCES), *sys.path])}
+    command = [sys.executable, "-c", DAEMON, str(work)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE * 3, check=False)
+    assert ran.stdout == "it runs\n", ran.stderr

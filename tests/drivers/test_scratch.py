@@ -107,3 +107,11 @@ def test_a_directory_of_a_process_that_cannot_be_seen_stays_while_it_lives() -> 
     assert ran.stdout == "swept\n", ran.stderr
     assert Path(mine).is_dir()
     remove_scratch(mine)
+
+
+def test_a_tree_deeper_than_python_can_go_is_removed() -> None:
+    path = make_scratch()
+    code = "import os\nfor i in range(3000): os.mkdir('d'); os.chdir('d')"
+    subprocess.run([sys.executable, "-c", code], cwd=path, check=True)
+    remove_scratch(path)
+    assert not Path(path).exists()

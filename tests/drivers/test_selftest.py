@@ -104,7 +104,7 @@ GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
     "leaves /dev writable": ("jail.c", ' || !make_read_only("/dev", 0)', "", {"file_isolation"}),
     "leaves the machine's devices": (
         "jail.c",
-        "return umount2(OUTER_DEVICES, MNT_DETACH) == 0;",
+        "return hide_devices();",
         "return true;",
         {"file_isolation"},
     ),

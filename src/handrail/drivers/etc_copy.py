@@ -34,7 +34,7 @@ def etc_copy(network: str, place: str | None = None) -> str:
 
 def copies() -> list[str]:
     """Where the copies of this process are."""
-    return [top for top, _ in _made.values()]
+    return [top for top, inode in _made.values() if _is_ours(top, inode)]
 
 
 def _is_ours(top: str, inode: int) -> bool:
@@ -64,7 +64,11 @@ def _remove(top: str, owner: int) -> None:
 
 def make_room(copy: str, target: str, *, is_dir: bool) -> None:
     """Something will be mounted at this path below /etc: an empty place must be there for it. Raises HandrailError."""
-    place = os.path.join(copy, os.path.relpath(target, "/etc"))
+    place = copy
+    for name in os.path.relpath(target, "/etc").split("/"):
+        place = os.path.join(place, name)
+        if os.path.islink(place):
+            raise HandrailError(f"a mount cannot appear at {target}: there is a link in /etc; give another target")
     try:
         os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
         if not is_dir and not os.path.lexists(place):
@@ -80,12 +84,14 @@ def make_room(copy: str, target: str, *, is_dir: bool) -> None:
 
 def _copy(source: str, target: str) -> None:
     real = os.path.realpath(source)
+    if _is_private(real):
+        return
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.islink(source) and real.startswith("/usr/"):
         os.symlink(real, target)
     elif os.path.isdir(real):
         shutil.copytree(real, target, symlinks=True, ignore=_private, copy_function=_copy_file)
-    elif os.path.isfile(real) and not _is_private(real):
+    elif os.path.isfile(real):
         _copy_file(real, target)
 
 
@@ -94,8 +100,9 @@ def _private(parent: str, names: list[str]) -> list[str]:
 
 
 def _is_private(path: str) -> bool:
-    found = os.lstat(path)
-    return not stat.S_ISLNK(found.st_mode) and not found.st_mode & stat.S_IROTH
+    mode = os.lstat(path).st_mode
+    needed = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+    return not stat.S_ISLNK(mode) and mode & needed != needed
 
 
 def _copy_file(source: str, target: str) -> None:

@@ -12,7 +12,7 @@ from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.jail_places import check_jail_workspace, check_targets, holds_temporary
+from handrail.drivers.jail_places import check_jail_workspace, check_sources, check_targets, holds_temporary
 from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
 from handrail.drivers.places import check_limits, check_mounts, check_network, fixed_env
 from handrail.drivers.promises import jail_report
@@ -39,6 +39,7 @@ async def open_jail(
     home = check_jail_workspace(workspace)
     check_limits(limits)
     check_network(network)
+    check_sources(mounts, home)
     shown = check_targets(check_mounts(mounts), home)
     bwrap = find_bubblewrap(bubblewrap)
     view = view_words(home, network=network, tmp=limits.tmp, mounts=shown)

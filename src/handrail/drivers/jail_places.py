@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, leads_astray
 from handrail.drivers.places import check_workspace
@@ -28,7 +29,7 @@ def _is_below(path: str, top: str) -> bool:
 def check_jail_workspace(workspace: str) -> str:
     """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
     home = check_workspace(workspace)
-    if home in NO_WORKSPACE or any(_is_below(home, top) for top in NO_PLACE):
+    if home in NO_WORKSPACE or any(_is_below(home, top) for top in (*NO_PLACE, "/etc")):
         raise HandrailError(
             f"the workspace cannot be {home}, which the jail needs itself: choose a directory of its own"
         )
@@ -38,7 +39,7 @@ def check_jail_workspace(workspace: str) -> str:
 def check_targets(mounts: Sequence[Shown], workspace: str) -> list[Shown]:
     """The mounts, at their places inside. Raises HandrailError for one that hides what is needed, or leads astray."""
     placed = [(source, _place(target, workspace), writable) for source, target, writable in mounts]
-    theirs = [(workspace, workspace), *((target, source) for source, target, writable in placed if writable)]
+    places = [(workspace, workspace), *((target, source) for source, target, _ in placed)]
     for source, target, _ in placed:
         if source == "/" or _is_below(source, "/proc") or _is_below(source, "/sys"):
             raise HandrailError(
@@ -53,9 +54,19 @@ def check_targets(mounts: Sequence[Shown], workspace: str) -> list[Shown]:
             or any(_is_below(target, top) for top in NO_PLACE)
         ):
             raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
-        if leads_astray(target, theirs):
+        if leads_astray(target, places):
             raise HandrailError(f"the mount of {source} would not appear at {target}: there is a link on the way to it")
     return placed
+
+
+def check_sources(mounts: Sequence[Mount], workspace: str) -> None:
+    """Raises HandrailError for a source below the workspace or another mount that a link leads out of there."""
+    tops = [workspace, *(os.path.realpath(mount.source) for mount in mounts)]
+    for mount in mounts:
+        path = os.path.abspath(mount.source)
+        for top in tops:
+            if path != top and _is_below(path, top) and not _is_below(os.path.realpath(path), top):
+                raise HandrailError(f"the source {mount.source} is a link that leads out of {top}: name where it leads")
 
 
 def _place(target: str, workspace: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from handrail.contract.errors import HandrailError
 from handrail.drivers.etc_copy import copies, etc_copy, make_room
-from handrail.drivers.scratch import place_outside
+from handrail.drivers.scratch import place_outside, usual_places
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_INSIDE: Final = "/run/handrail/guard"
@@ -74,11 +75,11 @@ def _is_below(path: str, tops: Sequence[str]) -> bool:
     return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
 
 
-def _interpreter(workspace: str, theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
+def _interpreter(workspace: str, places: Sequence[tuple[str, str]]) -> Iterator[Shown]:
     """Below the workspace too: this very process goes on to load and run what is in there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
-        if not _is_below(path, covered) and not leads_astray(path, theirs):
+        if not _is_below(path, covered) and not leads_astray(path, places):
             yield Shown(path, ("--ro-bind", path, path))
             covered.append(path)
 
@@ -100,12 +101,12 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
 
-def leads_astray(target: str, theirs: Sequence[tuple[str, str]]) -> bool:
-    """Whether there is a link on the way to a target below what commands may write, each given as (target, source).
+def leads_astray(target: str, places: Sequence[tuple[str, str]]) -> bool:
+    """Whether there is a link on the way to a target below one of these places, each given as (target, source).
 
     bubblewrap would follow it, to wherever an earlier command wanted it to lead.
     """
-    for top, source in theirs:
+    for top, source in places:
         if target != top and _is_below(target, [top]):
             at = source
             for name in os.path.relpath(target, top).split("/"):
@@ -124,19 +125,37 @@ def _hidden_copies(theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
                 yield Shown(inside, ("--tmpfs", inside))
 
 
+_wide: set[str] = set()
+"""What jails of this process may write, or could, and a copy might otherwise be put below."""
+
+
+def _copy_of_etc(network: str, sources: Sequence[str]) -> str:
+    _wide.update(source for source in sources if any(_is_below(place, [source]) for place in usual_places()))
+    return etc_copy(network, place_outside([*_wide, *sources], quick=True))
+
+
+def _in_order(shown: Sequence[Shown], places: Sequence[tuple[str, str]]) -> list[str]:
+    """What lies deeper comes later, so that nothing hides anything else. Raises HandrailError for a link on the way."""
+    latest = {item.target: item for item in shown}
+    for target in latest:
+        if leads_astray(target, places):
+            raise HandrailError(f"nothing can be shown at {target}: there is a link on the way to it; take it away")
+    ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
+    return [word for item in ordered for word in item.words]
+
+
 def view_words(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> list[str]:
-    """The words for bubblewrap; what lies deeper comes later, so that nothing hides anything else."""
+    """The words for bubblewrap. Raises HandrailError for a mount that has no place, or whose way a link was put."""
+    places = [(workspace, workspace), *((target, source) for source, target, _ in mounts)]
     theirs = [(workspace, workspace), *((target, source) for source, target, writable in mounts if writable)]
-    copy = etc_copy(network, place_outside([source for _, source in theirs], quick=True))
+    copy = _copy_of_etc(network, [source for _, source in theirs])
     links, dirs = _system()
     shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
-    shown += [*_interpreter(workspace, theirs), *_own(workspace, tmp, mounts)]
+    shown += [*_interpreter(workspace, places), *_own(workspace, tmp, mounts)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     for source, target, writable in mounts:
         if _is_below(target, ["/etc"]):
             make_room(copy, target, is_dir=os.path.isdir(source))
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     shown += _hidden_copies(theirs)
-    latest = {item.target: item for item in shown}
-    ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
-    return [word for item in ordered for word in item.words]
+    return _in_order(shown, places)

@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,22 +15,24 @@ from typing import Final
 MEMORY: Final = "/dev/shm"
 _ROOM: Final = 32 << 20
 _FILES: Final = 10_000
-_held: dict[str, int] = {}
-"""The directories of this process, each locked as long as it lives."""
+_held: dict[str, tuple[int, int]] = {}
+"""The directories of this process, each locked as long as it lives: by which descriptor, and of which inode."""
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
 def make_scratch(parent: str | None = None) -> str:
     """A new private directory, named after this process. Those of dead processes are removed on the way."""
-    for place in dict.fromkeys((parent or tempfile.gettempdir(), *_usual_places())):
+    for place in dict.fromkeys((parent or tempfile.gettempdir(), *usual_places())):
         sweep_scratch(place)
     path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
-    _held[path] = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(_held[path], fcntl.LOCK_SH)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    _held[path] = fd, os.fstat(fd).st_ino
     return path
 
 
-def _usual_places() -> tuple[str, ...]:
+def usual_places() -> tuple[str, ...]:
+    """Where temporary files are put."""
     return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
@@ -38,7 +41,7 @@ def place_outside(tops: Sequence[str], *, quick: bool = False, longest: int = 40
 
     A `quick` one is in memory, if there is room. Its path is not longer than `longest`.
     """
-    usual = (*_usual_places(), os.path.expanduser("~"))
+    usual = (*usual_places(), os.path.expanduser("~"))
     for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
         real = _real(path)
         hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
@@ -63,14 +66,24 @@ def _suits(path: str) -> bool:
 
 def remove_scratch(path: str) -> None:
     """Remove it with everything in it; what a command made unreadable too. No link is followed, also not a new one."""
-    if path in _held:
-        os.close(_held.pop(path))
-    with suppress(OSError):
+    _let_go(path)
+    try:
         for _, names, _, parent in os.fwalk(path, follow_symlinks=False):
             for name in names:
                 with suppress(OSError):  # two processes may sweep the same directory at once
                     _open_up(name, parent)
-    shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:  # a command made it deeper than Python can go
+        subprocess.run(["rm", "-rf", "--", path], stderr=subprocess.DEVNULL, check=False)
+
+
+def _let_go(path: str) -> None:
+    fd, inode = _held.pop(path, (-1, 0))
+    with suppress(OSError):  # somebody closed all descriptors; the number may be another file's
+        if fd >= 0 and os.fstat(fd).st_ino == inode:
+            os.close(fd)
 
 
 def _open_up(name: str, parent: int) -> None:

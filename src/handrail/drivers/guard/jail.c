@@ -10,11 +10,18 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define OUTER_DEVICES "/run/handrail/dev"
+
+struct device {
+	const char *name;
+	unsigned major, minor;
+};
 
 static bool forbid_user_namespaces(void)
 {
@@ -40,13 +47,16 @@ static bool make_read_only(const char *path, unsigned long more)
 
 /* What is there already was asked for by the client, and stays. A device is the machine's own file: what is written goes
    to it all the same, but its mode and its times are the machine's. */
-static bool show_device(const char *name)
+static bool show_device(const struct device *device)
 {
 	char from[64], to[64];
+	struct stat found;
 	int fd;
 
-	snprintf(from, sizeof from, OUTER_DEVICES "/%s", name);
-	snprintf(to, sizeof to, "/dev/%s", name);
+	snprintf(from, sizeof from, OUTER_DEVICES "/%s", device->name);
+	snprintf(to, sizeof to, "/dev/%s", device->name);
+	if (stat(from, &found) < 0 || !S_ISCHR(found.st_mode) || found.st_rdev != makedev(device->major, device->minor))
+		return false;
 	fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return errno == EEXIST;
@@ -54,17 +64,30 @@ static bool show_device(const char *name)
 	return mount(from, to, NULL, MS_BIND, NULL) == 0 && make_read_only(to, MS_NOSUID);
 }
 
+/* Whatever lies on whatever there: when nothing is left, the place is an empty directory of the jail's own. */
+static bool hide_devices(void)
+{
+	struct stat outer, around;
+	bool hidden = false;
+
+	while (umount2(OUTER_DEVICES, MNT_DETACH) == 0)
+		hidden = true;
+	return hidden && lstat(OUTER_DEVICES, &outer) == 0 && stat("/run", &around) == 0 && outer.st_dev == around.st_dev;
+}
+
 /* Only these of the machine's devices; then the rest is out of sight, whatever else could be done. */
 static bool make_devices(void)
 {
-	static const char *const names[] = {"null", "zero", "full", "random", "urandom", "tty"};
+	static const struct device devices[] = {
+		{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+	};
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!show_device(names[i]))
+	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+		if (!show_device(&devices[i]))
 			return false;
 	/* An old kernel refuses this to ordinary users: then there are no terminals, and who asks for one is told so. */
 	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
-	return umount2(OUTER_DEVICES, MNT_DETACH) == 0;
+	return hide_devices();
 }
 
 static void keep_capabilities(uint32_t kept)

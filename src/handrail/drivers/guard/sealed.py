@@ -24,12 +24,34 @@ def runnable() -> tuple[str, tuple[int, ...]]:
     return (path, (_sealed(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid it
 
 
-@lru_cache(maxsize=1)
+_made: dict[str, tuple[int, int]] = {}
+"""The descriptor, and which inode it must be of: somebody may close all descriptors, and open others."""
+
+
 def _sealed() -> int:
+    fd, inode = _made.get("guard", (-1, 0))
+    if fd < 0 or not _is(fd, inode):
+        fd = _seal(_content())
+        _made["guard"] = fd, os.fstat(fd).st_ino
+    return fd
+
+
+def _is(fd: int, inode: int) -> bool:
     try:
-        content = PROGRAM.read_bytes()
+        return os.fstat(fd).st_ino == inode and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=1)
+def _content() -> bytes:
+    try:
+        return PROGRAM.read_bytes()
     except FileNotFoundError:
         raise Unavailable(NOT_BUILT, retryable=False) from None
+
+
+def _seal(content: bytes) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         fd = os.memfd_create("guard", flags | _MFD_EXEC)
