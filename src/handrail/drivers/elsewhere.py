@@ -4,6 +4,8 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 
+from handrail.drivers.places import is_below
+
 Explain = Callable[[str], str | None]
 """From the name of a program that was not found to what should be said about it."""
 
@@ -21,17 +23,13 @@ def explainer(visible: Sequence[str]) -> Explain:
         if found is None:
             return None
         found = os.path.abspath(found)
-        if _is_below(found, visible):
+        if is_below(found, visible):
             return f"{name} is at {found}, but not on the sandbox's PATH: use its whole path, or set PATH with env."
         places = dict.fromkeys((os.path.dirname(found), os.path.dirname(os.path.realpath(found))))
-        mounts = ", ".join(f"Mount({place!r})" for place in places if not _is_below(place, visible))
+        mounts = ", ".join(f"Mount({place!r})" for place in places if not is_below(place, visible))
         return (
             f"{name} exists outside the sandbox, at {found}, but not inside: to show it, open the sandbox with "
             f"mounts=[{mounts}], and use its whole path or set PATH with env."
         )
 
     return explain
-
-
-def _is_below(path: str, tops: Sequence[str]) -> bool:
-    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)

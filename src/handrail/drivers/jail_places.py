@@ -9,7 +9,7 @@ from typing import Final
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, leads_astray
-from handrail.drivers.places import check_workspace
+from handrail.drivers.places import check_workspace, is_below
 
 Shown = tuple[str, str, bool]
 """A mount: its real source, its target, whether it can be written."""
@@ -22,14 +22,10 @@ DEVICES: Final = frozenset(
 )  # fmt: skip
 
 
-def _is_below(path: str, top: str) -> bool:
-    return path == top or path.startswith(top + "/")
-
-
 def check_jail_workspace(workspace: str) -> str:
     """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
     home = check_workspace(workspace)
-    if home in NO_WORKSPACE or any(_is_below(home, top) for top in (*NO_PLACE, "/etc")):
+    if home in NO_WORKSPACE or is_below(home, (*NO_PLACE, "/etc")):
         raise HandrailError(
             f"the workspace cannot be {home}, which the jail needs itself: choose a directory of its own"
         )
@@ -41,18 +37,13 @@ def check_targets(mounts: Sequence[Shown], workspace: str) -> list[Shown]:
     placed = [(source, _place(target, workspace), writable) for source, target, writable in mounts]
     places = [(workspace, workspace), *((target, source) for source, target, _ in placed)]
     for source, target, _ in placed:
-        if source == "/" or _is_below(source, "/proc") or _is_below(source, "/sys"):
+        if source == "/" or is_below(source, ["/proc"]) or is_below(source, ["/sys"]):
             raise HandrailError(
                 f"{source} would show the machine itself, its processes and settings: mount what is needed"
             )
         if target == workspace:
             raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
-        if (
-            target == "/dev"
-            or target in DEVICES
-            or _is_below(OURS, target)
-            or any(_is_below(target, top) for top in NO_PLACE)
-        ):
+        if target == "/dev" or target in DEVICES or is_below(OURS, [target]) or is_below(target, NO_PLACE):
             raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
         if leads_astray(target, places):
             raise HandrailError(f"the mount of {source} would not appear at {target}: there is a link on the way to it")
@@ -65,13 +56,13 @@ def check_sources(mounts: Sequence[Mount], workspace: str) -> None:
     for mount in mounts:
         path = os.path.abspath(mount.source)
         for top in tops:
-            if path != top and _is_below(path, top) and not _is_below(os.path.realpath(path), top):
+            if path != top and is_below(path, [top]) and not is_below(os.path.realpath(path), [top]):
                 raise HandrailError(f"the source {mount.source} is a link that leads out of {top}: name where it leads")
 
 
 def _place(target: str, workspace: str) -> str:
     """/workspace is another name of the workspace."""
-    if _is_below(target, "/workspace") and not _is_below(workspace, "/workspace"):
+    if is_below(target, ["/workspace"]) and not is_below(workspace, ["/workspace"]):
         return workspace + target.removeprefix("/workspace")
     return target
 
@@ -80,4 +71,4 @@ def _place(target: str, workspace: str) -> str:
 def holds_temporary(workspace: str) -> bool:
     """Whether this user's other programs keep temporary files there, or below."""
     places = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
-    return any(_is_below(os.path.realpath(place), workspace) for place in places)
+    return any(is_below(os.path.realpath(place), [workspace]) for place in places)

@@ -9,6 +9,7 @@ from typing import Final
 
 from handrail.contract.errors import HandrailError
 from handrail.drivers.etc_copy import copies, etc_copy, make_room
+from handrail.drivers.places import is_below
 from handrail.drivers.scratch import place_outside, usual_places
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
@@ -46,7 +47,7 @@ def interpreter_dirs() -> tuple[str, ...]:
 def holds_home(path: str) -> bool:
     """Whether this user's home directory is there, or below."""
     home = os.path.realpath(os.path.expanduser("~"))
-    return _is_below(home, [os.path.realpath(path)])
+    return is_below(home, [os.path.realpath(path)])
 
 
 def bin_dirs() -> list[str]:
@@ -71,15 +72,11 @@ def _directory(path: str) -> Shown:
     return Shown(path, ("--dir", path) if empty else ("--ro-bind", path, path))
 
 
-def _is_below(path: str, tops: Sequence[str]) -> bool:
-    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
-
-
 def _interpreter(workspace: str, places: Sequence[tuple[str, str]]) -> Iterator[Shown]:
     """Below the workspace too: this very process goes on to load and run what is in there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
-        if not _is_below(path, covered) and not leads_astray(path, places):
+        if not is_below(path, covered) and not leads_astray(path, places):
             yield Shown(path, ("--ro-bind", path, path))
             covered.append(path)
 
@@ -92,12 +89,12 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]
     for path in ("/dev/shm", "/tmp"):
         yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
     targets = {workspace: workspace} | {target: source for source, target, _ in mounts}
-    mounted = any(_is_below(path, ["/var/tmp"]) for path in targets)
+    mounted = any(is_below(path, ["/var/tmp"]) for path in targets)
     if mounted or ("/var" in targets and os.path.isdir(f"{targets['/var']}/tmp")):
         yield Shown("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
     elif "/var" not in targets:  # a link costs less than a mount
         yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
-    if not _is_below("/workspace", [workspace]):
+    if not is_below("/workspace", [workspace]):
         yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
 
 
@@ -107,7 +104,7 @@ def leads_astray(target: str, places: Sequence[tuple[str, str]]) -> bool:
     bubblewrap would follow it, to wherever an earlier command wanted it to lead.
     """
     for top, source in places:
-        if target != top and _is_below(target, [top]):
+        if target != top and is_below(target, [top]):
             at = source
             for name in os.path.relpath(target, top).split("/"):
                 at = os.path.join(at, name)
@@ -120,7 +117,7 @@ def _hidden_copies(theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
     """A copy of /etc that lies below what commands may write: other jails of this process see it."""
     for copy in copies():
         for top, source in theirs:
-            if _is_below(copy, [source]):
+            if is_below(copy, [source]):
                 inside = os.path.normpath(os.path.join(top, os.path.relpath(copy, source)))
                 yield Shown(inside, ("--tmpfs", inside))
 
@@ -130,7 +127,7 @@ _wide: set[str] = set()
 
 
 def _copy_of_etc(network: str, sources: Sequence[str]) -> str:
-    _wide.update(source for source in sources if any(_is_below(place, [source]) for place in usual_places()))
+    _wide.update(source for source in sources if any(is_below(place, [source]) for place in usual_places()))
     return etc_copy(network, place_outside([*_wide, *sources], quick=True))
 
 
@@ -154,7 +151,7 @@ def view_words(workspace: str, *, network: str, tmp: int | None, mounts: Sequenc
     shown += [*_interpreter(workspace, places), *_own(workspace, tmp, mounts)]
     shown.append(Shown(workspace, ("--bind", workspace, workspace)))
     for source, target, writable in mounts:
-        if _is_below(target, ["/etc"]):
+        if is_below(target, ["/etc"]):
             make_room(copy, target, is_dir=os.path.isdir(source))
         shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
     shown += _hidden_copies(theirs)

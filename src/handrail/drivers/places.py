@@ -12,6 +12,11 @@ from handrail.contract.errors import HandrailError
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+def is_below(path: str, tops: Sequence[str]) -> bool:
+    """Whether a path is one of these, or below one of them, by their names alone."""
+    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
+
+
 def check_workspace(workspace: str) -> str:
     """Its real path. Raises FileNotFoundError, NotADirectoryError, PermissionError, or HandrailError for the root."""
     real = os.path.realpath(workspace)

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from handrail.drivers.places import is_below
+
 MEMORY: Final = "/dev/shm"
 _ROOM: Final = 32 << 20
 _FILES: Final = 10_000
@@ -44,8 +46,7 @@ def place_outside(tops: Sequence[str], *, quick: bool = False, longest: int = 40
     usual = (*usual_places(), os.path.expanduser("~"))
     for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
         real = _real(path)
-        hidden = not any(real == top or real.startswith(top.rstrip("/") + "/") for top in tops)
-        if hidden and len(real) <= longest and os.access(real, os.W_OK):
+        if not is_below(real, tops) and len(real) <= longest and os.access(real, os.W_OK):
             return real
     return None
 
