@@ -3,7 +3,7 @@
 
     python3 dev.py demo [args]          see calls pass the gates, in this terminal
     python3 dev.py test [--long] [args] check, then the tests; args go to pytest
-    python3 dev.py check                ruff, mypy and import-linter
+    python3 dev.py check                ruff, ruff format, mypy and import-linter
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
     python3 dev.py conform DRIVER       which promises a driver keeps (not built yet)
@@ -73,10 +73,11 @@ def program(directory: str, arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Ruff, mypy and import-linter, all of them even when the first one fails."""
+    """Ruff (rules and format), mypy and import-linter, all of them even when the first one fails."""
     set_up()
     steps = {
         "ruff": ("-m", "ruff", "check", *(arguments or (".",))),
+        "format": ("-m", "ruff", "format", "--check", "."),
         "mypy": ("-m", "mypy"),
         "layers": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
     }

@@ -20,5 +20,5 @@ async def main() -> None:
 
 if __name__ == "__main__":  # the other process imports this file to find the function
     run_sync(main)
-#> lift-off
-#> timeout - count_down ran longer than 3 s. It was ended. Ask for less at once.
+# > lift-off
+# > timeout - count_down ran longer than 3 s. It was ended. Ask for less at once.

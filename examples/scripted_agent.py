@@ -30,10 +30,10 @@ async def main() -> None:
 
 
 run_sync(main)
-#> model: I will look.
-#> tool:  stock ok
-#> tool:  stok failed tool_not_found
-#> model: One name was wrong.
-#> tool:  stock ok
-#> model: No pears, for the stock says 0.
-#> done
+# > model: I will look.
+# > tool:  stock ok
+# > tool:  stok failed tool_not_found
+# > model: One name was wrong.
+# > tool:  stock ok
+# > model: No pears, for the stock says 0.
+# > done

@@ -28,9 +28,9 @@ async def main() -> None:
 
 
 run_sync(main)
-#> {'ok': True, 'tool': 'convert', 'result': 42.16}
-#> invalid_args amount True
-#> convert was not run: its arguments were refused.
-#> - `amount` must be a number, at least 0; received -1.
-#> - `to` must be one of "km", "miles"; received "parsecs".
-#> Send all of the arguments again, for example: {"amount": 0, "to": "km"}
+# > {'ok': True, 'tool': 'convert', 'result': 42.16}
+# > invalid_args amount True
+# > convert was not run: its arguments were refused.
+# > - `amount` must be a number, at least 0; received -1.
+# > - `to` must be one of "km", "miles"; received "parsecs".
+# > Send all of the arguments again, for example: {"amount": 0, "to": "km"}

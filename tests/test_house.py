@@ -123,7 +123,9 @@ PUBLIC = [
     "Tool",
     "ToolFailed",
     "Toolbox",
-    "builtin_tools", "open_sandbox", "read_envelope",
+    "builtin_tools",
+    "open_sandbox",
+    "read_envelope",
     "run_sync",
     "tool",
 ]

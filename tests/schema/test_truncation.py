@@ -27,7 +27,7 @@ WRITTEN = [
 AS_TEXT = [
     '<tool_call>\n{"name": "write", "arguments": {"path": "a", "content": "x {y} \\"z\\""}}\n</tool_call>',
     f'```json\n{{"name": "write", "arguments": {{"path": "a", "content": {INNER}}}}}\n```',
-    f'write(path="a", content=\'{INNER}\')',
+    f"write(path=\"a\", content='{INNER}')",
     'write(path="a", content="""\nread(path="b")\n""")',
     'write(path="a", content="""\n```python\nread(path="b")\n```\n""")',
     f'I shall write.\n{{"name": "write", "arguments": {{"extra": {INNER}, "path": "a"}}}}',
