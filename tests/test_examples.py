@@ -10,9 +10,9 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
 def promised(example: Path) -> str:
-    """The lines after `#> ` at the end of the file."""
-    lines = [line for line in example.read_text().splitlines() if line.startswith("#>")]
-    return "".join(f"{line[3:]}\n" for line in lines)
+    """The lines after `# > ` at the end of the file."""
+    lines = [line for line in example.read_text().splitlines() if line.startswith("# >")]
+    return "".join(f"{line[4:]}\n" for line in lines)
 
 
 def test_there_are_examples() -> None:

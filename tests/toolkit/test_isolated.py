@@ -55,7 +55,7 @@ async def test_its_types_travel_both_ways() -> None:
         ("raises", "execution_error", "ValueError: inside"),
         ("fails", "not_found", "not here"),
         ("exits", "execution_error", "SystemExit: 4"),
-        ("unpicklable", "execution_error", "pickle"),
+        ("unpicklable", "execution_error", "local object"),
     ],
 )
 async def test_what_it_raises_comes_back_with_its_kind(how: str, kind: str, said: str) -> None:
