@@ -6,7 +6,6 @@
     python3 dev.py check                ruff, ruff format, mypy and import-linter
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
-    python3 dev.py conform DRIVER       which promises a driver keeps (not built yet)
 
 The first run makes .venv and installs the project into it; later runs need no network.
 """
@@ -29,13 +28,13 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
-EXTRAS = "cli,mcp,rules,dev"
+EXTRAS = "cli,dev"
 OLDEST = (3, 11)
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "fuzz": fuzz, "conform": conform}
+    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "fuzz": fuzz}
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments and arguments[0] in ("-h", "--help", "help") else 2
@@ -45,14 +44,6 @@ def main(arguments: list[str]) -> int:
 def demo(arguments: list[str]) -> int:
     set_up()
     return run(VENV / "bin" / "handrail", "demo", *arguments)
-
-
-def conform(arguments: list[str]) -> int:
-    if not (ROOT / "src" / "handrail" / "testing" / "conform").exists():
-        say("the conformance kit is not built yet; `handrail doctor` tells what the drivers here enforce")
-        return 1
-    set_up()
-    return run(VENV / "bin" / "handrail", "conform", *arguments)
 
 
 def bench(arguments: list[str]) -> int:
@@ -65,9 +56,6 @@ def fuzz(arguments: list[str]) -> int:
 
 def program(directory: str, arguments: list[str]) -> int:
     """Run the program in a directory beside this file."""
-    if not (ROOT / directory / "__main__.py").exists():
-        say(f"{directory}/ does not exist yet")
-        return 1
     set_up()
     return run(PYTHON, "-m", directory, *arguments)
 

@@ -16,10 +16,7 @@ NO_ROOM_FOR = {"util", "utils", "helper", "helpers", "common", "misc"}
 NO_NAMES = {"Manager", "Helper", "Util", "Utils", "Base", "Impl", "Handler", "Processor"}
 NO_HIGHER_THAN_TOOLS = {"toolkit", "sandbox", "schema", "artifacts", "contract"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
-EXTRAS = {
-    "typer", "rich", "prompt_toolkit", "pydantic_ai", "mcp", "tree_sitter", "tree_sitter_bash", "docker",
-    "opensandbox", "pydantic_monty", "xllamacpp",
-}  # fmt: skip
+EXTRAS = {"typer", "rich"}
 ELSEWHERE = re.compile(
     r"(?<![\w/.])/(?:root/\w|work\b|home/\w+/)"  # places on somebody's machine; every machine has a /root
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from

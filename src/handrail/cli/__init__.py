@@ -7,7 +7,7 @@ start: Callable[[], object] | None
 try:
     from handrail.cli.app import app as start
 except ModuleNotFoundError as error:
-    if error.name is None or error.name.split(".")[0] not in ("typer", "rich", "prompt_toolkit"):
+    if error.name is None or error.name.split(".")[0] not in ("typer", "rich"):
         raise
     start = None
 
