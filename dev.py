@@ -2,12 +2,14 @@
 """Every command a developer needs, each with all of its set-up; standard library only.
 
     python3 dev.py demo [args]          see calls pass the gates, in this terminal
-    python3 dev.py test [--long] [args] check, then the tests; args go to pytest
+    python3 dev.py test [--long] [--cover] [args]   check, then the tests; args go to pytest
     python3 dev.py check                ruff, ruff format, mypy and import-linter
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
+    python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
 
-The first run makes .venv and installs the project into it; later runs need no network.
+The first run makes .venv and installs the project into it, with uv where it is and with pip where it is not, at the
+versions that constraints.txt names; later runs need no network.
 """
 
 from __future__ import annotations  # so that an older Python reaches the line that tells it so
@@ -27,14 +29,16 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed"
+CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
 EXTRAS = "cli,dev"
+LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "fuzz": fuzz}
+    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "fuzz": fuzz, "commits": commits}
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments and arguments[0] in ("-h", "--help", "help") else 2
@@ -47,6 +51,7 @@ def demo(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
+    install_system_packages({"rg": "ripgrep"})  # grep is measured against it
     return program("bench", arguments)
 
 
@@ -82,11 +87,26 @@ def test(arguments: list[str]) -> int:
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
+    covered = ["--cov"] if "--cover" in arguments else []
+    arguments = [word for word in arguments if word != "--cover"]
     together = [] if arguments else ["-n", "2"]  # most tests wait for something; who names one wants to see it alone
-    tested = run(PYTHON, "-m", "pytest", *together, *arguments)
+    tested = run(PYTHON, "-m", "pytest", *together, *covered, *arguments)
     if checked and not tested:
         say("the tests passed, but the check above failed")
     return tested or checked
+
+
+def commits(arguments: list[str]) -> int:
+    """Name every commit of the range whose subject is too long; merges are worded by git."""
+    revisions = arguments or ["origin/main..HEAD"]
+    done = capture(["git", "log", "--no-merges", "--format=%h %s", *revisions, "--"])
+    if done.returncode:
+        sys.exit(f"{done.stdout}dev: git log {' '.join(revisions)} failed")
+    long = [line for line in done.stdout.splitlines() if len(line.partition(" ")[2]) > LONGEST_SUBJECT]
+    for line in long:
+        print(line)
+    say(f"{len(long)} of {len(done.stdout.splitlines())} subjects have more than {LONGEST_SUBJECT} characters")
+    return 1 if long else 0
 
 
 # Set-up
@@ -98,9 +118,7 @@ def set_up() -> None:
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted and guard_is_built():
         return
     if not works(PYTHON):
-        say(f"making .venv with Python {platform.python_version()}")
-        bare = () if importlib.util.find_spec("ensurepip") else ("--without-pip",)
-        must("making .venv", sys.executable, "-m", "venv", "--clear", *bare, VENV)
+        make_environment()
     if guard_sources():
         faster = {"musl-gcc": "musl-tools"} if may_install() else {}  # the guard starts sooner with it, that is all
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev", **faster})
@@ -110,16 +128,43 @@ def set_up() -> None:
         tools.append("ziglang")
     say("installing handrail and its tools into .venv (a minute, once per change of pyproject.toml or of the guard)")
     if "ziglang" in tools or not works(PYTHON, "-c", "import hatchling, editables"):
-        must("installing the build tools", *pip(), "install", "-q", *tools)
+        install("the build tools", *tools)
     # without isolation, because the build tools are in .venv already: a later install needs no network
-    must("installing handrail", *pip(), "install", "-q", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
+    install("handrail", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
     STAMP.write_text(wanted)
+
+
+def make_environment() -> None:
+    """A new .venv with a pip in it wherever that can be had."""
+    say(f"making .venv with Python {platform.python_version()}")
+    uv = find_uv()
+    if uv and capture([uv, "venv", "--seed", "--clear", "--python", sys.executable, VENV]).returncode == 0:
+        return
+    bare = () if importlib.util.find_spec("ensurepip") else ("--without-pip",)
+    must("making .venv", sys.executable, "-m", "venv", "--clear", *bare, VENV)
+
+
+def install(what: str, *words: str) -> None:
+    """Install into .venv with uv; with pip where there is no uv, or where uv does not know pip's own index."""
+    rest = ["-q", "--constraint", str(CONSTRAINTS), *words]
+    if uv := find_uv():
+        done = capture([uv, "pip", "install", "--compile-bytecode", "--python", PYTHON, *rest])
+        if done.returncode == 0:
+            return
+        say(f"uv could not install {what}, so pip tries:\n{done.stdout[-2000:]}")
+    must(f"installing {what}", *pip(), "install", *rest)
+
+
+def find_uv() -> str | None:
+    """The uv on PATH, where it runs: a shim of a version manager may stand for nothing."""
+    found = shutil.which("uv")
+    return found if found and capture([found, "--version"]).returncode == 0 else None
 
 
 def fingerprint() -> str:
     """A hash of everything that decides what an install would do."""
     digest = hashlib.sha256(f"{ROOT} {sys.version_info[:2]} {EXTRAS}".encode())
-    for path in [ROOT / "pyproject.toml", ROOT / "hatch_build.py", GUARD / "build.py", *guard_sources()]:
+    for path in [CONSTRAINTS, ROOT / "pyproject.toml", ROOT / "hatch_build.py", GUARD / "build.py", *guard_sources()]:
         if path.exists():
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -1,6 +1,14 @@
-"""What every test shares: the event loop it runs on, and the option that lets the long ones run."""
+"""What every test shares: its event loop, the option that lets the long ones run, and an end for those that hang."""
+
+import faulthandler
+import os
+from collections.abc import Iterator
 
 import pytest
+
+STDERR = pytest.StashKey[int]()
+PATIENCE = 1.5
+"""Times its limit: then a test that pytest-timeout could not interrupt is ended, and its process with it."""
 
 
 @pytest.fixture(scope="session")
@@ -9,8 +17,24 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)  # now it is the real one; later pytest catches what a test prints
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that are marked long")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Behind pytest-timeout, which interrupts a test once: print every stack and leave if it did not end."""
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit * PATIENCE, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

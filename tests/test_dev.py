@@ -1,0 +1,193 @@
+"""Its commands set themselves up anywhere, and a test that hangs is ended."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = ("dev.py", "pyproject.toml", "constraints.txt", "hatch_build.py", "README.md", "LICENSE", "src")
+
+
+def run(*words: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Commit subjects
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """A repository with a copy of dev.py, a first commit of any length, and a tag `old` on it."""
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    run("git", "init", "-q", cwd=tmp_path)
+    commit(tmp_path, "x" * 100)
+    run("git", "tag", "old", cwd=tmp_path)
+    return tmp_path
+
+
+def commit(repository: Path, message: str) -> None:
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    done = run("git", *who, "commit", "-q", "--allow-empty", "-m", message, cwd=repository)
+    assert done.returncode == 0, done.stderr
+
+
+def subjects(repository: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "dev.py", "commits", *words, cwd=repository)
+
+
+def test_a_subject_of_72_characters_is_short_enough_however_long_its_body(history: Path) -> None:
+    commit(history, "é" * 72 + "\n\n" + "because " * 30)
+    assert subjects(history, "old..HEAD").returncode == 0
+
+
+def test_a_subject_of_73_characters_is_named_and_older_commits_are_not(history: Path) -> None:
+    commit(history, "guard: " + "y" * 66)
+    done = subjects(history, "old..HEAD")
+    assert done.returncode == 1
+    assert "guard: yyy" in done.stdout
+    assert "xxx" not in done.stdout
+
+
+def test_a_range_that_does_not_exist_is_an_error(history: Path) -> None:
+    assert subjects(history, "nowhere..HEAD").returncode == 1
+
+
+# The limit of a test
+
+
+HANGING = """
+import threading, time, anyio, pytest
+
+def test_sleeps():
+    time.sleep(600)
+
+def test_cannot_be_interrupted():
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+
+@pytest.mark.anyio
+async def test_shields_itself():
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep(600)
+
+def test_waits_for_a_thread():
+    thread = threading.Thread(target=time.sleep, args=(600,), daemon=True)
+    thread.start()
+    thread.join()
+
+def test_is_quick():
+    pass
+"""
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    """An empty suite with this project's own configuration."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    return tmp_path
+
+
+def test_a_hanging_test_is_ended_and_the_others_still_run(configured: Path) -> None:
+    (configured / "tests" / "test_hanging.py").write_text(HANGING)
+    words = ["-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "-o", "timeout=3"]
+    done = run(sys.executable, *words, cwd=configured)
+    assert "4 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "test_cannot_be_interrupted" in done.stderr, "the stack of what could not be interrupted"
+    assert done.stdout.count("Timeout (>3.0s)") >= 3
+
+
+def test_without_being_asked_a_test_may_take_two_minutes(configured: Path) -> None:
+    code = "def test_limit(request):\n    assert float(request.config.getini('timeout')) == 120\n"
+    (configured / "tests" / "test_limit.py").write_text(code)
+    assert run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", cwd=configured).returncode == 0
+
+
+# Set-up
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Path]:
+    """The project as a newcomer has it: nothing built, nothing installed."""
+    for name in PROJECT:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=what_was_made)
+        else:
+            shutil.copy(ROOT / name, tmp_path)
+    yield tmp_path
+    shutil.rmtree(tmp_path / ".venv", ignore_errors=True)
+
+
+def what_was_made(at: str, names: list[str]) -> set[str]:
+    built = {"guard"} if Path(at).name == "guard" else set()
+    return {name for name in names if name == "__pycache__"} | (built & set(names))
+
+
+SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
+VERSIONS = "import importlib.metadata as m; print(*sorted(f'{d.name}=={d.version}' for d in m.distributions()))"
+
+
+def searched(installer: str) -> str:
+    """A PATH on which there is uv, or none."""
+    uv = shutil.which("uv")
+    if installer == "pip":
+        assert shutil.which("uv", path=SYSTEM) is None, "the control: uv is out of sight"
+        return SYSTEM
+    if uv is None:
+        pytest.skip("uv is not installed: pip install uv")
+    return f"{Path(uv).parent}:{SYSTEM}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_fresh_copy_sets_itself_up_at_the_pinned_versions_and_again_without_network(
+    fresh: Path, installer: str
+) -> None:
+    path = searched(installer)
+    first = run(sys.executable, "dev.py", "demo", "--help", cwd=fresh, PATH=path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "pip tries" not in first.stdout
+    python = fresh / ".venv" / "bin" / "python"
+    assert ("uv = " in (fresh / ".venv" / "pyvenv.cfg").read_text()) == (installer == "uv")
+    assert run(python, "-m", "pip", "--version", cwd=fresh).returncode == 0
+    installed = run(python, "-c", VERSIONS, cwd=fresh).stdout.split()
+    pinned = [line.split(" ")[0] for line in (fresh / "constraints.txt").read_text().splitlines()]
+    names = {line.split("==")[0].replace("-", "_").lower(): line for line in pinned if "==" in line}
+    found = {line.split("==")[0].replace("-", "_").replace(".", "_").lower(): line.split("==")[1] for line in installed}
+    assert {"pytest", "ruff", "pydantic"} <= set(found)
+    assert {n: v for n, v in found.items() if n in names and v != names[n].split("==")[1]} == {}
+    assert set(found) - set(names) <= {"handrail", "pip", "setuptools", "wheel"}
+
+    with (fresh / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    again = run("unshare", "--net", "--map-root-user", sys.executable, "dev.py", "demo", "--help", cwd=fresh, PATH=path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "installing handrail" in again.stdout, "the control: it did install again"
+
+
+@pytest.mark.parametrize(("code", "found"), [(0, True), (127, False)], ids=["runs", "does-not-run"])
+def test_uv_is_used_where_it_runs(tmp_path: Path, code: int, found: bool) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(f"#!/bin/sh\nexit {code}\n")
+    uv.chmod(0o755)
+    program = "import runpy, sys; print(runpy.run_path(sys.argv[1])['find_uv']())"
+    done = run(sys.executable, "-c", program, ROOT / "dev.py", cwd=tmp_path, PATH=f"{tmp_path}:{SYSTEM}")
+    assert done.stdout.strip() == (str(uv) if found else "None"), done.stderr
