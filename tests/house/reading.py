@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-TEXTS = ("*.md", "*.py", "*.toml", ".ci/*", "src/**/*", "tests/**/*", "docs/**/*", "bench/**/*", "examples/**/*")
-READABLE = {".py", ".md", ".c", ".h", ".toml", ".txt", ""}
+ROOMS = ("src", "tests", "docs", "bench", "examples", ".github")
+TEXTS = ("*.md", "*.py", "*.toml", ".ci/*", *(f"{name}/**/*" for name in ROOMS))
+READABLE = {".py", ".md", ".c", ".h", ".toml", ".txt", ".yml", ""}
 
 
 def package(root: Path) -> Path:
