@@ -23,9 +23,9 @@ PAUSE: Final = 0.02
 UNDER_WAY: Final = 0.2
 """How long a tree grows before it is killed: chains are quick to end while only the first of them run."""
 CHAINS: Final = """
-import os
+import os, sys
 print("STARTED", flush=True)
-for _ in range(64):
+for _ in range(int(sys.argv[1])):
     if os.fork() == 0:
         while True:
             if os.fork():
@@ -44,11 +44,14 @@ class Tree:
     processes: int
 
 
-TREES: Final = {
-    "a child that called setsid": Tree(Command(line="setsid sleep 1000 & echo STARTED; sleep 1000"), 2),
-    "a thousand processes": Tree(Command(line="for i in $(seq 1000); do sleep 1000 & done; echo STARTED; wait"), 1000),
-    "64 fork-and-exit chains": Tree(Command(argv=(sys.executable, "-c", CHAINS)), 2),
-}
+def trees(effort: Effort) -> dict[str, Tree]:
+    many, chains = effort.count(1000), effort.count(64)
+    storm = f"for i in $(seq {many}); do sleep 1000 & done; echo STARTED; wait"
+    return {
+        "a child that called setsid": Tree(Command(line="setsid sleep 1000 & echo STARTED; sleep 1000"), 2),
+        f"{many:,} processes": Tree(Command(line=storm), many),
+        f"{chains} fork-and-exit chains": Tree(Command(argv=(sys.executable, "-c", CHAINS, str(chains))), 2),
+    }
 
 
 def plainly(words: list[str], count: int) -> float:
@@ -109,7 +112,7 @@ def ends(effort: Effort, opener: Open, place: str) -> list[Row]:
         left.append(survivors)
         return seconds
 
-    for name, tree in TREES.items():
+    for name, tree in trees(effort).items():
         times = interleave({name: lambda tree=tree: kill(tree)}, effort.rounds)  # type: ignore[misc]
         found.append(row(f"kill: {name}, wall", times[name], "ms"))
     return [*found, Row("processes that survived all of this", float(sum(left)), "processes")]

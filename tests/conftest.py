@@ -4,7 +4,13 @@ import faulthandler
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile(
+    "handrail", deadline=None
+)  # how long an example takes says how busy the machine is
+hypothesis.settings.load_profile("handrail")
 
 STDERR = pytest.StashKey[int]()
 PATIENCE = 1.5

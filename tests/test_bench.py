@@ -15,7 +15,7 @@ from bench.measure import QUICK, Row, Times, interleave, row, table
 ROOT = Path(__file__).resolve().parents[1]
 GUARDED = [
     "bytes read by plain Python, wall", "the same through a capped call", "the most memory this process had meanwhile",
-    "kill: a child that called setsid", "kill: a thousand processes", "kill: 64 fork-and-exit chains",
+    "kill: a child that called setsid", "kill: 20 processes", "kill: 2 fork-and-exit chains",
     "processes that survived all of this",
 ]  # fmt: skip
 PROMISED = {

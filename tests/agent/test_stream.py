@@ -48,7 +48,7 @@ async def test_leaving_early_ends_the_run_and_leaves_the_watcher_unharmed(closed
             if event.type == "call_started":
                 break
         gc.collect()
-    with anyio.fail_after(5):
+    with anyio.fail_after(90):
         while watched.session.trace[-1].type != "run_ended":  # noqa: ASYNC110 - it ends in its own task
             await anyio.sleep(0.001)
     (ended,) = endings(watched.session).values()

@@ -24,7 +24,7 @@ class Terminal:
         self._process = process
         self._master = master
 
-    def wait_for(self, text: str, seconds: float = 30) -> str:
+    def wait_for(self, text: str, seconds: float = 90) -> str:
         """Everything seen so far, once `text` is in it."""
         end = monotonic() + seconds
         while text not in self.seen:
@@ -38,7 +38,7 @@ class Terminal:
     def press_control_c(self) -> None:
         self.type("\x03")
 
-    def end(self, seconds: float = 30) -> int:
+    def end(self, seconds: float = 90) -> int:
         """The exit code, once it has ended and all was read."""
         end = monotonic() + seconds
         while self._read(end):

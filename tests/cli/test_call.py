@@ -64,7 +64,7 @@ class Sleeper:
             return False
 
     def gone(self) -> bool:
-        end = monotonic() + 5
+        end = monotonic() + 60
         while self.running() and monotonic() < end:
             sleep(0.02)
         return not self.running()
@@ -79,7 +79,7 @@ def sleeper() -> Iterator[Sleeper]:
 
 def wait_for_two(screen: Terminal, sleeper: Sleeper) -> None:
     screen.wait_for("STARTED")
-    end = monotonic() + 10
+    end = monotonic() + 60
     while sleeper.running() < 2 and monotonic() < end:
         sleep(0.02)
     assert sleeper.running() == 2, "the control: the whole tree ran"

@@ -31,7 +31,7 @@ async def main(kind, workspace):
     if child == 0:
         time.sleep(60)
         os._exit(0)
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         await driver.close()
     print(os.path.exists(f"/proc/{pid}"))
     os.kill(child, 9)

@@ -10,7 +10,7 @@ from uuid import uuid4
 from handrail.contract.driver import Command
 from handrail.drivers.guarded import GuardedDriver, GuardedProcess
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 90.0
 """Seconds that nothing here should ever need."""
 MARK: Final = "HANDRAIL_TEST_MARK"
 

@@ -44,6 +44,6 @@ def settled(session: Session) -> list[str]:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait, a bounded time."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(90):
         while not true():  # noqa: ASYNC110 - what is waited for has no event
             await anyio.sleep(0.002)

@@ -93,7 +93,7 @@ async def test_of_two_calls_that_would_wait_for_each_other_one_is_told_and_the_o
         await session.call_all([Call("1", "one", "{}"), Call("2", "two", "{}")], into=results)
 
     async with Session(tools) as session:
-        with anyio.fail_after(20):
+        with anyio.fail_after(90):
             async with anyio.create_task_group() as group:
                 group.start_soon(both, session)
                 for each in ready.values():

@@ -1,6 +1,6 @@
 """Rules keep their word: examples are checked when they are made, globs and values mean what they say."""
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -92,9 +92,9 @@ def test_globs_mean_what_they_say() -> None:
 
 
 def test_a_glob_takes_no_longer_than_its_text_is_long() -> None:
-    began = perf_counter()
+    began = process_time()
     assert not glob_matches("*a*a*a*a*a*a*b", "a" * 300_000)
-    assert perf_counter() - began < 10
+    assert process_time() - began < 10
 
 
 async def test_a_default_counts_when_the_property_is_left_out() -> None:

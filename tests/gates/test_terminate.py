@@ -27,7 +27,7 @@ async def ended(session: Session, name: str, *, ready: Any, arguments: Any = "{}
     async def call() -> None:
         found.append(await session.call(name, arguments, id="it"))
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(90):
         async with anyio.create_task_group() as group:
             group.start_soon(call)
             await until(ready)

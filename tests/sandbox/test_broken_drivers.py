@@ -14,7 +14,8 @@ from handrail.sandbox import Late, Sandbox
 
 pytestmark = pytest.mark.anyio
 LIMIT = 0.3
-IN_TIME = LIMIT + 2.0
+IN_TIME = 4.5
+"""Before the longest stall ends by itself."""
 
 
 async def forever() -> None:
@@ -117,7 +118,7 @@ async def test_a_late_outcome_is_told_once_and_the_late_command_is_killed() -> N
     completed = await sandbox.run("x", timeout=LIMIT, id="call-1")
     assert completed.may_still_run
     assert heard == []
-    with anyio.fail_after(10):
+    with anyio.fail_after(90):
         await told.wait()
     assert [(late.id, late.exit_code, late.error) for late in heard] == [("call-1", 137, None)]
     assert driver.processes[0].signals[0] == "KILL"
@@ -189,7 +190,7 @@ async def answers(thing: Any) -> Any:
 @pytest.mark.parametrize("parts", [{"wait": dies}, {"output": prints_then_dies}, {"output": loses_its_wire}])
 async def test_a_driver_that_dies_is_unavailable_and_the_tree_is_killed(parts: dict[str, Any]) -> None:
     driver = Odd(**parts)
-    with anyio.fail_after(5), pytest.raises(Unavailable):
+    with anyio.fail_after(50), pytest.raises(Unavailable):
         await Sandbox(driver).run("x", timeout=60)
     await anyio.sleep(0.01)
     assert driver.processes[0].signals == ["KILL"]
@@ -220,7 +221,7 @@ async def test_a_driver_that_dies_at_start_is_unavailable_to_runs_and_jobs() -> 
     ],
 )
 async def test_a_driver_that_answers_nonsense_is_called_broken(parts: dict[str, Any]) -> None:
-    with anyio.fail_after(5), pytest.raises(BrokenDriver):
+    with anyio.fail_after(50), pytest.raises(BrokenDriver):
         await Sandbox(Odd(**parts)).run("x", timeout=60)
 
 
@@ -229,7 +230,7 @@ async def test_a_start_that_gives_no_process_is_called_broken() -> None:
         async def start(self, command: Command) -> Any:
             return None
 
-    with anyio.fail_after(5), pytest.raises(BrokenDriver):
+    with anyio.fail_after(50), pytest.raises(BrokenDriver):
         await Sandbox(Nothing()).run("x", timeout=60)
 
 
@@ -237,7 +238,7 @@ async def test_a_driver_that_cancels_itself_does_not_hang_its_caller() -> None:
     async def cancelled(*_: Any) -> Any:
         raise anyio.get_cancelled_exc_class()
 
-    with anyio.fail_after(5), pytest.raises(Unavailable):
+    with anyio.fail_after(50), pytest.raises(Unavailable):
         await Sandbox(Odd(wait=cancelled)).run("x")
 
 
@@ -272,7 +273,7 @@ async def test_a_limit_that_ended_it_wins_over_a_driver_that_then_dies() -> None
 
 
 async def test_input_that_nobody_takes_does_not_hold_the_call() -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(50):
         completed = await Sandbox(Odd(send=lambda _: anyio.sleep_forever())).run("x", stdin=b"x" * 10_000_000)
     assert completed.stdout == "first"
 

@@ -163,7 +163,7 @@ VISITS = st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.booleans(), st.
 
 async def story(lane: Lane, visits: list[Visit]) -> None:
     world = World(lane)
-    with anyio.fail_after(30):
+    with anyio.fail_after(90):
         async with anyio.create_task_group() as tasks:
             for number, (writes, steps, give_up, before) in enumerate(visits):
                 for _ in range(before):

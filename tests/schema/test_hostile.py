@@ -85,9 +85,9 @@ HOSTILE: dict[str, tuple[Any, Validator]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_arguments_are_bounced_in_bounded_time(name: str) -> None:
     arguments, validator = HOSTILE[name]
-    before = time.perf_counter()
+    before = time.process_time()
     answer = mend(arguments, validator, own=True, convert=None, cut=False, tool="t")
-    assert time.perf_counter() - before < HANG
+    assert time.process_time() - before < HANG
     assert isinstance(answer, Failure) or name == "100 levels of repairable branches"
     if isinstance(answer, Failure):
         assert answer.kind == "invalid_args"

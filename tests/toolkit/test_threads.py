@@ -31,7 +31,7 @@ async def test_a_def_body_that_runs_out_of_time_is_named_as_still_running_and_it
         assert "may still be running" in result.message
         assert not events_of(session, "call_late")
         release.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             async for event in session.events():
                 if event.type == "call_late":
                     break
@@ -54,7 +54,7 @@ async def test_a_hundred_stuck_bodies_leave_the_event_loops_threads_and_the_next
             for _ in range(100):
                 group.start_soon(session.call, "stuck")
         before = threading.active_count()
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             assert (await session.call("quick")).value == "handrail body"
             assert await anyio.to_thread.run_sync(lambda: "a shared thread is free") == "a shared thread is free"
         assert before >= 100  # the control: they really were stuck
@@ -62,7 +62,7 @@ async def test_a_hundred_stuck_bodies_leave_the_event_loops_threads_and_the_next
         release.set()
     kinds = [event.data["kind"] for event in endings(session).values()]
     assert kinds.count("timeout") == 100
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while threading.active_count() > before - 50 and time.monotonic() < deadline:  # noqa: ASYNC110
         await anyio.sleep(0.01)
     assert threading.active_count() <= before - 50  # those that came back did not all stay

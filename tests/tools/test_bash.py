@@ -96,7 +96,7 @@ async def test_a_job_gives_its_real_exit_code_long_after_its_end(real: World) ->
 async def test_a_job_runs_on_is_seen_and_is_killed_with_its_tree(real: World) -> None:
     command = "setsid sh -c 'while :; do echo $$ > alive; sleep 0.1; done' & echo up; wait"
     job = (await real.value("bash", command=command, background=True))["job"]
-    with in_time(30):
+    with in_time():
         while not (real.root / "alive").exists():  # noqa: ASYNC110 - the one that makes it is another process
             await anyio.sleep(0.05)
         polled = await real.value("process", action="poll", job=job)
@@ -124,7 +124,7 @@ async def running(here: World, name: str, arguments: dict[str, Any]) -> AsyncIte
     async def call() -> None:
         results.append(await here.session.call(name, arguments, id="long"))
 
-    with in_time(30):
+    with in_time():
         async with anyio.create_task_group() as beside:
             beside.start_soon(call)
             yield results

@@ -83,7 +83,7 @@ async def test_edits_and_writes_of_one_file_at_once_lose_nothing(driver: str, tm
             for number in range(40)
         ]
         calls[20] = Call("w", "write", {"path": "g", "content": "x"})
-        with in_time(60):
+        with in_time():
             results = await here.session.call_all(calls)
         assert all(result.ok for result in results)
         left = (await here.get("f")).decode().split("\n")
@@ -100,7 +100,7 @@ async def test_a_reader_sees_the_old_content_or_the_new_never_part(real: World) 
             seen.add((real.root / "f").read_text())
             await checkpoint()
 
-    with in_time(60):
+    with in_time():
         async with anyio.create_task_group() as together:
             together.start_soon(look)
             for number in range(20):

@@ -122,7 +122,7 @@ async def world(
 
 
 @contextmanager
-def in_time(seconds: float = 20) -> Iterator[None]:
+def in_time(seconds: float = 90) -> Iterator[None]:
     """Nothing hangs: neither what waits nor what keeps everybody else from running."""
     began = monotonic()
     with anyio.fail_after(seconds):
