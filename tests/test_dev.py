@@ -140,6 +140,30 @@ def what_was_made(at: str, names: list[str]) -> set[str]:
     return {name for name in names if name == "__pycache__"} | (built & set(names))
 
 
+RECORDS = '#!/bin/sh\necho "$0" "$@" >> "$RECORD"\n'
+
+
+def test_bench_installs_the_ripgrep_that_it_measures_against(tmp_path: Path) -> None:
+    """In a tree that is set up, on a machine without ripgrep whose apt-get and Python only record their arguments."""
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    stamp = "import runpy, sys; print(runpy.run_path(sys.argv[1])['fingerprint'](), end='')"
+    for name in ("bin/apt-get", ".venv/bin/python"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(RECORDS)
+        (tmp_path / name).chmod(0o755)
+    wanted = run(sys.executable, "-c", stamp, tmp_path / "dev.py", cwd=tmp_path).stdout
+    (tmp_path / ".venv" / "installed").write_text(wanted)
+    record = tmp_path / "record"
+    done = run(sys.executable, "dev.py", "bench", "tools", cwd=tmp_path, PATH=str(tmp_path / "bin"), RECORD=str(record))
+    assert done.returncode == 0, done.stdout + done.stderr
+    *installed, ran = record.read_text().splitlines()
+    assert ran == f"{tmp_path}/.venv/bin/python -m bench tools"
+    if os.geteuid() == 0:
+        assert installed[-1].endswith(" install -y --no-install-recommends ripgrep")
+    else:
+        assert "sudo apt-get install ripgrep" in done.stdout
+
+
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 VERSIONS = "import importlib.metadata as m; print(*sorted(f'{d.name}=={d.version}' for d in m.distributions()))"
 
