@@ -87,7 +87,7 @@ def test(arguments: list[str]) -> int:
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
-    covered = ["--cov"] if "--cover" in arguments else []
+    covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
     together = [] if arguments else ["-n", "2"]  # most tests wait for something; who names one wants to see it alone
     tested = run(PYTHON, "-m", "pytest", *together, *covered, *arguments)

@@ -143,25 +143,41 @@ def what_was_made(at: str, names: list[str]) -> set[str]:
 RECORDS = '#!/bin/sh\necho "$0" "$@" >> "$RECORD"\n'
 
 
-def test_bench_installs_the_ripgrep_that_it_measures_against(tmp_path: Path) -> None:
-    """In a tree that is set up, on a machine without ripgrep whose apt-get and Python only record their arguments."""
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A tree that is set up, on a machine without ripgrep whose apt-get and Python only record their arguments."""
     shutil.copy(ROOT / "dev.py", tmp_path)
-    stamp = "import runpy, sys; print(runpy.run_path(sys.argv[1])['fingerprint'](), end='')"
     for name in ("bin/apt-get", ".venv/bin/python"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(RECORDS)
         (tmp_path / name).chmod(0o755)
+    stamp = "import runpy, sys; print(runpy.run_path(sys.argv[1])['fingerprint'](), end='')"
     wanted = run(sys.executable, "-c", stamp, tmp_path / "dev.py", cwd=tmp_path).stdout
     (tmp_path / ".venv" / "installed").write_text(wanted)
-    record = tmp_path / "record"
-    done = run(sys.executable, "dev.py", "bench", "tools", cwd=tmp_path, PATH=str(tmp_path / "bin"), RECORD=str(record))
+    return tmp_path
+
+
+def record_of(tree: Path, *words: str) -> tuple[list[str], str]:
+    """What `dev.py` with these words ran, and what it printed."""
+    env = {"PATH": str(tree / "bin"), "RECORD": str(tree / "record")}
+    done = run(sys.executable, "dev.py", *words, cwd=tree, **env)
     assert done.returncode == 0, done.stdout + done.stderr
-    *installed, ran = record.read_text().splitlines()
-    assert ran == f"{tmp_path}/.venv/bin/python -m bench tools"
+    return (tree / "record").read_text().replace(f"{tree}/", "").splitlines(), done.stdout
+
+
+def test_bench_installs_the_ripgrep_that_it_measures_against(recorded: Path) -> None:
+    (*installed, ran), said = record_of(recorded, "bench", "tools")
+    assert ran == ".venv/bin/python -m bench tools"
     if os.geteuid() == 0:
         assert installed[-1].endswith(" install -y --no-install-recommends ripgrep")
     else:
-        assert "sudo apt-get install ripgrep" in done.stdout
+        assert "sudo apt-get install ripgrep" in said
+
+
+def test_tests_run_two_at_once_and_named_ones_alone_and_coverage_only_when_asked_for(recorded: Path) -> None:
+    assert record_of(recorded, "test")[0][-1] == ".venv/bin/python -m pytest -n 2"
+    assert record_of(recorded, "test", "--cover")[0][-1] == ".venv/bin/python -m pytest -n 2 --cov=handrail"
+    assert record_of(recorded, "test", "--cover", "a.py")[0][-1] == ".venv/bin/python -m pytest --cov=handrail a.py"
 
 
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
