@@ -7,6 +7,9 @@ from typing import Any
 from handrail import Session, Tool
 
 OBJECT = {"type": "object"}
+MARKER = re.compile(
+    r"\n?\[… (?P<left>[\d,]+) of (?P<total>[\d,]+) characters left out(?:; full output: (?P<ref>a_[0-9a-f]+))?\]\n?"
+)
 
 
 def giving(value: Any, **options: Any) -> Tool:

@@ -8,9 +8,8 @@ import pytest
 from handrail import ArtifactRef, Context, Failure, Session, Success, Tool, ToolFailed, tool
 from handrail.artifacts.store import Artifacts
 from handrail.gates.shape_caps import FULL, caps_for, percent_of
-from handrail.gates.shape_cut import MARKER
 from handrail.gates.shape_lists import collapsed
-from tests.gates.shaping import OBJECT, answer, giving, numbered
+from tests.gates.shaping import MARKER, OBJECT, answer, giving, numbered
 
 pytestmark = pytest.mark.anyio
 

@@ -101,6 +101,22 @@ async def test_a_pipeline_that_printed_nothing_is_noted() -> None:
         assert (await sandbox.run(line)).notes == (), line
 
 
+async def test_a_line_that_hides_its_errors_and_printed_nothing_is_noted() -> None:
+    sandbox = Sandbox(MemoryDriver(commands=lambda command: "x" if "loud" in str(command.line) else 0))
+    for line in (
+        "ls x 2>/dev/null",
+        "ls x 2> /dev/null; true",
+        "ls 2>>/dev/null",
+        "ls &>/dev/null",
+        "a >/dev/null 2>&1",
+    ):
+        (note,) = (await sandbox.run(line)).notes
+        assert "printed nothing at all" in note, line
+        assert "/dev/null" in note, line
+    for line in ("loud 2>/dev/null", "ls > /dev/null", "echo '2>/dev/null' > f", "cat </dev/null", "ls 2>/dev/nullish"):
+        assert (await sandbox.run(line)).notes == (), line
+
+
 async def test_a_command_that_was_not_found_is_noted_and_the_drivers_notes_are_kept() -> None:
     sandbox = Sandbox(MemoryDriver(commands={"bg": Script("x", notes=("Use background.",))}))
     assert "not found" in (await sandbox.run("nonsense")).notes[0]

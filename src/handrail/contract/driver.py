@@ -108,6 +108,12 @@ class FileStat:
     size: int
     mode: int
     mtime: float
+    name: str = ""
+    """The last part of `path`, unless it is given."""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.path.rstrip("/").rpartition("/")[2] or "/")
 
 
 class Process(Protocol):

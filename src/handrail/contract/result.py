@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -53,9 +53,57 @@ class ArtifactRef:
         return wire if self.name is None else {**wire, "name": self.name}
 
 
+class Excerpt(str):
+    """A text that lacks its middle: a beginning, a line that says how much is missing and where it is, and an end.
+
+    It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
+    """
+
+    __slots__ = ("_ends", "_starts", "left_out", "total", "whole")
+    left_out: int
+    total: int
+    """Characters of the whole text."""
+    whole: ArtifactRef | Callable[[int, int], bytes] | None
+    """Where the whole is: an artifact, or `read(start, length)` in bytes as long as it is not stored yet."""
+    _starts: int
+    _ends: int
+
+    def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Excerpt":
+        where = f"; full output: {whole.ref}" if isinstance(whole, ArtifactRef) else ""
+        made = super().__new__(cls, f"{head}\n[… {left_out:,} of {total:,} characters left out{where}]\n{tail}")
+        made._starts, made._ends = len(head), len(tail)
+        made.left_out, made.total, made.whole = left_out, total, whole
+        return made
+
+    @property
+    def head(self) -> str:
+        return self[: self._starts]
+
+    @property
+    def tail(self) -> str:
+        return self[len(self) - self._ends :]
+
+    @property
+    def shown(self) -> int:
+        """Characters of the text itself that are in it."""
+        return self._starts + self._ends
+
+    def of(self, whole: ArtifactRef | None) -> "Excerpt":
+        """The same, naming where the whole is now."""
+        return Excerpt(self.head, self.tail, self.left_out, self.total, whole)
+
+    def to_wire(self) -> str:
+        """The plain text."""
+        return str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is plain text: what it could be read from stays here."""
+        return str, (str(self),)
+
+
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The tool ran and answered. `value` is plain JSON data, with Images and ArtifactRefs anywhere inside it."""
+    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it."""
 
     value: Any
     warnings: tuple[str, ...] = ()
@@ -67,7 +115,7 @@ class Success:
     def to_envelope(self, tool: str) -> dict[str, Any]:
         """`{"ok": true, "tool", "result", "warnings"?}`; text becomes `{"text": …}`."""
         value = self.value
-        result = {"text": value} if isinstance(value, str) else to_wire(value)
+        result = {"text": to_wire(value)} if isinstance(value, str) else to_wire(value)
         envelope: dict[str, Any] = {"ok": True, "tool": tool, "result": result}
         if self.warnings:
             envelope["warnings"] = list(self.warnings)
@@ -132,10 +180,10 @@ Result = Success | Failure
 
 
 def to_wire(value: Any) -> Any:
-    """`value` with every Image and ArtifactRef inside it in its wire form; the same object when there is none."""
+    """`value` with every Image, ArtifactRef and Excerpt inside it in its wire form."""
     if type(value) in SCALARS:  # nearly every value is one, and the checks below are six times as slow
         return value
-    if isinstance(value, Image | ArtifactRef):
+    if isinstance(value, Image | ArtifactRef | Excerpt):
         return value.to_wire()
     if isinstance(value, Mapping):
         return {key: to_wire(item) for key, item in value.items()}

@@ -13,7 +13,7 @@ from handrail.contract.result import Failure, FailureKind, Result, Success, to_w
 from handrail.toolkit.cancelled import is_cancelled, this_task
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
-from handrail.toolkit.plain import NotPlain, plain
+from handrail.toolkit.plain import NotPlain, notes_of, plain
 from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
@@ -111,6 +111,7 @@ def _settle(tool: Tool, value: Any) -> Result:
     warnings: tuple[str, ...] = ()
     if isinstance(value, Success):
         value, warnings = value.value, value.warnings
+    warnings += notes_of(value)
     try:
         value = plain(value)
     except NotPlain as error:

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, to_wire
+from handrail.contract.result import ArtifactRef, Excerpt, Failure, Image, Result, Success, to_wire
 from handrail.gates.shape_caps import Caps, caps_for, percent_of
 from handrail.gates.shape_cut import cut
 from handrail.gates.shape_fields import shape_fields
 from handrail.gates.shape_file import shape_file
 from handrail.gates.shape_keep import JSON, Keeper
 from handrail.gates.shape_lists import LISTS, shape_list
-from handrail.gates.shape_streams import STREAMS, has_streams, shape_streams
+from handrail.gates.shape_streams import STREAMS, has_streams, settle_excerpts, shape_streams
 from handrail.lazy import Lazy
 from handrail.toolkit.gate import Next, Step
 
@@ -82,22 +82,24 @@ def _warnings(said: list[str], outdated: str | None) -> tuple[str, ...]:
 async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
     value = result.value
     try:
-        if isinstance(value, str):
-            shaped: Any = await _text(value, caps.text, keeper)
+        shaped = await settle_excerpts(value, caps, keeper)
+        if isinstance(shaped, str):
+            shaped = await _text(shaped, caps.text, keeper)
         else:
-            shaped = await _value(value, caps, keeper)
+            shaped = await _value(shaped, caps, keeper)
     except (TypeError, ValueError, RecursionError) as error:
         return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
     return result if shaped is value else replace(result, value=shaped)
 
 
 async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
-    if len(failure.message) > caps.text:
-        failure = replace(failure, message=await _text(failure.message, caps.text, keeper))
+    if len(failure.message) > caps.text or isinstance(failure.message, Excerpt):
+        message = await settle_excerpts(failure.message, caps, keeper)
+        failure = replace(failure, message=await _text(message, caps.text, keeper))
     if not failure.data:
         return failure
     try:
-        shaped = await _value(dict(failure.data), caps, keeper)
+        shaped = await _value(await settle_excerpts(dict(failure.data), caps, keeper), caps, keeper)
     except (TypeError, ValueError, RecursionError) as error:
         keeper.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
         return replace(failure, data=None)
@@ -105,11 +107,11 @@ async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
 
 
 async def _text(text: str, cap: int, keeper: Keeper) -> str:
-    if len(text) <= cap:
+    if isinstance(text, Excerpt) or len(text) <= cap:  # an excerpt is within its cap by now
         return text
     kept = await keeper.keep(text, "answer.txt")
     keeper.note_cut("The answer", len(text), cap, kept)
-    return cut(text, cap, kept.ref if kept else None)
+    return cut(text, cap, kept)
 
 
 async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
@@ -126,7 +128,7 @@ async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
             return value
         kept = await keeper.keep(text, "answer.json", JSON)
         keeper.note_cut("The answer", len(text), caps.other, kept)
-        return cut(text, caps.other, kept.ref if kept else None)
+        return cut(text, caps.other, kept)
     return await _object(value, len(text), caps, keeper)
 
 
@@ -148,8 +150,8 @@ async def _by_kind(kind: str, value: dict[str, Any], size: int, caps: Caps, keep
     if kind == "artifact" and len(value.get("text", "")) > caps.file:
         try:
             part: dict[str, Any] = await _pages.page(keeper.artifacts, value["ref"], value["start"], caps.file)
-            return part
-        except (ToolFailed, KeyError):
+            return part if value["text"].startswith(part["text"]) else value
+        except (ToolFailed, KeyError, TypeError, AttributeError):
             return value  # no page of ours
     return value
 

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from handrail.contract.result import ArtifactRef, Excerpt
+
 HEAD: Final = 0.4
 """The part of a cap that shows the beginning; the rest shows the end."""
 LONGEST_SEQUENCE: Final = 4_096
@@ -13,24 +15,19 @@ _SEQUENCE: Final = re.compile(
     r"|\x1b[ -/]*[0-~]"
 )
 _BEGINS: Final = re.compile("[\x1b\x9b]")
-MARKER: Final = re.compile(
-    r"\n?\[… (?P<left>[\d,]+) of (?P<total>[\d,]+) characters left out(?:; full output: (?P<ref>a_[0-9a-f]+))?\]\n?"
-)
 
 
-def cut(text: str, cap: int, ref: str | None = None) -> str:
+def cut(text: str, cap: int, kept: ArtifactRef | None = None) -> str:
     """At most `cap` characters of `text` around a line that says how many are missing, and where they are."""
     if len(text) <= cap:
         return text
     head = int(cap * HEAD)
-    return join(beginning(text, head), ending(text, cap - head), len(text), ref)
+    return excerpt(beginning(text, head), ending(text, cap - head), len(text), kept)
 
 
-def join(head: str, tail: str, total: int, ref: str | None) -> str:
+def excerpt(head: str, tail: str, total: int, kept: ArtifactRef | None) -> Excerpt:
     """A beginning and an end of a text of `total` characters."""
-    left_out = max(0, total - len(head) - len(tail))
-    where = f"; full output: {ref}" if ref else ""
-    return f"{head}\n[… {left_out:,} of {total:,} characters left out{where}]\n{tail}"
+    return Excerpt(head, tail, max(0, total - len(head) - len(tail)), total, kept)
 
 
 def beginning(text: str, length: int) -> str:

@@ -25,14 +25,13 @@ async def shape_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, apart
     whole = json.dumps(to_wire(value), ensure_ascii=False)
     kept = await keeper.keep(whole, "answer.json", JSON)
     keeper.note_cut("The answer", len(whole), cap, kept)
-    ref = kept.ref if kept else None
     small = sum(size for size in sizes.values() if size <= SMALL_FIELD)
     if small > cap // 2 and not apart:
-        return cut(whole, cap, ref)
+        return cut(whole, cap, kept)
     room = _shares({name: size for name, size in sizes.items() if size > SMALL_FIELD}, max(cap // 2, cap - small))
     shaped = dict(value)
     for name, share in room.items():
-        shaped[name] = cut(texts[name], share, ref)
+        shaped[name] = str(cut(texts[name], share, kept))  # plain text: the artifact has all fields, not this one
     return shaped
 
 

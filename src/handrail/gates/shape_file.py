@@ -21,7 +21,7 @@ async def shape_file(value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[
     shown = "".join(lines[:fitting])
     if not fitting:
         kept = await keeper.keep(lines[0], "line.txt")
-        shown, fitting = cut(lines[0], caps.file, kept.ref if kept else None), 1
+        shown, fitting = cut(lines[0], caps.file, kept), 1
     first = value.get("start_line", 1)
     last = first + fitting - 1
     total = value.get("total_lines")

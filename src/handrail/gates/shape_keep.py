@@ -1,13 +1,15 @@
 """Keep what an answer leaves out where it can be read; where that fails, say so and go on."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from handrail.contract.result import ArtifactRef
+from handrail.contract.result import ArtifactRef, Excerpt
+from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
     from handrail.artifacts.scope import Scope
 
+_streams = Lazy("handrail.artifacts.keep")
 LARGEST: Final = 64 << 20
 """Bytes of one answer that are kept."""
 JSON: Final = "application/json"
@@ -27,8 +29,19 @@ class Keeper:
 
     async def keep(self, text: str, name: str, media_type: str | None = None) -> ArtifactRef | None:
         """Store a whole text, up to LARGEST. None when the disk does not take it."""
+        return await self._stored(self.artifacts.put(_within(text), media_type=media_type, name=name))
+
+    async def whole(self, part: Excerpt, name: str) -> ArtifactRef | None:
+        """Where the whole of an excerpt can be read from now on. None when that is nowhere."""
+        if isinstance(part.whole, ArtifactRef):
+            return part.whole if self.artifacts.show(part.whole) else None
+        if part.whole is None:
+            return None
+        return await self._stored(_streams.keep_stream(self.artifacts, part.whole, name))
+
+    async def _stored(self, storing: Awaitable[ArtifactRef]) -> ArtifactRef | None:
         try:
-            kept = await self.artifacts.put(_within(text), media_type=media_type, name=name)
+            kept = await storing
             self.artifacts.show(kept)
             return kept
         except Exception as error:  # noqa: BLE001 - whatever the disk does, the tool has answered

@@ -1,10 +1,12 @@
 """Show a command's answer: each stream within its own cap, its end and the exit code always there."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
+from handrail.contract.result import SCALARS, ArtifactRef, Excerpt
 from handrail.gates.shape_caps import Caps
-from handrail.gates.shape_cut import HEAD, LONGEST_SEQUENCE, MARKER, beginning, cut, ending, join
+from handrail.gates.shape_cut import HEAD, LONGEST_SEQUENCE, beginning, cut, ending, excerpt
 from handrail.gates.shape_keep import Keeper
 
 STREAMS: Final = ("stdout", "stderr")
@@ -18,52 +20,71 @@ def has_streams(value: dict[str, Any]) -> bool:
 
 async def shape_streams(value: dict[str, Any], caps: Caps, keeper: Keeper) -> dict[str, Any]:
     """The same with each stream cut; the very object when nothing was."""
-    shaped = {
-        "stdout": await _stream("stdout", value["stdout"], caps.stdout, keeper),
-        "stderr": await _stream("stderr", value["stderr"], caps.stderr, keeper),
-    }
+    shaped = {name: await _stream(name, value[name], getattr(caps, name), keeper) for name in STREAMS}
     return value if all(shaped[name] is value[name] for name in STREAMS) else {**value, **shaped}
 
 
 async def _stream(name: str, text: str, cap: int, keeper: Keeper) -> str:
-    """A sandbox may have cut it already, and the tool kept the whole: then it is made anew from that."""
-    if len(text) <= cap and not _may_be_cut(text):
-        return text
-    for marker in MARKER.finditer(text):
-        ref, total = marker["ref"], int(marker["total"].replace(",", ""))
-        shown = len(text) - len(marker[0])
-        if ref is None and shown <= cap:
-            return text
-        if ref is not None and keeper.artifacts.show(ref):
-            keeper.note_cut(name, total, min(cap, shown), keeper.artifacts.info(ref))
-            if shown <= cap and "\x1b" not in text:
-                return text
-            return await _again(text, min(cap, shown), ref, total, keeper)
-    if len(text) <= cap:
+    if isinstance(text, Excerpt) or len(text) <= cap:  # an excerpt is within its cap by now
         return text
     kept = await keeper.keep(text, name)
     keeper.note_cut(name, len(text), cap, kept)
-    return cut(text, cap, kept.ref if kept else None)
+    return cut(text, cap, kept)
 
 
-def _may_be_cut(text: str) -> bool:
-    return " characters left out" in text
+async def settle_excerpts(value: Any, caps: Caps, keeper: Keeper) -> Any:
+    """The same with every Excerpt inside it within its cap, and its whole stored; the very object if it has none."""
+    settled: dict[int, Excerpt] = {}
+    for name, part in _excerpts(value, ""):
+        if id(part) not in settled:  # one text may stand in two fields
+            settled[id(part)] = await _within(part, name, caps, keeper)
+    return _replaced(value, settled) if settled else value
 
 
-async def _again(text: str, cap: int, ref: str, total: int, keeper: Keeper) -> str:
-    """Cut the whole output, of which only the two ends are read."""
+def _excerpts(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
+    """Every Excerpt, and the name of the field in which it is."""
+    if isinstance(value, Excerpt):
+        yield name, value
+    elif isinstance(value, dict) and not SCALARS.issuperset(map(type, value.values())):
+        for key, held in value.items():
+            yield from _excerpts(held, key)
+    elif isinstance(value, list | tuple) and not SCALARS.issuperset(map(type, value)):
+        for held in value:
+            yield from _excerpts(held, name)
+
+
+def _replaced(value: Any, settled: dict[int, Excerpt]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(held, settled) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(held, settled) for held in value]
+    return settled.get(id(value), value)
+
+
+async def _within(part: Excerpt, name: str, caps: Caps, keeper: Keeper) -> Excerpt:
+    """It was cut before, by the sandbox or by the gates of a call inside this one; now it is cut from its whole."""
+    stream = "stderr" if name == "stderr" else "stdout"
+    cap = min(part.shown, caps.text if not name else getattr(caps, stream))
+    kept = await keeper.whole(part, stream)
+    keeper.note_cut(name or "The answer", part.total, cap, kept)
+    if cap == part.shown and "\x1b" not in part:
+        return part.of(kept)
+    return await _again(part, cap, kept, keeper)
+
+
+async def _again(part: Excerpt, cap: int, kept: ArtifactRef | None, keeper: Keeper) -> Excerpt:
+    """A smaller excerpt, for which only the two ends of the whole are read."""
     head = int(cap * HEAD)
-    tail = cap - head
-    info = keeper.artifacts.info(ref)
-    try:
-        first = await keeper.artifacts.read(ref, 0, (head + LONGEST_SEQUENCE) * _WIDEST)
-        room = (tail + LONGEST_SEQUENCE) * _WIDEST
-        last = await keeper.artifacts.read(ref, max(0, (info.size if info else 0) - room), room)
-    except ToolFailed:  # changed on disk: what the tool gave is what there is
-        return cut(text, cap)
-    begins = beginning(first.decode("utf-8", "replace"), head)
-    ends = ending(_whole(last).decode("utf-8", "replace"), tail)
-    return join(begins, ends, total, ref)
+    tail, first, last = cap - head, part.head, part.tail
+    if kept is not None:
+        try:
+            room = (tail + LONGEST_SEQUENCE) * _WIDEST
+            begins = await keeper.artifacts.read(kept, 0, (head + LONGEST_SEQUENCE) * _WIDEST)
+            ends = await keeper.artifacts.read(kept, max(0, kept.size - room), room)
+            first, last = begins.decode("utf-8", "replace"), _whole(ends).decode("utf-8", "replace")
+        except ToolFailed:  # changed on disk: what the tool gave is what there is
+            kept = None
+    return excerpt(beginning(first, head), ending(last, tail), part.total, kept)
 
 
 def _whole(data: bytes) -> bytes:

@@ -1,7 +1,10 @@
 """Hold the beginning and the end of one stream in bounded memory, and cut its text to a cap without breaking it."""
 
 import codecs
+from collections.abc import Callable
 from typing import Final, NamedTuple
+
+from handrail.contract.result import Excerpt
 
 STDOUT_CAP: Final = 50_000
 STDERR_CAP: Final = 10_000
@@ -13,7 +16,7 @@ _WIDEST: Final = 4
 
 
 class Cut(NamedTuple):
-    """One stream as it is returned. `data` is exactly what `text` was decoded from."""
+    """One stream as it is returned. `data` is exactly what `text`, an Excerpt if it was cut, was decoded from."""
 
     text: str
     data: bytes
@@ -57,21 +60,21 @@ class Capture:
             if len(self._tail) > 2 * self._tail_room:
                 del self._tail[: -self._tail_room]
 
-    def cut(self) -> Cut:
-        """The stream within its cap: whole, or its beginning and end around a line that says what is missing."""
+    def cut(self, whole: Callable[[int, int], bytes] | None = None) -> Cut:
+        """The stream within its cap: whole, or an Excerpt that says what is missing; `whole` reads what it lacks."""
         if self.size <= self._cap:
             data = bytes(self._head + self._tail)
             return Cut(data.decode("utf-8", "replace"), data, False)
         if self.size == len(self._head) + len(self._tail):
             data = bytes(self._head + self._tail)
-            whole = data.decode("utf-8", "surrogateescape")
-            if len(whole) <= self._cap:
+            text = data.decode("utf-8", "surrogateescape")
+            if len(text) <= self._cap:
                 return Cut(data.decode("utf-8", "replace"), data, False)
-            return self._joined(whole[: self._starts], whole[-self._ends :], len(whole))
+            return self._joined(text[: self._starts], text[-self._ends :], len(text), whole)
         head = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(bytes(self._head))
         tail = self._tail.decode("utf-8", "surrogateescape")
         held_back = len(self._decoder.getstate()[0]) if self._decoder else 0
-        return self._joined(head[: self._starts], tail[-self._ends :], self.characters + held_back)
+        return self._joined(head[: self._starts], tail[-self._ends :], self.characters + held_back, whole)
 
     def _count(self, data: bytes) -> None:
         if self._decoder is None:
@@ -81,8 +84,16 @@ class Capture:
             data = bytes(self._head) + bytes(self._tail) + data
         self.characters += len(self._decoder.decode(data))
 
-    def _joined(self, head: str, tail: str, total: int) -> Cut:
+    def _joined(self, head: str, tail: str, total: int, whole: Callable[[int, int], bytes] | None) -> Cut:
         left_out = total - len(head) - len(tail)
-        marker = f"\n[… {left_out:,} of {total:,} characters left out]\n".encode()
-        data = head.encode("utf-8", "surrogateescape") + marker + tail.encode("utf-8", "surrogateescape")
-        return Cut(data.decode("utf-8", "replace"), data, True)
+        text = Excerpt(_shown(head), _shown(tail), left_out, total, whole)
+        between = text[len(text.head) : len(text) - len(text.tail)].encode()
+        return Cut(text, _bytes(head) + between + _bytes(tail), True)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _shown(text: str) -> str:
+    return _bytes(text).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """What a command came to: its answer, whole or cut, and how it ended."""
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from handrail.sandbox.capture import STDERR_CAP, STDOUT_CAP
 from handrail.sandbox.spool import SPOOL_LIMIT, Spool
@@ -47,6 +47,32 @@ class Completed:
     """Whether one of the texts lacks its middle."""
     may_still_run: bool = False
     """Whether the sandbox never confirmed that it ended."""
+
+    def to_data(self) -> dict[str, Any]:
+        """What `bash` answers with, and any tool whose body returns this."""
+        return {
+            "exit_code": self.exit_code,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "cwd": self.cwd,
+            "duration_ms": self.duration_ms,
+            "ended_by": self.ended_by,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        """So that it may be a tool's return type."""
+        return {"type": "any"}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        text, whole = {"type": "string"}, {"type": "integer"}
+        properties: dict[str, Any] = {
+            "exit_code": whole, "stdout": text, "stderr": text, "cwd": text, "duration_ms": whole,
+            "ended_by": {"enum": list(get_args(EndedBy))}, "notes": {"type": "array", "items": text},
+        }  # fmt: skip
+        return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 @dataclass(frozen=True, slots=True)

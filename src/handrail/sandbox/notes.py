@@ -9,21 +9,26 @@ SIGPIPE_EXIT: Final = 141
 NOT_FOUND_EXIT: Final = 127
 _QUOTED: Final = re.compile(r"\\.|'[^']*'|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
+_HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev/null\b|>\s*/dev/null\s+2>&1")
 
 
 def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
     """Notes on a command that ended by itself with `exit_code`, after it had printed that many bytes."""
     notes: list[str] = []
-    piped = (exit_code == SIGPIPE_EXIT or not printed) and is_pipeline(command.line)
-    if piped and exit_code == SIGPIPE_EXIT:
+    if exit_code == SIGPIPE_EXIT and is_pipeline(command.line):
         notes.append(
             "Exit code 141 is harmless here: a part of the pipeline was ended by SIGPIPE because a later part, "
             "such as head, had read enough."
         )
-    if piped and not printed:
+    if not printed and is_pipeline(command.line):
         notes.append(
             "The pipeline printed nothing at all, neither output nor errors: check whether its first part printed "
             "anything, or whether an error went to /dev/null."
+        )
+    elif not printed and hides_errors(command.line):
+        notes.append(
+            "The command printed nothing at all, and its errors went to /dev/null: if you expected output, run it "
+            "again without 2>/dev/null."
         )
     if exit_code == NOT_FOUND_EXIT:
         notes.append(
@@ -36,3 +41,8 @@ def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
 def is_pipeline(line: str | None) -> bool:
     """Whether a `|` outside quotes joins two commands, as far as the line's looks tell."""
     return line is not None and "|" in line and _PIPE.search(_QUOTED.sub("", line)) is not None
+
+
+def hides_errors(line: str | None) -> bool:
+    """Whether errors are sent to /dev/null outside quotes, as far as the line's looks tell."""
+    return line is not None and "/dev/null" in line and _HIDES_ERRORS.search(_QUOTED.sub("", line)) is not None

@@ -5,6 +5,7 @@ The driver is only ever spoken to in tasks of their own, so that a silent driver
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from time import monotonic
 from typing import Final, Literal
@@ -13,10 +14,10 @@ import anyio
 import anyio.lowlevel
 
 from handrail.contract.clock import Clock
-from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
+from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.sandbox.background import Task, in_background
-from handrail.sandbox.capture import Capture
+from handrail.sandbox.capture import Capture, Cut
 from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
 from handrail.sandbox.notes import notes_on
 from handrail.sandbox.spool import Spool
@@ -113,13 +114,16 @@ class Running:
         exit_code = KILLED if self.exit_code is None else self.exit_code
         if ended_by in ("timeout", "idle"):
             exit_code = TIMED_OUT
-        out, err = self._streams["stdout"].cut(), self._streams["stderr"].cut()
+        out, err = self._cut("stdout"), self._cut("stderr")
         out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size
         return Completed(
             exit_code, out.text, err.text, out.data, err.data, out_size, err_size, self.spool, ended_by,
             round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
             self._all_notes(ended_by, exit_code), out.truncated or err.truncated, self.exit_code is None,
         )  # fmt: skip
+
+    def _cut(self, stream: StreamName) -> Cut:
+        return self._streams[stream].cut(partial(self.spool.read, stream=stream))
 
     async def _work(self) -> None:
         try:

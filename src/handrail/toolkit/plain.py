@@ -1,15 +1,17 @@
-"""Turn whatever a body returned into plain JSON data, keeping Images and ArtifactRefs, or say why that cannot be."""
+"""Turn whatever a body returned into plain JSON data, keeping Images, ArtifactRefs and Excerpts, or say why not."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
-from handrail.contract.result import ArtifactRef, Image
+from handrail.contract.result import ArtifactRef, Excerpt, Image
 from handrail.lazy import Lazy
+from handrail.sandbox.completed import Completed
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
+KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
 DEEPEST: Final = 200
 LARGEST: Final = 10**4_000
 """Integers beyond it cannot be written as text."""
@@ -27,7 +29,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     kind = type(value)
     if kind is int and not -LARGEST < value < LARGEST:
         raise NotPlain("an integer has more than 4,000 digits")
-    if kind in SCALARS or kind is Image or kind is ArtifactRef:
+    if kind in KEPT:
         return value
     if kind is str:
         return _text(value)
@@ -40,6 +42,15 @@ def plain(value: Any, depth: int = 0) -> Any:
     if kind is list or kind is tuple:
         return _sequence(value, depth)
     return _other(value, depth)
+
+
+def notes_of(value: Any) -> tuple[str, ...]:
+    """What the sandbox noted on the commands that a body returned: one, or several in a list or an object."""
+    kind = type(value)
+    held = (value,) if kind is Completed else value.values() if kind is dict else value
+    if kind not in (Completed, dict, list, tuple) or Completed not in map(type, held):
+        return ()
+    return tuple(note for each in held if type(each) is Completed for note in each.notes)
 
 
 def _text(value: str) -> str:
@@ -74,6 +85,8 @@ def _sequence(value: Any, depth: int) -> Any:
 
 def _other(value: Any, depth: int) -> Any:
     """Models, dataclasses, enums, dates, sets and the like, by pydantic's rules."""
+    if isinstance(value, Completed):
+        return plain(value.to_data(), depth)
     if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
         return {each.name: plain(getattr(value, each.name), depth + 1) for each in fields(value)}
     try:

@@ -8,12 +8,11 @@ from pydantic import Field
 
 from handrail.contract.driver import Chunk, StreamName
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure
+from handrail.contract.result import Failure, Result, Success
 from handrail.sandbox.completed import Completed
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.missing import missing
-from handrail.tools.output import streams
 from handrail.tools.place import explained
 
 TIMEOUT: Final = 120
@@ -53,7 +52,7 @@ async def bash(
         except ValueError as error:
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
-    return await answer(context, completed, timeout=timeout, idle_timeout=idle_timeout)
+    return answer(completed, timeout=timeout, idle_timeout=idle_timeout)
 
 
 def watcher(context: Context) -> Callable[[Chunk], None]:
@@ -67,29 +66,22 @@ def watcher(context: Context) -> Callable[[Chunk], None]:
     return show
 
 
-async def answer(
-    context: Context, completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None
-) -> Any:
+def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None) -> Result:
     """What a command came to, as the model sees it. An exit code is an answer; a limit that passed is a Failure."""
-    data: dict[str, Any] = {
-        "exit_code": completed.exit_code,
-        **await streams(context, completed),
-        "cwd": completed.cwd,
-        "duration_ms": completed.duration_ms,
-        "ended_by": completed.ended_by,
-        "notes": list(completed.notes),
-    }
+    data, notes = completed.to_data(), completed.notes
     rest = " It may still be running: the sandbox did not confirm its end." if completed.may_still_run else ""
     kept = "What it printed is in data." if completed.stdout_size or completed.stderr_size else "It printed nothing."
     if completed.ended_by == "timeout":
         message = f"The command ran longer than {timeout:g} s and was ended with everything it started. {kept}{rest}"
-        return Failure("timeout", f"{message} Give it more time, or run it in the background.", data=data)
+        advice = "Give it more time, or run it in the background."
+        return Failure("timeout", f"{message} {advice}", data=data, warnings=notes)
     if completed.ended_by == "idle":
         message = f"The command printed nothing for {idle_timeout:g} s and was ended with everything it started. {kept}"
-        return Failure("timeout", f"{message}{rest}", data=data)
+        return Failure("timeout", f"{message}{rest}", data=data, warnings=notes)
     if completed.ended_by == "user":
-        return Failure("cancelled", f"The user ended the command. {kept}{rest}", data={**data, "killed_by": "user"})
-    return data
+        data["killed_by"] = "user"
+        return Failure("cancelled", f"The user ended the command. {kept}{rest}", data=data, warnings=notes)
+    return Success(data, notes)
 
 
 async def _start(context: Context, command: str, idle_timeout: int | None, cwd: str | None) -> dict[str, Any]:

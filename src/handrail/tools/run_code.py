@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure
+from handrail.contract.result import Failure, Success
 from handrail.sandbox.code import language as known_language
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
@@ -36,14 +36,15 @@ async def run_code(
         raise ToolFailed(Failure("invalid_args", str(error), field="language")) from None
     with explained(sandbox, sandbox.cwd):
         completed = await sandbox.run_code(code, language, timeout, on_output=watcher(context))
-    result = await answer(context, completed, timeout=timeout)
+    result = answer(completed, timeout=timeout)
     if isinstance(result, Failure):
         return result
     failed = completed.exit_code != 0
     last = completed.stderr.strip().rpartition("\n")[2] if failed else None
-    return {
+    value = {
         "language": language,
-        "text": result["stdout"],
+        "text": completed.stdout,
         "error": last or (f"exit code {completed.exit_code}" if failed else None),
-        **result,
+        **result.value,
     }
+    return Success(value, result.warnings)
