@@ -151,7 +151,7 @@ async def test_a_reference_never_leads_to_another_file(ref: str, tmp_path: Path)
     assert not scope.show(ref)
     with pytest.raises(ToolFailed) as caught:
         await scope.read(ref)
-    assert caught.value.failure.kind == "not_found"
+    assert caught.value.failure.kind == "invalid_args"
     for use in (scope.pin, scope.unpin):
         with pytest.raises(ToolFailed):
             use(ref)

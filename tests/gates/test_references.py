@@ -133,7 +133,7 @@ async def test_a_reference_that_vanishes_while_somebody_is_asked_fails_closed() 
         async with Session([use], policy=Policy(ask=["use"]), approver=approver, artifacts=scope) as session:
             result = await session.call("use", {"text": ref(kept)})
     assert not result.ok
-    assert (result.kind, ran) == ("not_found", [])
+    assert (result.kind, result.field, ran) == ("invalid_args", "text", [])
 
 
 async def test_what_is_filled_in_is_held_to_the_schema_again() -> None:

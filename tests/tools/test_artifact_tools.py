@@ -221,7 +221,7 @@ async def test_binary_content_is_described_and_not_dumped(session: Session) -> N
 async def test_an_unknown_reference_and_a_start_past_the_end_are_told_apart(session: Session) -> None:
     unknown = await session.call("read_artifact", {"ref": "../../etc/passwd"})
     assert not unknown.ok
-    assert (unknown.kind, unknown.field) == ("not_found", "ref")
+    assert (unknown.kind, unknown.field) == ("invalid_args", "ref")
     kept = await session.artifacts.put("abc")
     past = await session.call("read_artifact", {"ref": kept.ref, "start": 3})
     assert not past.ok

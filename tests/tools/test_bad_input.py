@@ -221,7 +221,7 @@ async def test_a_bad_argument_is_named_and_explained(
 @pytest.mark.parametrize(
     ("tool", "arguments", "kind", "field"),
     [
-        ("process", {"action": "poll", "job": "job-99"}, GONE, "job"),
+        ("process", {"action": "poll", "job": "job-99"}, BAD, "job"),
         ("process", {"action": "kill"}, BAD, "job"),
         ("process", {"action": "look"}, BAD, "action"),
         ("bash", {"command": "pwd", "cwd": "missing"}, GONE, "cwd"),

@@ -38,7 +38,7 @@ async def test_text_that_is_not_there_is_answered_with_the_closest_passage_and_n
     await anywhere.put("f.py", PROGRAM)
     wrong = 'def part(name):\n    if name:\n        print("goodbye", name)\n'
     failure = await anywhere.failure("edit", path="f.py", edits=one(wrong, "x"))
-    assert (failure.kind, failure.field) == ("not_found", "edits[0].old")
+    assert (failure.kind, failure.field) == ("invalid_args", "edits[0].old")
     assert "at line 6" in failure.message
     assert '8:         print("bye", name)' in failure.message
     assert "line 3 of your text differs" in failure.message
@@ -49,7 +49,7 @@ async def test_text_that_is_not_there_is_answered_with_the_closest_passage_and_n
 async def test_spaces_that_differ_are_said_to_differ_and_are_not_guessed(anywhere: World, sent: str) -> None:
     await anywhere.put("f.py", PROGRAM)
     failure = await anywhere.failure("edit", path="f.py", edits=one(sent, "x"))
-    assert failure.kind == "not_found"
+    assert failure.kind == "invalid_args"
     assert "Closest" in failure.message
     assert ("only the spaces differ" in failure.message) == ("return" not in sent)
     assert (await anywhere.get("f.py")).decode() == PROGRAM
@@ -149,5 +149,5 @@ async def test_looking_for_the_closest_passage_keeps_nobody_waiting(anywhere: Wo
     text, sought = HARD[name]
     await anywhere.put("f", text)
     began = process_time()
-    assert (await anywhere.failure("edit", path="f", edits=one(sought, "z"))).kind == "not_found"
+    assert (await anywhere.failure("edit", path="f", edits=one(sought, "z"))).kind == "invalid_args"
     assert process_time() - began < 10

@@ -14,7 +14,7 @@ _TEXTUAL: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")
 
 
 async def page(artifacts: Scope, ref: str, start: int = 0, length: int = PAGE) -> dict[str, Any]:
-    """`text` from byte `start` on, its `end`, and `next_start` where there is more. Raises ToolFailed(not_found)."""
+    """`text` from byte `start` on, its `end`, and `next_start` where there is more. Raises ToolFailed(invalid_args)."""
     info = artifacts.info(ref)
     if info is None:
         raise unknown(ref)

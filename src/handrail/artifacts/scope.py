@@ -18,7 +18,7 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Scope:
-    """A session's view. An unknown reference, or one of somebody else, raises ToolFailed(not_found)."""
+    """A session's view. An unknown reference, or one of somebody else, raises ToolFailed(invalid_args)."""
 
     def __init__(self, index: Index, session: str, *, sees_all: bool = False) -> None:
         self._index = index
@@ -131,7 +131,7 @@ class Scope:
 def unknown(ref: str) -> ToolFailed:
     """What to raise for a reference that leads nowhere."""
     message = f"There is no artifact {ref[:80]!r} here. Use a reference exactly as a result gave it."
-    return ToolFailed(Failure("not_found", message, field="ref"))
+    return ToolFailed(Failure("invalid_args", message, field="ref"))
 
 
 def _name(ref: str | ArtifactRef) -> str:

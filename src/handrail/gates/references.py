@@ -1,7 +1,8 @@
 """Fill artifacts in where arguments refer to them, and hold what comes out to the schema and the rules once more."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
@@ -17,6 +18,9 @@ from handrail.schema.words import dotted
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.policy import Policy
 from handrail.toolkit.verdict import judge
+
+if TYPE_CHECKING:
+    from handrail.artifacts.scope import Scope
 
 MOST: Final = 512 << 20
 """Bytes that one call may have filled in."""
@@ -70,9 +74,17 @@ async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
     for path, ref in found.items():
         form = wanted(step.tool.checks, path)
         if (ref, form) not in known:
-            known[ref, form] = _as(form, path, await artifacts.read(ref), artifacts.info(ref))
+            known[ref, form] = _as(form, path, await _read(artifacts, ref, path), artifacts.info(ref))
         contents[path] = known[ref, form]
     return contents
+
+
+async def _read(artifacts: "Scope", ref: str, path: Path) -> bytes:
+    try:
+        return await artifacts.read(ref)
+    except ToolFailed as error:  # the field is the caller's, not a parameter of ours
+        known = error.failure.field is None
+        raise error if known else ToolFailed(replace(error.failure, field=dotted(path))) from None
 
 
 def _as(form: Form, path: Path, data: bytes, info: Any) -> Any:

@@ -81,7 +81,7 @@ def _apply(text: str, edit: Edit, number: int, path: str) -> tuple[str, int]:
         new = _crlf(new)
     lines = _places(text, old)
     if not lines:
-        raise ToolFailed(Failure("not_found", f"The old text is not in {path}. {closest(text, old)}", field=field))
+        raise ToolFailed(Failure("invalid_args", f"The old text is not in {path}. {closest(text, old)}", field=field))
     if len(lines) > 1 and not edit.replace_all:
         raise ToolFailed(Failure("invalid_args", _several(lines, path), field=field))
     return text.replace(old, new), text.count(old)

@@ -51,7 +51,7 @@ def _find(sandbox: Sandbox, id: str | None) -> Job:
     found = sandbox.job(id)
     if found is None:
         known = ", ".join(each.id for each in sandbox.jobs()) or "none"
-        raise ToolFailed(Failure("not_found", f"There is no job {id!r}. The jobs are: {known}.", field="job"))
+        raise ToolFailed(Failure("invalid_args", f"There is no job {id!r}. The jobs are: {known}.", field="job"))
     return found
 
 
