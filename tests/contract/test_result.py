@@ -1,6 +1,7 @@
 """An envelope is read as it was written, and never by looking for words inside it."""
 
 import json
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from handrail import ArtifactRef, Failure, HandrailError, Image, Success, ToolFailed, read_envelope
 from handrail.contract.errors import BadEnvelope
-from handrail.contract.result import FAILURE_KINDS, RETRY_MAY_HELP
+from handrail.contract.result import FAILURE_KINDS, RETRY_MAY_HELP, Excerpt
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30)
 tricky = st.sampled_from(['{"ok": false}', '"ok": false', "[REJECTED] x", '{"ok": true, "result": 1}', "", "\x00"])
@@ -93,6 +94,10 @@ def test_old_prefixes_are_known_at_the_beginning_only() -> None:
         "", "no JSON", "[]", "5", "null", '{"ok": 1}', '{"ok": "true", "result": 1}', '{"ok": true}', "{}",
         '{"ok": false}', '{"ok": false, "kind": "oops", "message": "m"}', '{"ok": false, "kind": "timeout"}',
         '{"ok": false, "kind": "timeout", "message": "m", "data": [1]}', "[" * 100_000,
+        '{"ok": true, "result": 1, "warnings": 5}', '{"ok": true, "result": 1, "warnings": "w"}',
+        '{"ok": false, "kind": ["timeout"], "message": "m"}', '{"ok": false, "kind": {}, "message": "m"}',
+        '{"ok": false, "kind": "timeout", "message": "m", "field": 5}',
+        '{"ok": false, "kind": "timeout", "message": "m", "expected": ["a"]}',
     ],
     ids=lambda text: text[:30],
 )  # fmt: skip
@@ -100,6 +105,45 @@ def test_a_text_that_is_no_envelope_is_refused(wrong: str) -> None:
     with pytest.raises(BadEnvelope, match="not a result envelope"):
         read_envelope(wrong)
     assert issubclass(BadEnvelope, HandrailError)
+
+
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=6
+)
+FIELDS = ("ok", "kind", "message", "result", "warnings", "data", "field", "expected", "retryable")
+envelopes = st.fixed_dictionaries(
+    {}, optional={name: json_values | st.sampled_from([True, False, "timeout"]) for name in FIELDS}
+)
+
+
+@given(envelopes | json_values)
+def test_whatever_json_is_read_it_is_a_result_or_no_envelope(value: Any) -> None:
+    try:
+        result = read_envelope(json.dumps(value))
+    except BadEnvelope:
+        return
+    assert all(isinstance(warning, str) for warning in result.warnings)
+    if not result.ok:
+        assert result.field is None or isinstance(result.field, str)
+        assert result.expected is None or isinstance(result.expected, str)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b'{"ok": true, "result": 1}', {"ok": True, "result": 1}])
+def test_what_is_no_text_is_no_envelope(wrong: Any) -> None:
+    with pytest.raises(BadEnvelope, match="not a result envelope"):
+        read_envelope(wrong)
+
+
+def test_an_excerpt_reads_as_its_text_and_shows_where_the_rest_is() -> None:
+    part = Excerpt("ab", "yz", 22, 26, ArtifactRef("a_1", 26))
+    assert part == "ab\n[… 22 of 26 characters left out; full output: a_1]\nyz"
+    assert (part.head, part.tail, part.shown) == ("ab", "yz", 4)
+    assert part.of(None) == "ab\n[… 22 of 26 characters left out]\nyz"
+    for value in (part, {"a": [part]}):
+        wire = Success(value).to_envelope("t")["result"]
+        assert type(wire["text"] if value is part else wire["a"][0]) is str
+    assert type(deepcopy(part)) is str
+    assert Excerpt("ab", "", 1, 3).tail == ""
 
 
 def test_pictures_and_references_show_their_outside_on_the_wire_and_never_their_bytes() -> None:

@@ -195,9 +195,11 @@ def to_wire(value: Any) -> Any:
 def read_envelope(text: str) -> Result:
     """Parse what `to_envelope` wrote. It never searches inside the text.
 
-    A text that begins with one of the legacy prefixes is the Failure it stands for; any other text that is
+    A text that begins with one of the legacy prefixes is the Failure it stands for; anything else that is
     not an envelope raises BadEnvelope.
     """
+    if not isinstance(text, str):
+        raise BadEnvelope(f"not a result envelope: it is no text but {type(text).__name__}")
     for prefix, kind in LEGACY_PREFIXES.items():
         if text.startswith(prefix):
             return Failure(kind, text[len(prefix) :].strip())
@@ -207,7 +209,10 @@ def read_envelope(text: str) -> Result:
         raise BadEnvelope(f"not a result envelope: {error}") from None
     if not isinstance(envelope, dict) or not isinstance(envelope.get("ok"), bool):
         raise BadEnvelope('not a result envelope: it is no object with "ok": true or false')
-    warnings = tuple(str(warning) for warning in envelope.get("warnings") or ())
+    given = envelope.get("warnings")
+    if given is not None and not isinstance(given, list):
+        raise BadEnvelope('not a result envelope: "warnings" is a list')
+    warnings = tuple(str(warning) for warning in given or ())
     if envelope["ok"]:
         return Success(_read_value(envelope), warnings)
     return _read_failure(envelope, warnings)
@@ -224,16 +229,18 @@ def _read_value(envelope: dict[str, Any]) -> Any:
 
 def _read_failure(envelope: dict[str, Any], warnings: tuple[str, ...]) -> Failure:
     kind, message, data = envelope.get("kind"), envelope.get("message"), envelope.get("data")
-    if kind not in FAILURE_KINDS or not isinstance(message, str):
+    if not isinstance(kind, str) or kind not in FAILURE_KINDS or not isinstance(message, str):
         raise BadEnvelope(f'not a result envelope: a failure has a "message" and a known "kind", not {kind!r}')
     if data is not None and not isinstance(data, dict):
         raise BadEnvelope('not a result envelope: "data" is an object')
-    retryable = envelope.get("retryable")
+    field, expected, retryable = (envelope.get(name) for name in ("field", "expected", "retryable"))
+    if not isinstance(field, str | None) or not isinstance(expected, str | None):
+        raise BadEnvelope('not a result envelope: "field" and "expected" are texts')
     return Failure(
-        kind,
+        kind,  # type: ignore[arg-type]
         message,
-        field=envelope.get("field"),
-        expected=envelope.get("expected"),
+        field=field,
+        expected=expected,
         data=data,
         warnings=warnings,
         retryable=retryable if isinstance(retryable, bool) else None,
