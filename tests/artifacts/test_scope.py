@@ -1,5 +1,7 @@
 """Scopes: who may read an artifact, and how long it stays."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,32 @@ async def test_two_sessions_on_one_store_do_not_see_each_other() -> None:
 def test_a_session_refuses_what_is_no_store() -> None:
     with pytest.raises(HandrailError, match="artifacts"):
         Session(artifacts="somewhere")  # type: ignore[arg-type]
+
+
+async def test_a_reference_keeps_its_type_when_the_same_bytes_are_stored_again() -> None:
+    with Artifacts() as store:
+        parent = store.scope("parent")
+        child = parent.child("child")
+        await child.put("something else")
+        first = await parent.put("[1]", media_type="application/json", name="a.json")
+        for again in (parent, child):
+            kept = await again.put("[1]", media_type="text/plain", name="b.txt")
+            assert (kept.ref, kept.media_type) == (first.ref, "application/json")
+        assert (await parent.put(b"[1]")).media_type == "application/json"
+        for scope in (parent, child, store):
+            assert scope.info(first.ref).media_type == "application/json"  # type: ignore[union-attr]
+        stranger = store.scope("stranger")
+        assert (await stranger.put("[1]")).media_type.startswith("text/plain"), "the control: what it cannot see"
+
+
+async def test_the_gate_does_not_change_the_type_of_what_a_tool_stored() -> None:
+    rows = list(range(20_000))
+
+    @tool
+    async def make(context: Context) -> list[int]:
+        await context.artifacts.put(json.dumps(rows), media_type="text/x-rows", name="rows")
+        return rows
+
+    async with Session([make]) as session:
+        (ref,) = re.findall(r"a_[0-9a-f]{32}", (await session.call("make")).warnings[0])
+        assert session.artifacts.info(ref).media_type == "text/x-rows"  # type: ignore[union-attr]

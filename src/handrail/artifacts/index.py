@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from handrail.artifacts.blobs import Writer
-from handrail.artifacts.entries import Entry, Holding, load_all
+from handrail.artifacts.entries import Entry, Holding, load_all, reference
 from handrail.artifacts.home import Home
 
 Found = tuple[Holding, Entry]
@@ -35,9 +35,11 @@ class Index:
                 self._parents[session] = parent
 
     def add(self, session: str, writer: Writer, media_type: str, name: str | None) -> Entry:
-        """Finish what was written, for this session."""
+        """Finish what was written, for this session. What it can see already keeps its type."""
         blob, sources = writer.finish()
         with self._lock:
+            if known := self.find(session, reference(blob)):
+                media_type = known[1].media_type
             return self._holding(session).add(blob, sources, media_type, name)
 
     def find(self, session: str | None, ref: str) -> Found | None:
