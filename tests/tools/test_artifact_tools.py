@@ -1,6 +1,7 @@
 """read_artifact and share_artifact: every property does something, and every failure says what to do."""
 
 import errno
+import posixpath
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from handrail.contract.driver import FileStat
 from handrail.testing import MemoryDriver, approve_all
 from handrail.tools.read_artifact import read_artifact
 from handrail.tools.share_artifact import LARGEST, share_artifact
+from tests.tools.world import World
 
 pytestmark = pytest.mark.anyio
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -83,11 +85,21 @@ async def test_content_is_shared_without_a_file_and_nothing_is_written(session: 
 
 
 @pytest.mark.parametrize(
-    ("path", "found"), [("/report.txt", "/workspace/report.txt"), ("/mnt/chart.png", "/workspace/media/chart.png")]
+    ("path", "found"),
+    [
+        ("/report.txt", "/workspace/report.txt"),
+        ("/mnt/chart.png", "/workspace/media/chart.png"),
+        ("result.csv", "/workspace/output/result.csv"),
+        ("/tmp/result.csv", "/workspace/output/result.csv"),
+        ("pkg/app.whl", "/workspace/dist/pkg/app.whl"),
+        ("elsewhere/page.html", "/workspace/build/page.html"),
+    ],
 )
 async def test_a_file_where_it_was_probably_meant_is_shared_and_that_is_said(
-    session: Session, path: str, found: str
+    session: Session, driver: FailingDriver, path: str, found: str
 ) -> None:
+    for made in ("output/result.csv", "dist/pkg/app.whl", "build/page.html"):
+        await driver.write(f"/workspace/{made}", b"made")
     result = await shared(session, path=path)
     assert result.value["path"] == found
     assert any(found in warning for warning in result.warnings)
@@ -96,9 +108,10 @@ async def test_a_file_where_it_was_probably_meant_is_shared_and_that_is_said(
 async def test_a_missing_file_names_every_place_that_was_tried(session: Session) -> None:
     result = await session.call("share_artifact", {"path": "gone.pdf"})
     assert not result.ok
+    folders = ("", "media/", "output/", "dist/", "build/")
     assert (result.kind, result.data["tried"]) == (
         "execution_error",
-        ["/workspace/gone.pdf", "/workspace/media/gone.pdf"],
+        [f"/workspace/{each}gone.pdf" for each in folders],
     )
     assert all(place in result.message for place in result.data["tried"])
 
@@ -123,6 +136,56 @@ async def test_a_path_that_is_refused_is_a_fault_of_the_path(
     result = await session.call("share_artifact", {"path": path, "filename": "fine.txt"})
     assert not result.ok
     assert (result.kind, result.field) == ("invalid_args", "path")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../secret", "/nowhere/x", "/workspaces/x", "dir/../../secret"])
+async def test_what_lies_outside_the_workspace_is_refused_and_told_where_to_look(
+    session: Session, driver: FailingDriver, path: str
+) -> None:
+    for outside in ("/etc/passwd", "/secret", "/workspaces/x"):
+        await driver.write(outside, b"not yours")
+    result = await session.call("share_artifact", {"path": path})
+    assert not result.ok
+    assert (result.kind, result.field) == ("invalid_args", "path")
+    assert "/workspace," in result.message
+    assert "glob" in result.message
+    assert session.artifacts.sweep() == 0
+
+
+async def test_a_link_that_leads_out_of_the_workspace_is_refused(real: World) -> None:
+    (real.root.parent / "outside").write_text("not yours")
+    (real.root / "link").symlink_to(real.root.parent / "outside")
+    (real.root / "etc").symlink_to("/etc")
+    (real.root / "inside").symlink_to("own")
+    await real.put("own", "mine")
+    for path in ("etc/passwd", "/etc/passwd"):
+        failure = await real.failure("share_artifact", path=path)
+        assert (failure.kind, failure.field) == ("invalid_args", "path"), failure
+        assert str(real.sandbox.workspace) in failure.message
+    assert not (await real.call("share_artifact", path="link")).ok
+    assert (await real.value("share_artifact", path="inside"))["size"] == 4, "the control: a link that stays inside"
+    shared_whole = await real.value("share_artifact", path=f"{real.sandbox.workspace}/own")
+    assert shared_whole["size"] == 4
+
+
+async def test_content_with_a_filename_needs_no_path(session: Session) -> None:
+    result = await shared(session, content="# Hi", filename="notes.md")
+    assert (result.value["name"], await session.artifacts.read(result.value["artifact"])) == ("notes.md", b"# Hi")
+    assert "path" not in result.value
+    for arguments, field in (({}, "path"), ({"filename": "x.md"}, "path"), ({"content": "x"}, "filename")):
+        refused = await session.call("share_artifact", arguments)
+        assert not refused.ok
+        assert (refused.kind, refused.field) == ("invalid_args", field)
+
+
+@pytest.mark.parametrize("path", [".", "./", "/", "..", "dir", "dir/..", "/workspace"])
+async def test_a_path_that_is_no_file_is_a_fault_of_the_path_without_a_filename_too(
+    session: Session, path: str
+) -> None:
+    for more in ({}, {"content": "x"} if posixpath.basename(path.rstrip("/")) in ("", ".", "..") else {}):
+        result = await session.call("share_artifact", {"path": path, **more})
+        assert not result.ok
+        assert (result.kind, result.field) == ("invalid_args", "path"), (result, more)
 
 
 @pytest.mark.parametrize(

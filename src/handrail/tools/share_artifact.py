@@ -17,34 +17,54 @@ from handrail.toolkit.tool import tool
 LARGEST: Final = 1 << 30
 """Bytes of a file that can be shared."""
 LONGEST_NAME: Final = 255
+FOLDERS: Final = ("media", "output", "dist", "build")
+"""Where files that were made for the user usually are."""
 CHUNK: Final = 1 << 20
 TYPES: Final = MimeTypes(filenames=())  # the built-in table, the same on every machine
 
 
 @tool(risk="high", effects=["reads"], needs=["files"])
-async def share_artifact(path: str, context: Context, filename: str | None = None, content: str | None = None) -> Any:
+async def share_artifact(
+    context: Context, path: str | None = None, filename: str | None = None, content: str | None = None
+) -> Any:
     """Share a file with the user, who gets it as a download. Say what it is in your answer.
 
     Args:
-        path: The file, absolute or relative to the workspace.
+        path: The file, absolute or relative to the workspace, in which it must lie.
         filename: The name the user sees; by default the file's own.
-        content: Share this text under the path's name instead of a file's content; nothing is written to the path.
+        content: Share this text, under `filename` or the path's name, instead of a file; nothing is written.
     """
-    if not path.strip() or "\0" in path:
+    if path is not None and (not path.strip() or "\0" in path):
         raise _refused("path", "The path is empty or holds a NUL character", "the path of a file")
-    name = _checked_name(posixpath.basename(path.rstrip("/")) if filename is None else filename)
-    media_type = TYPES.guess_type(name)[0] or BINARY
+    if filename is not None:
+        _checked_name(filename)
     if content is not None:
-        kept = await context.artifacts.put(content, media_type=_text_type(media_type), name=name)
+        name = _name_in(path) if filename is None else filename
+        kept = await context.artifacts.put(content, media_type=_text_type(_type_of(name)), name=name)
         return _answer(kept, path)
+    if path is None:
+        message = "There is nothing to share: send the path of a file, or content with a filename"
+        raise _refused("path", message, "the path of a file")
     found = await _find(context.sandbox, path)
-    kept = await _copy(context, found, media_type, name)
-    notes = () if found.path == _absolute(context.sandbox, path) else (f"{path} is not there; shared {found.path}.",)
+    name = _checked_name(posixpath.basename(found.path)) if filename is None else filename
+    kept = await _copy(context, found, _type_of(name), name)
+    notes = () if found.path == _asked(context.sandbox, path) else (f"{path} is not there; shared {found.path}.",)
     return _answer(kept, found.path, notes)
 
 
-def _answer(kept: ArtifactRef, path: str, notes: tuple[str, ...] = ()) -> Success:
-    return Success({"kind": "shared", "artifact": kept, "path": path, "name": kept.name, "size": kept.size}, notes)
+def _answer(kept: ArtifactRef, path: str | None, notes: tuple[str, ...] = ()) -> Success:
+    where = {} if path is None else {"path": path}
+    return Success({"kind": "shared", "artifact": kept, **where, "name": kept.name, "size": kept.size}, notes)
+
+
+def _name_in(path: str | None) -> str:
+    """The name that content gets where no other is given."""
+    if path is None:
+        raise _refused("filename", "Content without a path needs a name", "a plain name such as report.md")
+    name = posixpath.basename(path.rstrip("/"))
+    if name in ("", ".", ".."):
+        raise _refused("path", f"{path} names a directory", "the path of a file")
+    return _checked_name(name)
 
 
 def _checked_name(name: str) -> str:
@@ -56,23 +76,42 @@ def _checked_name(name: str) -> str:
     return name
 
 
+def _type_of(name: str) -> str:
+    return TYPES.guess_type(name)[0] or BINARY
+
+
 async def _find(sandbox: Sandbox, path: str) -> FileStat:
-    """The file at the path or, where nothing is there, at a place that was probably meant."""
-    tried = _candidates(sandbox, path)
-    for place in tried:
+    """The file at the path or, where nothing is there, at a place that was probably meant. Never outside."""
+    asked, tried = _asked(sandbox, path), _candidates(sandbox, path)
+    for place in dict.fromkeys((asked, *tried)):
         try:
             stat = await sandbox.stat(place)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:
+            if place not in tried:
+                raise _outside(sandbox, path) from None
             reason = getattr(error, "strerror", None) or str(error)
-            raise _refused("path", f"{path} cannot be shared: {reason}", "a file that can be read") from None
+            advice = f"Look with glob which files are in {sandbox.workspace}"
+            raise _refused("path", f"{path} cannot be shared: {reason}. {advice}", "a file that can be read") from None
         if stat.type == "symlink":  # it leads nowhere
             continue
+        if not _is_below(stat.real_path, (await sandbox.stat(sandbox.workspace)).real_path):
+            raise _outside(sandbox, path)
         return _shareable(path, place, stat)
+    if asked not in tried:
+        raise _outside(sandbox, path)
     listed = ", ".join(tried)
-    message = f"There is no file {path}. Tried: {listed}. Look where the file is, or make it first."
+    message = f"There is no file {path}. Tried: {listed}. Look with glob where the file is, or make it first."
     raise ToolFailed(Failure("execution_error", message, field="path", data={"tried": tried}))
+
+
+def _outside(sandbox: Sandbox, path: str) -> ToolFailed:
+    message = (
+        f"{path} lies outside the workspace {sandbox.workspace}, and only files in it can be shared. "
+        "Look with glob where the file is, or copy it into the workspace first."
+    )
+    return ToolFailed(Failure("invalid_args", message, field="path", expected=f"a file in {sandbox.workspace}"))
 
 
 def _shareable(path: str, place: str, stat: FileStat) -> FileStat:
@@ -85,13 +124,24 @@ def _shareable(path: str, place: str, stat: FileStat) -> FileStat:
 
 
 def _candidates(sandbox: Sandbox, path: str) -> list[str]:
-    inside = posixpath.normpath(posixpath.join(sandbox.workspace, path.lstrip("/")))
-    media = posixpath.join(sandbox.workspace, "media", posixpath.basename(path.rstrip("/")))
-    return list(dict.fromkeys([_absolute(sandbox, path), inside, media]))
+    """The places in the workspace where the file may be, the one that was asked for first."""
+    inside = path.strip("/")
+    usual = [posixpath.join(folder, part) for part in (inside, posixpath.basename(inside)) for folder in FOLDERS]
+    guessed = [posixpath.normpath(posixpath.join(sandbox.workspace, each)) for each in (inside, *usual)]
+    places = [
+        place for place in (_asked(sandbox, path), *guessed) if _is_below(posixpath.normpath(place), sandbox.workspace)
+    ]
+    return list(dict.fromkeys(places))
 
 
-def _absolute(sandbox: Sandbox, path: str) -> str:
-    return posixpath.normpath(posixpath.join(sandbox.cwd, path))
+def _asked(sandbox: Sandbox, path: str) -> str:
+    """The path as it was meant; what `..` after a link means is left to the sandbox."""
+    whole = posixpath.join(sandbox.cwd, path)
+    return whole if ".." in path.split("/") else posixpath.normpath(whole)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
 
 
 async def _copy(context: Context, found: FileStat, media_type: str, name: str) -> ArtifactRef:
