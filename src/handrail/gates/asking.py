@@ -28,7 +28,7 @@ async def ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | Non
     """None when the call may run, perhaps with other arguments; else what to answer instead."""
     for _ in range(MOST_EDITS):
         wait = getattr(approver, "wait", WAIT)
-        request = request_for(step, verdict.reason, wait)
+        request = await request_for(step, verdict.reason, wait)
         step.emit("approval_asked", shown(request))
         decision = await _wait(step, request, approver, wait)
         if isinstance(decision, Failure):

@@ -1,6 +1,5 @@
 """Make what a person is asked: the call as it is, safe to show, with the rule that would remember it."""
 
-import json
 import os
 from collections.abc import Iterator
 from copy import deepcopy
@@ -16,8 +15,9 @@ from handrail.schema.parse import arguments_hash
 from handrail.schema.references import references
 from handrail.toolkit.gate import Step
 from handrail.toolkit.glob import escape
-from handrail.toolkit.matching import Place, first_property, named_property
+from handrail.toolkit.matching import Place, first_property, is_path, matches, named_property, text_of
 from handrail.toolkit.render import render, visible
+from handrail.toolkit.rule import Rule
 
 LONGEST_RULE: Final = 1_000
 SHOWN: Final = (
@@ -26,7 +26,7 @@ SHOWN: Final = (
 """What the transcript keeps of a request."""
 
 
-def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
+async def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
     """Bound to the arguments as they are now: whoever gets it may do with his copy what he likes."""
     sandbox, tool = step.rules.sandbox, step.tool
     arguments = deepcopy(dict(step.arguments))
@@ -42,7 +42,7 @@ def request_for(step: Step, reason: str, wait: float) -> ApprovalRequest:
         text=render(tool.name, arguments),
         repairs=repairs,
         reason=reason,
-        suggested_rule=suggest(step),
+        suggested_rule=await suggest(step),
         sandbox=f"{sandbox.report.driver}:{sandbox.workspace}" if sandbox is not None else "none",
         expires_at=time() + wait,
     )
@@ -53,21 +53,28 @@ def shown(request: ApprovalRequest) -> dict[str, Any]:
     return {name: getattr(request, name) for name in SHOWN}
 
 
-def suggest(step: Step) -> str:
-    """The narrowest rule that means this call: its tool, and the value of its first required property.
+async def suggest(step: Step) -> str:
+    """The narrowest rule that means this call: its tool, and the value of the first property that it has.
 
-    Empty where that value cannot be shown as it is, or not in full: what nobody can read is not remembered.
+    Empty where no rule means exactly this value, or where it cannot be shown in full: that is not remembered.
     """
-    tool = step.tool
-    name = first_property(tool)
-    if name is None or name not in step.arguments:
+    tool, arguments = step.tool, step.arguments
+    if not arguments and not tool.parameters.get("properties"):
         return tool.name
-    value = step.arguments[name]
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([value])):
+    name = next((name for name in (first_property(tool), *arguments) if name in arguments), None)
+    if name is None:
+        return ""
+    text = text_of(arguments[name])
+    if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([arguments[name]])):
+        return ""
+    if is_path(tool, name) and text.endswith("/"):  # as a rule it would mean everything below
         return ""
     inner = escape(text)
-    return f"{tool.name}({inner})" if named_property(inner, tool)[0] == name else f"{tool.name}({name}={inner})"
+    for form in (inner, f"{name}={inner}"):
+        if named_property(form, tool) == (name, inner):
+            rule = f"{tool.name}({form})"
+            return rule if await matches(Rule(rule), tool, arguments, places_of(step), exact=True) else ""
+    return ""
 
 
 class Places:

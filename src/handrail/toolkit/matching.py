@@ -27,9 +27,18 @@ class Place:
 
 
 async def matches(
-    rule: Rule, tool: Tool, arguments: Mapping[str, Any], places: Iterable[Place], *, forbids: bool
+    rule: Rule,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    places: Iterable[Place],
+    *,
+    forbids: bool = False,
+    exact: bool = False,
 ) -> bool | None:
-    """None when that cannot be told. A rule that forbids means a call if any part fits; one that allows, if all do."""
+    """None when that cannot be told. A rule that forbids means a call if any part fits; one that allows, if all do.
+
+    `exact`: a rule that a person made by looking at one value means that value to the letter.
+    """
     if not rule.is_about(tool.name, tool.risk, tool.effects):
         return False
     if rule.inner is None:
@@ -38,7 +47,9 @@ async def matches(
     value = _MISSING if name is None else arguments.get(name, _default(tool, name))
     if name is None or value is _MISSING:
         return False
-    if isinstance(value, list) and not forbids and not is_path_name(name) and literal(glob) == _text(value):
+    if exact and literal(glob) not in (None, text_of(value)):
+        return False
+    if isinstance(value, list) and not forbids and not is_path_name(name) and literal(glob) == text_of(value):
         return True  # the whole list, to the letter
     values = value if isinstance(value, list) else [value]
     found = [await _one(glob, name, item, tool, places, forbids) for item in values]
@@ -65,7 +76,8 @@ def _default(tool: Tool, name: str) -> Any:
     return schema.get("default", _MISSING) if isinstance(schema, Mapping) else _MISSING
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """The text that a glob stands against."""
     if isinstance(value, str):
         return value
     return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False, default=str)
@@ -74,10 +86,10 @@ def _text(value: Any) -> str:
 async def _one(glob: str, name: str, value: Any, tool: Tool, places: Iterable[Place], forbids: bool) -> bool | None:
     if isinstance(value, Mapping | list) and any(True for _ in references([value])):
         return None  # what stands there is filled in later
-    text = _text(value)
+    text = text_of(value)
     if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
         return shell_forbids(glob, text) if forbids else shell_matches(glob, text)
-    if is_path_name(name) or _is_path(tool, name):
+    if is_path(tool, name):
         return _together([await _path(glob, text, place, forbids) for place in places], forbids)
     found: bool | None = glob_matches(glob, text)
     if not found and forbids and looks_like_path(glob):
@@ -85,9 +97,10 @@ async def _one(glob: str, name: str, value: Any, tool: Tool, places: Iterable[Pl
     return found
 
 
-def _is_path(tool: Tool, name: str) -> bool:
+def is_path(tool: Tool, name: str) -> bool:
+    """Whether a property holds a path, by its name or its format."""
     schema = (tool.parameters.get("properties") or {}).get(name)
-    return isinstance(schema, Mapping) and "path" in str(schema.get("format", ""))
+    return is_path_name(name) or (isinstance(schema, Mapping) and "path" in str(schema.get("format", "")))
 
 
 async def _path(glob: str, path: str, place: Place, forbids: bool) -> bool | None:

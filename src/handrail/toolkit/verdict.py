@@ -98,9 +98,11 @@ async def judge(
     rules, mode = policy.rules if about is None else about, policy.mode
     unclear: list[Rule] = []
 
-    async def first(among: Sequence[Rule], *, forbids: bool, doubts: bool = True) -> Rule | None:
+    async def first(
+        among: Sequence[Rule], *, forbids: bool = False, doubts: bool = True, exact: bool = False
+    ) -> Rule | None:
         for rule in among:
-            found = await matches(rule, tool, arguments, places, forbids=forbids)
+            found = await matches(rule, tool, arguments, places, forbids=forbids, exact=exact)
             if found:
                 return rule
             if found is None and doubts:
@@ -109,11 +111,11 @@ async def judge(
 
     if rule := await first(rules.deny, forbids=True):
         return Verdict("deny", f"the rule {rule.pattern!r} forbids it")
-    if await first(remembered, forbids=False, doubts=False):  # a person saw this very value
+    if await first(remembered, doubts=False, exact=True):  # a person saw this very value
         return ALLOWED
     if rule := await first(rules.ask, forbids=True):
         return Verdict("ask", f"the rule {rule.pattern!r} asks")
-    if not unclear and await first(rules.allow, forbids=False, doubts=mode != "open"):
+    if not unclear and await first(rules.allow, doubts=mode != "open"):
         return ALLOWED
     return _unclear(unclear[0]) if unclear else by_mode(mode, tool, report)
 
