@@ -1,10 +1,12 @@
 """Every property that a built-in tool advertises does something: calls that differ only in it come to different ends.
 
 A gate that takes the property away must make the difference vanish; so the property itself makes it, and nothing else.
+What a result merely repeats of its arguments is no difference: tools that do no more are planted, and found.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,30 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.contract.result import Result
+from handrail.contract.result import Result, Success
 from handrail.gates.preflight import preflight
 from handrail.session.standard import STANDARD
+from handrail.toolkit.context import Context
 from handrail.toolkit.gate import Gate, Next, Step
+from handrail.toolkit.tool import Tool
 from handrail.tools.builtin import builtin_tools
 from tests.tools.world import EVERY, World, tools_for, world
 
 pytestmark = pytest.mark.anyio
 Arguments = Mapping[str, Any]
 VOLATILE = {"duration_ms", "pid", "mtime", "$artifact", "ref"}
+COUNTED = {"start_line", "end_line", "start", "end", "next_start", "left", "log"}
+"""What a tool may work out from its arguments alone."""
+PROSE = {"message", "warnings"}
 SLOW = "sleep 1.2; echo done"
 
 
 @dataclass(frozen=True)
 class Case:
-    """Two calls that differ in one property, after the same beginning, which may give them more arguments."""
+    """Two calls that differ in one property, after the same beginning, which may give them more arguments.
+
+    A property may have several cases: what follows its name in CASES says in which way it is used.
+    """
 
     one: Arguments
     other: Arguments
@@ -40,6 +50,7 @@ async def two_files(world: World) -> None:
     await world.put("sub/c.py", "apple = 1\n")
     await world.put("sub/.gitignore", "*.log\n")
     await world.put("sub/d.log", "apple\n")
+    await world.put("other/e.txt", "elderberry\n")
 
 
 async def changed_after_reading(world: World) -> None:
@@ -96,7 +107,7 @@ CASES: dict[str, Case] = {
     "glob.pattern": of({}, "pattern", "*.txt", "*.py"),
     "glob.path": of({"pattern": "*.*"}, "path", ".", "sub"),
     "glob.no_ignore": of({"pattern": "*.log"}, "no_ignore", True, False),
-    "grep.pattern": of({}, "pattern", "banana", "cherry"),
+    "grep.pattern": of({}, "pattern", "banan", "cherr"),
     "grep.path": of({"pattern": "apple"}, "path", "a.txt", "sub"),
     "grep.glob": of({"pattern": "apple"}, "glob", "*.txt", "*.py"),
     "grep.context": of({"pattern": "apple", "path": "a.txt"}, "context", 1, 2),
@@ -106,7 +117,10 @@ CASES: dict[str, Case] = {
     "bash.timeout": of({"command": SLOW}, "timeout", 1, 30),
     "bash.idle_timeout": of({"command": SLOW}, "idle_timeout", 1, 30),
     "bash.background": of({"command": "echo now"}, "background", True, False),
-    "bash.cwd": of({"command": "pwd > here"}, "cwd", ".", "sub"),
+    "bash.cwd": of({"command": "pwd > here"}, "cwd", "sub", "other"),
+    "bash.command in the background": of({"background": True}, "command", "echo one", "echo two"),
+    "bash.idle_timeout in the background": of({"command": SLOW, "background": True}, "idle_timeout", 1, 30),
+    "bash.cwd in the background": of({"command": "pwd > here", "background": True}, "cwd", "sub", "other"),
     "process.action": of({"job": "job-1"}, "action", "poll", "tail", two_jobs),
     "process.job": of({"action": "poll"}, "job", "job-1", "job-2", two_jobs),
     "process.timeout": of({"action": "wait"}, "timeout", 1, 30, slow_job),
@@ -146,7 +160,7 @@ def test_every_property_of_every_built_in_tool_has_a_case() -> None:
     advertised = {
         name for tool in builtin_tools("all") for name in properties(tool.parameters, tool.parameters, tool.name)
     }
-    assert advertised == set(CASES)
+    assert advertised == {name.partition(" ")[0] for name in CASES}
 
 
 def test_the_walk_sees_nested_and_referenced_properties() -> None:
@@ -167,38 +181,103 @@ def without(arguments: Any, path: str) -> Any:
     return {**arguments, name: [without(item, rest) for item in arguments[name]]}
 
 
-def stripping(property: str) -> list[Gate]:
-    """The standard gates, and one before preflight that takes the property away."""
-    _, _, path = property.partition(".")
+def gates_for(property: str, *, stripped: bool) -> list[Gate]:
+    """The standard gates, and one before preflight that notes the clock and may take the property away."""
+    _, _, path = property.partition(" ")[0].partition(".")
 
-    async def strip(step: Step, proceed: Next) -> Result:
+    async def watch(step: Step, proceed: Next) -> Result:
         if step.call.id == "tried":
+            step.context.state.clock = step.context.clock
             assert isinstance(step.call.arguments, Mapping)
-            step.call = replace(step.call, arguments=without(step.call.arguments, path))
+            if stripped:
+                step.call = replace(step.call, arguments=without(step.call.arguments, path))
         return await proceed(step)
 
     at = STANDARD.index(preflight)
-    return [*STANDARD[:at], strip, *STANDARD[at:]]
+    return [*STANDARD[:at], watch, *STANDARD[at:]]
 
 
-def steady(value: Any) -> Any:
-    """Without what differs between any two runs."""
-    if isinstance(value, dict):
-        return {key: steady(inner) for key, inner in value.items() if key not in VOLATILE}
-    return [steady(inner) for inner in value] if isinstance(value, list) else value
+def leaves(value: Any) -> Iterator[Any]:
+    """Every text and number inside a value."""
+    if isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from leaves(inner)
+    elif not isinstance(value, bool):
+        yield value
 
 
-async def observed(driver: str, root: Path, property: str, which: str, *, stripped: bool) -> str:
-    """What the call came to: its result, the files, and what the person was told."""
+def new(value: Any, repeated: set[Any], field: str) -> Any:
+    """What a result says beyond its arguments, without what differs between any two runs.
+
+    `repeated` are the values of both calls, so that what is left out of one is left out of the other.
+    """
+    if isinstance(value, Mapping):
+        away = VOLATILE | COUNTED | PROSE | {field}
+        return {key: new(inner, repeated, field) for key, inner in value.items() if key not in away}
+    if isinstance(value, list):
+        return [new(inner, repeated, field) for inner in value]
+    if isinstance(value, str):
+        for each in sorted((each for each in repeated if isinstance(each, str) and each), key=len, reverse=True):
+            value = value.replace(each, "…")
+    return "…" if value in repeated and not isinstance(value, bool) else value
+
+
+async def jobs_of(here: World) -> list[Any]:
+    """What each background job came to, once it did."""
+    found = []
+    for job in here.sandbox.jobs():
+        await job.wait()
+        found.append([job.exit_code, job.tail(), job.completed.ended_by if job.completed else None])
+    return found
+
+
+async def artifacts_of(here: World, result: Result) -> list[Any]:
+    """What is stored behind the references of a result."""
+    refs = set(re.findall(r"a_[0-9a-f]{32}", json.dumps(result.to_envelope(""))))
+    held = [(here.session.artifacts.info(ref), await here.session.artifacts.read(ref)) for ref in sorted(refs)]
+    return [[info.name, info.media_type, info.size, data.decode()] for info, data in held if info]
+
+
+async def observed(
+    driver: str, root: Path, property: str, which: str, *, stripped: bool, instead: Sequence[Tool] = ()
+) -> str:
+    """What the call came to: what is new in its result, the files, jobs, artifacts and memory, and the person."""
     tool, case = property.partition(".")[0], CASES[property]
-    async with world(driver, root, gates=stripping(property) if stripped else None) as here:
+    async with world(driver, root, gates=gates_for(property, stripped=stripped), instead=instead) as here:
         more = (await case.before(here) if case.before else None) or {}
         arguments = {**(case.one if which == "one" else case.other), **more.get(which, {} if "one" in more else more)}
         here.session.begin_run()
         result = await here.session.call(tool, arguments, id="tried")
-        seen = [steady(result.to_envelope(tool)), here.person.summaries]
-        files = {name: data.decode() for name, data in (await here.files()).items()}
-        return json.dumps([seen, files], sort_keys=True).replace(str(root), "ROOT")
+        field = property.partition(" ")[0].partition(".")[2].partition("[")[0]
+        repeated = {leaf for call in (case.one, case.other) for leaf in leaves(call.get(field))}
+        seen = [
+            new(result.to_envelope(tool), repeated, field),
+            await jobs_of(here),
+            await artifacts_of(here, result),
+            here.person.asked,
+            here.person.summaries,
+            here.session.memory("todo"),
+            {name: data.decode() for name, data in (await here.files()).items()},
+        ]
+        return json.dumps(seen, sort_keys=True).replace(str(root), "ROOT")
+
+
+async def compare(driver: str, root: Path, property: str, instead: Sequence[Tool] = ()) -> None:
+    """Make the two calls, with the property and without it. Raises AssertionError where it does nothing."""
+    seen: dict[tuple[str, bool], str] = {}
+
+    async def observe(which: str, stripped: bool) -> None:
+        seen[which, stripped] = await observed(
+            driver, root / f"{which}{stripped}", property, which, stripped=stripped, instead=instead
+        )
+
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as together:
+            for which in ("one", "other"):
+                together.start_soon(observe, which, False)
+                together.start_soon(observe, which, True)
+    assert seen["one", False] != seen["other", False], "the property does nothing"
+    assert seen["one", True] == seen["other", True], "something else makes the difference"
 
 
 WHERE = [
@@ -208,17 +287,82 @@ WHERE = [
 
 @pytest.mark.parametrize(("driver", "property"), WHERE)
 async def test_a_property_makes_a_difference_and_nothing_else_does(driver: str, property: str, tmp_path: Path) -> None:
-    seen: dict[tuple[str, bool], str] = {}
+    await compare(driver, tmp_path, property)
 
-    async def observe(which: str, stripped: bool) -> None:
-        seen[which, stripped] = await observed(
-            driver, tmp_path / f"{which}{stripped}", property, which, stripped=stripped
-        )
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as together:
-            for which in ("one", "other"):
-                together.start_soon(observe, which, False)
-                together.start_soon(observe, which, True)
-    assert seen["one", False] != seen["other", False], "the property does nothing"
-    assert seen["one", True] == seen["other", True], "something else makes the difference"
+Answer = Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]]
+
+
+def ignoring(name: str, ignored: Mapping[str, Any], says: Answer = lambda value, asked: value) -> Tool:
+    """A built-in tool that takes other values for some properties, and answers as if it had not."""
+    honest = next(each for each in builtin_tools("all") if each.name == name)
+
+    async def body(context: Context, asked: Mapping[str, Any]) -> Any:
+        made: Any = await honest.body(context, {**asked, **ignored})  # type: ignore[misc]
+        value = made.value if isinstance(made, Success) else made
+        return says(value, asked) if isinstance(value, dict) else made
+
+    return replace(honest, body=body)
+
+
+def planted(name: str, body: Callable[[Context, Mapping[str, Any]], Awaitable[Any]]) -> Tool:
+    return replace(next(each for each in builtin_tools("all") if each.name == name), body=body)
+
+
+async def todo_without_memory(context: Context, asked: Mapping[str, Any]) -> Any:
+    items = [item.model_dump() for item in asked["items"]]
+    return {"items": items, "left": sum(item["status"] != "completed" for item in items)}
+
+
+async def asks_while_the_clock_runs(context: Context, asked: Mapping[str, Any]) -> Any:
+    return {"answer": await context.host.ask(asked["question"], asked.get("choices", []))}
+
+
+async def answers_itself(context: Context, asked: Mapping[str, Any]) -> Any:
+    return {"answer": f"{asked['question']} {asked.get('choices', [])}"}
+
+
+def as_if_from(value: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    first = asked["offset"]
+    return {**value, "start_line": first, "end_line": first + value["text"].count("\n") - 1}
+
+
+def as_if_in(value: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**value, "cwd": f"{value['cwd']}/{asked['cwd']}"}
+
+
+FAULTS: dict[str, tuple[Tool, str]] = {
+    "read ignores offset": (ignoring("read", {"offset": 1}, as_if_from), "read.offset"),
+    "glob ignores pattern": (
+        ignoring("glob", {"pattern": "*"}, lambda value, asked: {**value, "pattern": asked["pattern"]}),
+        "glob.pattern",
+    ),
+    "grep ignores pattern": (
+        ignoring("grep", {"pattern": "a"}, lambda value, asked: {**value, "pattern": asked["pattern"]}),
+        "grep.pattern",
+    ),
+    "run_code ignores language": (
+        ignoring("run_code", {"language": "python"}, lambda value, asked: {**value, "language": asked["language"]}),
+        "run_code.language",
+    ),
+    "background ignores idle_timeout": (
+        ignoring("bash", {"idle_timeout": None}),
+        "bash.idle_timeout in the background",
+    ),
+    "background ignores cwd": (ignoring("bash", {"cwd": None}, as_if_in), "bash.cwd in the background"),
+    "todo is not stored": (planted("todo", todo_without_memory), "todo.items"),
+    "todo is not stored, seen by its content": (planted("todo", todo_without_memory), "todo.items[].content"),
+    "todo is not stored, seen by its status": (planted("todo", todo_without_memory), "todo.items[].status"),
+    "ask_user does not pause": (planted("ask_user", asks_while_the_clock_runs), "ask_user.question"),
+    "ask_user does not ask": (planted("ask_user", answers_itself), "ask_user.choices"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_tool_that_only_repeats_a_property_is_found(fault: str, tmp_path: Path) -> None:
+    tool, property = FAULTS[fault]
+    driver = "host" if "exec" in tool.needs else "memory"
+    with pytest.raises(AssertionError, match="the property does nothing"):
+        await compare(driver, tmp_path, property, [tool])
+    seen = json.loads(await observed(driver, tmp_path / "control", property, "one", stripped=False, instead=[tool]))
+    assert seen[0]["ok"], "the control: it answers, as if all were well"

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from handrail import Failure, Policy, Result, Sandbox, Session, open_sandbox
+from handrail.contract.clock import Clock
 from handrail.contract.event import Reader
 from handrail.testing import MemoryDriver
 from handrail.toolkit.gate import Gate
@@ -22,12 +23,22 @@ NO_PROGRAMS = "/var/empty"
 
 
 class Person:
-    """Answers every question with the question itself, and remembers how the work ended."""
+    """Answers every question with the question itself, and remembers what was asked and how the work ended.
+
+    A question counts only if the clock stands while it is asked: else nobody could take the time to answer.
+    """
 
     def __init__(self) -> None:
         self.summaries: list[str] = []
+        self.asked: list[tuple[str, list[str]]] = []
+        self.clock: Clock | None = None
+        """Of the call that asks, where somebody notes it here."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        before = None if self.clock is None else self.clock.now()
+        await anyio.sleep(0.02)
+        if self.clock is None or self.clock.now() == before:
+            self.asked.append((question, list(choices)))
         return f"{question} {list(choices)}"
 
     def finish(self, summary: str) -> None:
@@ -109,13 +120,20 @@ async def opened(driver: str, root: Path, options: Any) -> AsyncIterator[Sandbox
 
 @asynccontextmanager
 async def world(
-    driver: str, root: Path, *, gates: Sequence[Gate] | None = None, readers: Sequence[Reader] = (), **options: Any
+    driver: str,
+    root: Path,
+    *,
+    gates: Sequence[Gate] | None = None,
+    readers: Sequence[Reader] = (),
+    instead: Sequence[Tool] = (),
+    **options: Any,
 ) -> AsyncIterator[World]:
-    """A session in a new sandbox on `root`."""
+    """A session in a new sandbox on `root`, with other tools `instead` of the built-in ones of their names."""
     person: Any = Person()
+    tools = [*(each for each in tools_for(driver) if each.name not in {other.name for other in instead}), *instead]
     async with opened(driver, root, options) as sandbox:
         session = Session(
-            tools_for(driver), sandbox=sandbox, host=person, gates=gates, readers=readers, policy=Policy(mode="open")
+            tools, sandbox=sandbox, host=person, state=person, gates=gates, readers=readers, policy=Policy(mode="open")
         )
         async with session:
             yield World(driver, root, sandbox, session, person)
