@@ -29,7 +29,7 @@ GUESSES = [
     ('{"path": 123}', "path"),
     ('{"path": ["only"]}', "path"),
     ('{"path": "x", "paths": "one"}', "paths"),
-    ("{'path': 'x'}", "path"),
+    ("{'path': 'x \"y\"'}", "path"),
 ]
 NO_GUESSES = [
     '```json\n{"path": "x"}\n```',
@@ -38,6 +38,7 @@ NO_GUESSES = [
     '{"path": "x", "amount": "15"}',
     '{"path": "x", "label": 7}',
     '{"path": "x", "dry": "yes"}',
+    "{'path': 'x', 'dry': True}",
     '{"path": "x"}',
 ]
 

@@ -122,11 +122,10 @@ def test_an_open_schema_passes_unknown_keys_on_with_a_warning() -> None:
 
 DOUBTFUL = {
     "number as text": {"n": 1, "path": 15},
-    "quotes rewritten": "{'n': 1, 'path': 'a'}",
-    "literal rewritten": '{"n": 1, "amount": True}',
+    "quotes rewritten": "{'n': 1, 'path': 'a\\'b'}",
     "put into a list": {"n": 1, "command": "ls"},
     "taken out of its list": {"n": 1, "path": ["a"]},
-    "quotes inside a wrapper": "{'arguments': {'n': 1, 'path': 'a'}}",
+    "quotes inside a wrapper": "{'arguments': {'n': 1, 'path': 'a\"b'}}",
     "by its own word": {"n": 1, "special": 5},
 }
 CERTAIN = {
@@ -135,6 +134,8 @@ CERTAIN = {
     "key respelled": '{"n": 1, "Path": "a"}',
     "unquoted key": '{n: 1, path: "a"}',
     "single quotes around keys": "{'n': 1, 'path': \"a\"}",
+    "single quotes around plain text": "{'n': 1, 'path': 'a b'}",
+    "Python literal": '{"n": 1, "amount": True}',
     "raw line break": '{"n": 1, "content": "a\nb"}',
     "trailing text": '{"n": 1, "path": "a"} done',
     "silent repairs": {"n": "1", "id": "7"},

@@ -1,24 +1,28 @@
 """The one way in for arguments: parse, validate, repair and convert them, or say why not. Never raises."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handrail.contract.result import Failure
 from handrail.schema.bounce import bounce
 from handrail.schema.explain import Convert, NotConvertible
-from handrail.schema.parse import NotJson, parse, plain
-from handrail.schema.places import ROOT
+from handrail.schema.parse import DEEPEST, NotJson, parse, plain
+from handrail.schema.places import ROOT, View
 from handrail.schema.references import MARK, references
 from handrail.schema.repair import NO, GaveUp, Repair, Repairer
 from handrail.schema.settle import Settler
 from handrail.schema.syntax import read_nearly
 from handrail.schema.validate import Problem, Validator
-from handrail.schema.words import dotted, shorten, show
+from handrail.schema.words import BLANK, dotted, shorten, show
 
 LONGEST_REPAIRED: Final = 1 << 20
 """Characters of text beyond which no repair is tried."""
 MOST_WARNINGS: Final = 20
+NAMES: Final = ("name", "tool", "function")
+"""Keys under which a call names its tool."""
+INSIDE: Final = ("arguments", "parameters", "input", "args")
+"""Keys under which a call holds its arguments."""
 _PLAINER: Final = {
     "Unterminated string starting at": "a string is not closed",
     "Expecting value": "a value should be there",
@@ -80,7 +84,7 @@ def mend(
             return Mended(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
             )
-        mended = _slowly(arguments, value, validator.with_references if refers else validator, own=own)
+        mended = _slowly(arguments, value, validator.with_references if refers else validator, own=own, tool=tool)
         pending = refers and _check_references(mended.arguments, artifact)
         return mended if convert is None or pending else replace(mended, converted=convert(mended.arguments))
     except NotConvertible as error:
@@ -136,10 +140,10 @@ def _holds_suspect(value: Any, own: bool) -> bool:
     return False
 
 
-def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool) -> Mended:
+def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str) -> Mended:
     text = arguments if isinstance(arguments, str) else None
     repairer = Repairer(validator, own=own, text=text)
-    found = _repaired(value, text, repairer)
+    found = _repaired(value, text, repairer, tool)
     settler = Settler(repairer)
     if text is None or len(text) <= LONGEST_REPAIRED:
         found = _settled(settler, found)
@@ -164,18 +168,18 @@ def _value(arguments: str | Mapping[str, Any]) -> Any:
     return value
 
 
-def _repaired(value: Any, text: str | None, repairer: Repairer) -> Any:
+def _repaired(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
     validator = repairer.validator
-    if value is not NO and validator.is_valid(value):
-        return value
     if text is not None and len(text) > LONGEST_REPAIRED:
+        if value is not NO and validator.is_valid(value):
+            return value
         raise _Refused(_not_json(text) if value is NO else validator.problems(value))
-    opened = _opened(value, text, repairer)
+    opened = _without_call(_opened(value, text, repairer, tool), repairer, tool)
     if opened in ("", None) and not validator.traits.declared and validator.is_valid({}):
         repairer.note("no arguments", (), opened, {}, changed=False)
         return {}
-    if opened is NO:
-        raise _Refused(_not_json(text or ""))
+    if validator.is_valid(opened):
+        return opened
     try:
         found = repairer.whole(opened)
     except (GaveUp, RecursionError):
@@ -185,22 +189,80 @@ def _repaired(value: Any, text: str | None, repairer: Repairer) -> Any:
     return found
 
 
-def _opened(value: Any, text: str | None, repairer: Repairer) -> Any:
+def _opened(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
     """The value behind a text that is not strict JSON, or behind a string that holds one."""
-    if text is not None and not text.strip():
+    if text is not None and not text.strip(BLANK):
         return ""
     for _ in range(3):
         if value is NO and text is not None:
             try:
-                value, notes = read_nearly(text)
-            except NotJson:
-                return NO
+                value, notes = read_nearly(text, repairer.keys, tool)
+            except NotJson as error:
+                raise _Refused(_not_json(text, error)) from None
             repairer.take_notes(notes)
         if not isinstance(value, str) or not value.strip():
             return value
         repairer.note("double-encoded", (), value, "…", changed=False)
         text, value = value, _read(value)
     return value
+
+
+def _without_call(value: Any, repairer: Repairer, tool: str) -> Any:
+    """The arguments of a call that was sent, whole, as the arguments: `{"name": this tool, "arguments": …}`.
+
+    Where the schema says that unknown keys are wanted, what fits it is left as it is.
+    """
+    view = repairer.validator.view(ROOT)
+    for _ in range(DEEPEST):
+        call = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not isinstance(call, dict) or (_wants_others(view) and repairer.validator.is_valid(call)):
+            return value
+        wrapped = _wrapped(call, view.properties, tool)
+        if wrapped is None:
+            return value
+        outer, inner = wrapped
+        inner = _opened(_read(inner), inner, repairer, tool) if isinstance(inner, str) else inner
+        if any(key in view.properties and not (isinstance(inner, dict) and key in inner) for key in outer):
+            return value
+        repairer.note("wrapper taken off", (), {**outer, "…": "…"}, "…", changed=False)
+        value = inner
+    return value
+
+
+def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tuple[dict[str, Any], Any] | None:
+    """What is around the arguments, and the arguments; None where the value is no call of this tool, and nothing more.
+
+    Refuses a call of another tool.
+    """
+    outer = dict(value)
+    if outer.keys() == {"type", "properties"} and outer["type"] == "object":
+        inner = outer.pop("properties")
+        fits = isinstance(inner, dict) and not inner.keys().isdisjoint(declared) and not _is_schema(inner)
+        return (outer, inner) if fits and "properties" not in declared else None
+    kind = outer.pop("type", "function")
+    if kind == "function" and "type" in value and outer.keys() == {"function"} and isinstance(outer["function"], dict):
+        outer = dict(outer["function"])
+    name = next((outer.pop(key) for key in NAMES if isinstance(outer.get(key), str)), None)
+    if name is None or kind != "function" or len(outer) != 1 or (key := next(iter(outer))) not in INSIDE:
+        return None
+    around = {held: value[held] for held in value if held != key}
+    if key in declared:
+        return None
+    if name == tool:
+        return around, outer[key]
+    if around.keys().isdisjoint(declared):
+        message = f"the arguments hold a call of {show(name)}, and {show(tool)} was called"
+        raise _Refused([_problem(message, f"the arguments of {tool} alone", value)])
+    return None
+
+
+def _is_schema(values: Mapping[str, Any]) -> bool:
+    """Whether the description of the arguments was sent instead of arguments."""
+    return any(isinstance(held, dict) and held.keys() & {"type", "$ref", "anyOf", "enum"} for held in values.values())
+
+
+def _wants_others(view: View) -> bool:
+    return view.word("additionalProperties") is not None or view.patterned
 
 
 def _settled(settler: Settler, value: Any) -> Any:
@@ -235,10 +297,12 @@ def _warnings(repairer: Repairer, settler: Settler) -> tuple[str, ...]:
     return (*said[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
 
 
-def _not_json(text: str) -> list[Problem]:
+def _not_json(text: str, nearly: NotJson | None = None) -> list[Problem]:
+    """Why a text is refused; `nearly` says what stopped the repair, which is told where it came further."""
     try:
         parse(text)
-    except NotJson as error:
+    except NotJson as strict:
+        error = nearly if nearly is not None and nearly.position >= strict.position else strict
         here = shorten(text[error.position : error.position + 40], 40)
         near = f" at character {error.position}, near {show(here)}" if error.position and here else ""
         ended = "; it ends before the object is closed" if error.position >= len(text.rstrip()) - 1 else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from handrail.schema import coerce
@@ -9,9 +10,9 @@ from handrail.schema.coerce import Option
 from handrail.schema.consequential import is_consequential
 from handrail.schema.parse import NotJson, canonical, parse
 from handrail.schema.places import ROOT, Place, View, takes
-from handrail.schema.syntax import Note, read_nearly
+from handrail.schema.syntax import SPELLINGS, Note, read_nearly
 from handrail.schema.validate import Validator
-from handrail.schema.words import dotted, fold, show
+from handrail.schema.words import BLANK, declared_keys, dotted, fold, show
 
 MOST_STEPS: Final = 50_000
 """Values that are looked at; beyond it the call is refused."""
@@ -19,7 +20,7 @@ MOST_REPAIRS: Final = 1_000
 WRAPPERS: Final = ("properties", "arguments", "parameters", "args", "input")
 LOUD: Final = frozenset(
     {
-        "fence", "trailing comma", "single quotes", "unquoted key", "Python literal", "raw line break", "trailing text",
+        *SPELLINGS,
         "key respelled", "word for true or false", "number as text", "put into a list", "taken out of its list",
     }
 )  # fmt: skip
@@ -79,6 +80,11 @@ class Repairer:
         """Write down what was done to a text."""
         for note in notes:
             self.note(note.rule, (*path, *note.path), note.before, note.after, changed=note.changed_value)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Every declared key, folded."""
+        return declared_keys(self.root)
 
     def whole(self, value: Any) -> Any:
         """Repaired arguments, or NO."""
@@ -203,8 +209,15 @@ class Repairer:
             return False
         if held is None:
             return True
-        return not takes(self.root, place, "string") or (
-            self.own and held == "" and not keeps_blank(self.validator.view(place))
+        return self._is_choice(place) or (self.own and held == "" and not keeps_blank(self.validator.view(place)))
+
+    def _is_choice(self, place: Place, depth: int = 0) -> bool:
+        """Whether no text stands here but the members of an enum."""
+        view = self.validator.view(place)
+        if view.members is not None or not takes(self.root, place, "string"):
+            return True
+        return depth < 4 and any(
+            all(self._is_choice((inner,), depth + 1) for inner in group) for _, group in view.branches
         )
 
     def _list(self, view: View, value: list[Any], path: Path) -> Any:
@@ -254,15 +267,15 @@ class Repairer:
     def _from_text(self, view: View, value: str) -> list[Option]:
         """A list or object that was sent as text."""
         kinds = view.kinds
-        begins = value.lstrip()[:1]
-        wanted = {"{": "object", "[": "array", "`": "either"}.get(begins)
+        begins = value.lstrip(BLANK)[:1]
+        wanted = {"{": "object", "[": "array", "(": "array", "`": "either"}.get(begins)
         if wanted is None or kinds is None or "string" in kinds or not kinds & {"object", "array"}:
             return []
         strict = _strictly(value)
         if isinstance(strict, list | dict):
             return [Option(strict, "JSON text read", changed=False)]
         try:
-            found, notes = read_nearly(value)
+            found, notes = read_nearly(value, self.keys)
         except (NotJson, RecursionError):
             return []
         return [Option(found, "JSON text read", changed=False, notes=notes)]

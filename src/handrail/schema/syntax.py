@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from handrail.schema.around import closing, opening
 from handrail.schema.parse import DEEPEST, NotJson, parse, plain
+from handrail.schema.words import ODD_SPACE
 
 MOST_STEPS: Final = 200_000
 """Values and keys that are read; more is refused."""
@@ -14,15 +16,41 @@ MOST_NOTES: Final = 20
 """Changes of spelling that are written down."""
 MOST_CHANGES: Final = 500
 """Values that are read other than as written; each is written down."""
+MOST_OPENINGS: Final = 6
+"""Fences, tags and labels before the object."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
-_FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
+_BETWEEN: Final = re.compile(
+    rf"[ \t\r\n]++|(?P<odd>[{ODD_SPACE}]++)"
+    r"|(?P<comment>/\*(?s:.*?)\*/|(?:\#|//)[^\n\r\v\f\x85\u2028\u2029]*+(?=[\r\n]|\Z))"
+)
+_BEGINS_BETWEEN: Final = frozenset("/#" + ODD_SPACE)
+_TWO_BRACES: Final = re.compile(r"\{\s*+\{")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?(?![A-Za-z0-9_.+-])")
 _WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+")
 _DOUBLE: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _SINGLE: Final = re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
+_SMART: Final = re.compile(r"[\u201c-\u201f]((?:[^\u201c-\u201f\\]++|\\.)*+)[\u201c-\u201f]", re.DOTALL)
+_SMART_SINGLE: Final = re.compile(r"[\u2018-\u201b]((?:[^\u2018-\u201b\\]++|\\.)*+)[\u2018-\u201b]", re.DOTALL)
+_QUOTED: Final = {
+    '"': _DOUBLE, "'": _SINGLE, **dict.fromkeys("\u201c\u201d\u201e\u201f", _SMART),
+    **dict.fromkeys("\u2018\u2019\u201a\u201b", _SMART_SINGLE),
+}  # fmt: skip
+_DELICATE: Final = re.compile(r"[\"'`\\\u2018-\u201f]")
+_ENTITY: Final = re.compile(r"&(?:[a-z]{1,8};|\#[0-9]{1,4};)?")
+_MARKUP: Final = re.compile(r"[&<>]")
+_MARKS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_ENTITIES: Final = {"&quot;": '"', "&#34;": '"', "&apos;": "'", "&#39;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _RAW: Final = re.compile(r"[\x00-\x1f]")
 _REQUOTE: Final = re.compile(r"\\'|\"|\\.", re.DOTALL)
+SPELLINGS: Final = frozenset(
+    {
+        "fence", "tag", "text before", "trailing text", "trailing comma", "unquoted key", "single quotes",
+        "smart quotes", "escaped quote", "quotes as entities", "escaped quotes", "Python literal", "tuple",
+        "raw line break", "comment", "white space", "doubled braces",
+    }
+)  # fmt: skip
+"""Everything that is read other than as written; the model is warned of each."""
 _WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 
 
@@ -44,6 +72,10 @@ class _Reader:
     steps: int = 0
     notes: list[Note] = field(default_factory=list)
     spans: dict[tuple[str | int, ...], tuple[int, int]] | None = None
+    doubled: bool = False
+    """Whether braces were written twice."""
+    braces: bool = False
+    """Whether a string holds braces written twice."""
 
     def note(self, rule: str, path: tuple[str | int, ...], before: Any, after: Any, *, changed: bool = False) -> None:
         if len(self.notes) >= MOST_CHANGES:
@@ -54,7 +86,20 @@ class _Reader:
     def peek(self) -> str:
         """The next character that is not a space; empty at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
-        return self.text[self.at : self.at + 1]
+        first = self.text[self.at : self.at + 1]
+        if first in _BEGINS_BETWEEN:
+            self.between()
+            return self.text[self.at : self.at + 1]
+        return first
+
+    def between(self) -> None:
+        """Pass over comments and white space that JSON does not know."""
+        while (match := _BETWEEN.match(self.text, self.at)) is not None:
+            self.at = match.end()
+            if match["comment"]:
+                self.note("comment", (), match[0][:200], "")
+            elif match["odd"] and all(note.rule != "white space" for note in self.notes):
+                self.note("white space", (), f"U+{ord(match[0][0]):04X}", "")
 
     def value(self, path: tuple[str | int, ...]) -> Any:
         self.steps += 1
@@ -65,7 +110,9 @@ class _Reader:
             return self.object(path)
         if first == "[":
             return self.list(path)
-        if first in ('"', "'"):
+        if first == "(":
+            return self.parentheses(path)
+        if first in _QUOTED:
             return self.string(path, key=False)
         return self.number() if first and first in "-0123456789" else self.word(path)
 
@@ -91,7 +138,16 @@ class _Reader:
                 raise NotJson(f"the key {key[:80]!r} is there twice", self.at)
             found[key] = self.kept((*path, key))
 
+        twice = _TWO_BRACES.match(self.text, self.at)
+        if twice is not None:
+            self.at = twice.end() - 1
+            self.note("doubled braces", path, "{{…}}", "{…}")
         self.entries("}", path, entry)
+        if twice is not None:
+            if self.peek() != "}":
+                raise NotJson("braces that are written twice must be closed twice", self.at)
+            self.at += 1
+            self.doubled = True
         return found
 
     def list(self, path: tuple[str | int, ...]) -> list[Any]:
@@ -99,26 +155,37 @@ class _Reader:
         self.entries("]", path, lambda: found.append(self.kept((*path, len(found)))))
         return found
 
-    def entries(self, end: str, path: tuple[str | int, ...], entry: Callable[[], None]) -> None:
-        """Entries with commas between them, up to the end that is really there."""
+    def parentheses(self, path: tuple[str | int, ...]) -> Any:
+        found: Any = []
+        start = self.at
+        comma = self.entries(")", path, lambda: found.append(self.kept((*path, len(found)))))
+        if len(found) == 1 and not comma:
+            raise NotJson("one value in parentheses is no list", start)
+        self.note("tuple", path, self.text[start : self.at][:200], found if len(found) <= 20 else "a list")
+        return found
+
+    def entries(self, end: str, path: tuple[str | int, ...], entry: Callable[[], None]) -> bool:
+        """Entries with commas between them, up to the end that is really there; whether a comma was the last."""
         self.at += 1
         if self.peek() == end:
             self.at += 1
-            return
+            return False
         while True:
             entry()
-            if self.peek() == ",":
+            comma = self.peek() == ","
+            if comma:
                 self.at += 1
                 if self.peek() != end:
                     continue
-                self.note("trailing comma", path, f",{end}", end)
+                if end != ")":
+                    self.note("trailing comma", path, f",{end}", end)
             if self.peek() != end:
                 raise NotJson(f"there should be a comma or {end} here", self.at)
             self.at += 1
-            return
+            return comma
 
     def key(self, path: tuple[str | int, ...]) -> str:
-        if self.peek() in ('"', "'"):
+        if self.peek() in _QUOTED:
             return self.string(path, key=True)
         word = _WORD.match(self.text, self.at)
         if word is None:
@@ -128,18 +195,24 @@ class _Reader:
         return word[0]
 
     def string(self, path: tuple[str | int, ...], *, key: bool) -> str:
-        single = self.text[self.at] == "'"
-        match = (_SINGLE if single else _DOUBLE).match(self.text, self.at)
+        quote = self.text[self.at]
+        match = _QUOTED[quote].match(self.text, self.at)
         if match is None:
             raise NotJson("a string is not closed", self.at)
         body = match[1]
+        plainer = body if quote == '"' and "\\'" not in body else _REQUOTE.sub(_requote, body)
         try:
-            read: str = json.loads(f'"{_REQUOTE.sub(_requote, body) if single else body}"', strict=False)
+            read: str = json.loads(f'"{plainer}"', strict=False)
         except ValueError:
             raise NotJson("a string has an escape that JSON does not know", self.at) from None
         self.at = match.end()
-        if single:
-            self.note("single quotes", path, match[0][:200], read[:200], changed=not key)
+        self.braces = self.braces or "{{" in read or "}}" in read
+        if quote != '"':
+            changed = not key and _DELICATE.search(body) is not None
+            rule = "single quotes" if quote == "'" else "smart quotes"
+            self.note(rule, path, match[0][:200], read[:200], changed=changed)
+        elif plainer != body:
+            self.note("escaped quote", path, match[0][:200], read[:200])
         if _RAW.search(body):
             self.note("raw line break", path, match[0][:200], json.dumps(read[:200], ensure_ascii=False))
         return read
@@ -159,24 +232,86 @@ class _Reader:
         self.at = match.end()
         value = _WORDS[match[0]]
         if match[0][0].isupper():
-            self.note("Python literal", path, match[0], value, changed=True)
+            self.note("Python literal", path, match[0], value)
         return value
 
 
-def read_nearly(text: str) -> tuple[Any, list[Note]]:
-    """The one object or list that a text holds, and what was read other than as written. Raises NotJson."""
-    reader = _Reader(text.strip())
-    fence = _FENCE.match(reader.text)
-    if fence:
-        reader.at = fence.end()
-        reader.note("fence", (), fence[0], "")
-    if reader.peek() not in ("{", "["):
+def read_nearly(text: str, keys: Collection[str] = frozenset(), tool: str | None = None) -> tuple[Any, list[Note]]:
+    """The one object or list that a text holds, and what was read other than as written. Raises NotJson.
+
+    `keys` are declared, folded: text around the object that holds one is never dropped. Something before the object
+    is dropped only where the text is the whole of the arguments, which is told by the name of the `tool`.
+    """
+    try:
+        return _read(text, keys, tool)
+    except NotJson:
+        other = _unescaped(text)
+        if other is None:
+            raise
+    rule, other_text = other
+    value, notes = _read(other_text, keys, tool)
+    again = [Note(rule, (), text[:200], other_text[:200]), *_reread(rule, value)]
+    if len(again) + len(notes) > MOST_CHANGES:
+        raise NotJson("there is too much in it to be repaired")
+    return value, again + notes
+
+
+def _read(text: str, keys: Collection[str], tool: str | None) -> tuple[Any, list[Note]]:
+    reader = _Reader(text)
+    parenthesis = opened = False
+    for _ in range(MOST_OPENINGS):
+        before = opening(text, reader.at, keys, tool) if reader.peek() not in ("{", "[") else None
+        if before is None or parenthesis:
+            break
+        reader.note(before.rule, (), text[reader.at : before.end][:200], "")
+        reader.at, parenthesis, opened = before.end, before.parenthesis, True
+    if reader.peek() not in (("{", "[") if tool is not None else ("{", "[", "(")):
         raise NotJson("there should be an object here", reader.at)
     value = reader.value(())
-    _end(reader, fenced=fence is not None)
+    if rest := closing(text, reader.at, keys, parenthesis=parenthesis, opened=opened):
+        reader.note("trailing text", (), rest[:200], "")
+    _check(reader, value)
+    return value, reader.notes
+
+
+def _unescaped(text: str) -> tuple[str, str] | None:
+    """A text whose every quote is an entity or escaped, without that; None for any other."""
+    if '"' not in text and "&quot;" in text:
+        plainer = _ENTITY.sub(lambda match: _ENTITIES.get(match[0], ""), text)
+        return ("quotes as entities", plainer) if all(one[0] in _ENTITIES for one in _ENTITY.finditer(text)) else None
+    if '\\"' in text:
+        try:
+            return "escaped quotes", json.loads(f'"{text}"', strict=False)
+        except ValueError:
+            return None
+    return None
+
+
+def _reread(rule: str, value: Any) -> Iterator[Note]:
+    """The texts that may have held another thing before their escapes were taken off."""
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while waiting:
+        path, held = waiting.pop()
+        if isinstance(held, str):
+            written = json.dumps(held, ensure_ascii=False)
+            if "\\" in written or _DELICATE.search(held) or (rule == "quotes as entities" and _MARKUP.search(held)):
+                yield Note(rule, path, _written(rule, written)[:200], held[:200], changed_value=True)
+        elif isinstance(held, dict | list):
+            entries = held.items() if isinstance(held, dict) else enumerate(held)
+            waiting.extend(((*path, step), inner) for step, inner in entries)
+
+
+def _written(rule: str, text: str) -> str:
+    if rule == "escaped quotes":
+        return json.dumps(text, ensure_ascii=False)[1:-1]
+    return _MARKUP.sub(lambda match: _MARKS[match[0]], text).replace('"', "&quot;")
+
+
+def _check(reader: _Reader, value: Any) -> None:
     if (reason := plain(value)) is not None:
         raise NotJson(reason)
-    return value, reader.notes
+    if reader.doubled and reader.braces:
+        raise NotJson("braces are written twice around the object and in a text, and which are meant is not clear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +337,8 @@ def read_one(text: str, at: int) -> One | None:
         if reader.steps > 1:
             raise
         return None
-    if (reason := plain(value)) is not None:
-        raise NotJson(reason, at)
+    _check(reader, value)
     return One(value, at, reader.at, reader.spans or {})
-
-
-def _end(reader: _Reader, *, fenced: bool) -> None:
-    rest = reader.text[reader.at :].strip()
-    if fenced and rest.startswith("```"):
-        rest = rest[3:].strip()
-    if not rest:
-        return
-    if "{" in rest or "[" in rest:
-        raise NotJson("there is more than one object, and which is meant is not clear", reader.at)
-    reader.note("trailing text", (), rest[:200], "")
 
 
 def _requote(match: re.Match[str]) -> str:

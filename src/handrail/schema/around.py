@@ -1,0 +1,99 @@
+"""What may stand before and after one object without meaning anything; all else is refused, never dropped."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from handrail.schema.parse import NotJson
+from handrail.schema.words import BLANK, fold
+
+LONGEST_BEFORE: Final = 400
+"""Characters before the object that are looked at."""
+LONGEST_NAME: Final = 6
+"""Words that one declared key may be spelled with."""
+_FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
+_BEFORE: Final = re.compile(r"(?:[\w\s.,!:=(-]|<[^<>{}\[\]]{1,80}+>)++")
+_TOKEN: Final = re.compile(r"[\w-]+")
+_PARTS: Final = re.compile(r"[_-]+")
+_TAGS: Final = re.compile(r"</[\w:.|-]{1,80}+\s*+>|<\|[\w/]{1,60}+\|>|```")
+_COMMENT: Final = re.compile(r"//++|/\*++|\*++/|#++")
+_STRUCTURE: Final = re.compile(
+    r"[\"'`:=\uff1a\uff1d{}\[\]<>\\|&$/@^~_+*\u2018-\u201f\u00ab\u00bb\u2039\u203a\u300c-\u300f\uff02\uff07]"
+    r"|(?<!\S)-{1,2}\w|\A\s*,"
+)
+_WORD: Final = re.compile(r"[^\W_]+")
+_ARGUMENTS_FOLLOW: Final = """
+    a action actions and answer are arg args argument arguments begin call calling calls certainly final following for
+    function functions go here i input inputs invoke is javascript js json json5 let ll me my now object of ok okay
+    output param parameter parameters params payload py python request response result s start sure tag text the
+    these this to tool tools use using value values we will with you
+"""
+_ORDINARY: Final = frozenset(_ARGUMENTS_FOLLOW.split())
+"""Words that say no more than that arguments follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One piece of text before an object."""
+
+    rule: str
+    end: int
+    parenthesis: bool = False
+    """Whether it opens a parenthesis, which must then be closed after the object."""
+
+
+def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Opening | None:
+    """The fence, tag or label that begins at a place; None where there is none. Raises NotJson for anything else.
+
+    A label says that arguments follow, or names this very `tool`; without a tool only a fence is one.
+    """
+    fence = _FENCE.match(text, at)
+    if fence is not None:
+        return Opening("fence", fence.end())
+    before = _BEFORE.match(text, at, at + LONGEST_BEFORE) if tool is not None else None
+    if before is None:
+        return None
+    name, parenthesis, more = before[0].partition("(")
+    words = _TOKEN.findall(name)
+    if len(before[0]) == LONGEST_BEFORE or text.find("{", before.end()) < 0:
+        raise NotJson("there should be an object here", at)
+    if parenthesis and (more.strip() or words[-1:] != [tool] or not name.rstrip().endswith(words[-1])):
+        raise NotJson("there should be an object here", at)
+    for word in words:
+        if fold(word) in keys or not (word == tool or _is_ordinary(word)):
+            raise NotJson(f"{word[:80]!r} stands before the object", at)
+    return Opening("tag" if "<" in name else "text before", before.end(), bool(parenthesis))
+
+
+def closing(text: str, at: int, keys: Collection[str], *, parenthesis: bool, opened: bool) -> str:
+    """What is dropped after an object that ended; empty where it only closes what was opened before the object.
+
+    Raises NotJson unless it is closers, fences, closing tags, `;`, or prose without structure and declared keys.
+    """
+    rest = text[at:].strip(" \t\r\n")
+    if parenthesis and not rest.lstrip(BLANK).startswith(")"):
+        raise NotJson("a parenthesis is not closed", at)
+    if "{" in rest or "[" in rest:
+        raise NotJson("there is more than one object, and which is meant is not clear", at)
+    bare = _TAGS.sub(" ", rest).strip(BLANK)
+    prose = _COMMENT.sub(" ", bare.lstrip(BLANK + "}]);")).strip(BLANK)
+    if prose and not _is_prose(prose, keys):
+        raise NotJson("there is something after the object has ended", at)
+    return "" if opened and bare == ")" * parenthesis else rest
+
+
+def _is_ordinary(word: str) -> bool:
+    return all(part in _ORDINARY for part in _PARTS.split(word.casefold()) if part)
+
+
+def _is_prose(text: str, keys: Collection[str]) -> bool:
+    """Whether a text is words and nothing that could be a key, a value or a piece of one."""
+    if _STRUCTURE.search(text) is not None:
+        return False
+    words = [word.casefold() for word in _WORD.findall(text)]
+    if words and not any(letter.isalpha() for word in words for letter in word):
+        return False
+    return not any(
+        "".join(words[at : at + length]) in keys for at in range(len(words)) for length in range(1, LONGEST_NAME + 1)
+    )
