@@ -1,5 +1,6 @@
 """Laws of preflight that hold for any schema of ours and any input at all."""
 
+import html
 import json
 import string
 from collections.abc import Callable
@@ -161,6 +162,28 @@ SPOILED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "with raw line breaks": lambda value: json.dumps(value).replace("\\n", "\n"),
     "in a list": lambda value: [value],
     "with nulls": lambda value: {"b": None, "f": "", **value},
+    "with comments": lambda value: "/* the call */ " + json.dumps(value, indent=1).replace("\n", " // so\n"),
+    "with odd spaces": lambda value: (
+        "\ufeff" + json.dumps(value, indent=1, separators=(",\u00a0", "\u2003:")) + "\u200b"
+    ),
+    "with odd spaces around keys": lambda value: {f"\u00a0{key}\ufeff": held for key, held in value.items()},
+    "in doubled braces": lambda value: "{" + json.dumps(value) + "}",
+    "with every brace doubled": lambda value: json.dumps(value).replace("{", "{{").replace("}", "}}"),
+    "as a call": lambda value: {"name": "t", "arguments": value},
+    "as a provider's call": lambda value: {
+        "type": "function",
+        "function": {"name": "t", "arguments": json.dumps(value)},
+    },
+    "as a schema": lambda value: {"type": "object", "properties": value},
+    "in a tag": lambda value: f"<tool_call>\n{json.dumps(value)}\n</tool_call>",
+    "with a label": lambda value: f"Here are the arguments: {json.dumps(value)}",
+    "in parentheses": lambda value: f"t({json.dumps(value)});",
+    "in smart quotes": lambda value: json.dumps(value, ensure_ascii=False).replace('"', "”"),
+    "in entities": lambda value: html.escape(json.dumps(value)),
+    "with quotes escaped": lambda value: json.dumps(json.dumps(value))[1:-1],
+    "with tuples": lambda value: repr(
+        {key: (*held,) if isinstance(held, list) else held for key, held in value.items()}
+    ),
 }
 
 
@@ -186,3 +209,24 @@ def test_each_way_to_spoil_a_plain_call_is_repaired(spoiler: str) -> None:
     assert isinstance(answer, Mended)
     assert answer.arguments == value
     assert answer.repairs
+
+
+CUT_SHORT: dict[str, Callable[[str], str]] = {
+    "a key after an early brace": lambda text: text.replace(', "', '}, "', 1),
+    "a key after an early brace in other quotes": lambda text: text.replace(', "', "}, '", 1).replace('":', "':", 1),
+    "a key after an early brace on another line": lambda text: text.replace(', "', '}\n, "', 1),
+    "a bare key after an early brace": lambda text: text.replace(', "', "} ", 1).replace('":', ":", 1),
+}
+
+
+@settings(QUICK, max_examples=300)
+@given(st.data(), names, st.sampled_from(sorted(CUT_SHORT)), st.booleans())
+def test_a_call_whose_brace_closes_early_never_runs_with_less(
+    data: st.DataObject, name: str, spoiler: str, twice: bool
+) -> None:
+    value = data.draw(instances(SCHEMAS[name]))
+    whole = preflight(value, VALIDATORS[name])
+    text = CUT_SHORT[spoiler](json.dumps(value))
+    answer = preflight(json.dumps(text) if twice else text, VALIDATORS[name])
+    if isinstance(answer, Mended) and isinstance(whole, Mended):
+        assert canonical(answer.arguments) == canonical(whole.arguments)

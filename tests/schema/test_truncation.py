@@ -23,6 +23,10 @@ WRITTEN = [
     json.dumps('{"command": "rm -rf /tmp/build/cache", "timeout": 10}'),
     '{"arguments": {"command": "rm -rf /tmp/build/cache", "timeout": "10"}}',
     '{command: "rm -rf /tmp\n/build", timeout: 10} that is all',
+    '<tool_call>{{"command": "rm -rf /tmp/build/cache", /* seconds */ "timeout": 10}}</tool_call>',
+    '{"name": "t", "arguments": "{\\"command\\": \\"rm -rf /tmp/build/cache\\", \\"timeout\\": 10}"}',
+    't({\\"command\\": \\"rm -rf /tmp/build/cache\\", \\"timeout\\": 10});',
+    "Arguments:\n```json\n{“command”: “rm -rf /tmp/build/cache”, “timeout”: 10}\n```",
 ]
 AS_TEXT = [
     '<tool_call>\n{"name": "write", "arguments": {"path": "a", "content": "x {y} \\"z\\""}}\n</tool_call>',
@@ -33,6 +37,10 @@ AS_TEXT = [
     f'I shall write.\n{{"name": "write", "arguments": {{"extra": {INNER}, "path": "a"}}}}',
     "{'name': 'write', 'arguments': {'path': 'a', 'content': 'it is'}}",
     f'[{{"name": "write", "arguments": {{"path": "a"}}}}, {INNER}]',
+    f'write\n{{"path": "a", "content": {INNER}}}',
+    f'write({{"path": "a", "content": {INNER}}});',
+    '{{"name": "write", "params": {{"path": "a"}}}}',
+    'write(path="a", content="x");',
 ]
 
 

@@ -1,4 +1,4 @@
-"""Find the one call that a model wrote as text: tagged, fenced, bare JSON or a Python call."""
+"""Find the one call that a model wrote as text: tagged, fenced, bare JSON, a Python call, or a name above arguments."""
 
 import ast
 import json
@@ -16,13 +16,19 @@ LONGEST: Final = 1 << 20
 MOST_STARTS: Final = 64
 """Braces at which an object is looked for."""
 _NAMES: Final = ("name", "tool", "tool_name", "function")
-_ARGUMENTS: Final = ("arguments", "parameters", "args", "input")
+_ARGUMENTS: Final = ("arguments", "parameters", "args", "input", "params")
+_BESIDE: Final = frozenset(
+    {"id", "call_id", "tool_call_id", "type", "index", "role", "thought", "thoughts", "thinking", "reasoning"}
+)
+"""Keys beside the name and the arguments that are no argument put in the wrong place."""
 _AROUND: Final = ("tool_call", "tool_calls", "function_call", "function", "call")
 _OPEN: Final = re.compile(
     r'\{\s*+"(?:name|tool|tool_name|function)"\s*+:\s*+"([A-Za-z0-9_-]{1,64})"\s*+,'
-    r'\s*+"(?:arguments|parameters|args|input)"\s*+:\s*+(?=\{)'
+    r'\s*+"(?:arguments|parameters|args|input|params)"\s*+:\s*+(?=\{)'
 )
 _CLOSING: Final = re.compile(r"\s*+(?:```|</?tool_call>|\s)*+")
+_GOES_ON: Final = re.compile(r"[\s}\])]*+,\s*+(?:[\"'\u2018-\u201f]|[\w-]++\s*+[:=])")
+_TAG: Final = re.compile(r"<[^<>]{1,40}+>\s*+")
 _FENCES: Final = re.compile(r"```[^\n`]*+\n(.*?)```", re.DOTALL)
 _LINES: Final = re.compile(r"([^\n]++)")
 _MISSING_BRACE: Final = "the closing brace of the call was missing and was supplied; the arguments were whole"
@@ -79,7 +85,10 @@ def _json_calls(text: str, known: Collection[str]) -> tuple[list[Found], str]:
         outside.append(text[done:at])
         done = at + 1
         if one is not None:
-            calls += _calls_in(text, one, (), one.value, known)
+            found = [*_calls_in(text, one, (), one.value, known), *_named_above(text, one, known)]
+            if found and _GOES_ON.match(text, one.end):
+                raise NotJson("there is more after the object has ended", one.end)
+            calls += found
             done = one.end
         at = text.find("{", done)
     raise NotJson("there are too many braces", at)
@@ -105,15 +114,40 @@ def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str
             yield from _calls_in(text, one, (*path, at), item, known)
     if not isinstance(value, dict):
         return
-    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
-    key = next((key for key in _ARGUMENTS if key in value), None)
-    if name is None or key is None:
+    named, key = _name_and_arguments(value)
+    if named is None or key is None:
         for around in _AROUND:
-            yield from _calls_in(text, one, (*path, around), value.get(around), known)
-    elif name in known:
+            inside = list(_calls_in(text, one, (*path, around), value.get(around), known))
+            if inside and isinstance(value[around], dict):
+                _refuse_beside(value, around)
+            yield from inside
+    elif value[named] in known:
+        _refuse_beside(value, named, key)
         start, end = one.spans.get((*path, key), (0, 0))
         written = text[start:end] or json.dumps(value[key], ensure_ascii=False)
-        yield Found(name, value[key] if isinstance(value[key], str) else written)
+        yield Found(value[named], value[key] if isinstance(value[key], str) else written)
+
+
+def _name_and_arguments(value: dict[str, Any]) -> tuple[str | None, str | None]:
+    named = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
+    return named, next((key for key in _ARGUMENTS if key in value), None)
+
+
+def _refuse_beside(value: dict[str, Any], *known: str) -> None:
+    """Raise NotJson where a call has something beside its name and arguments that may have been meant for it."""
+    if not value.keys() - set(known) <= _BESIDE:
+        raise NotJson("there is something beside the name and the arguments")
+
+
+def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[Found]:
+    """A call whose name stands alone on the line above its arguments."""
+    before = text[: one.start].rstrip()
+    name = _TAG.sub("", before[before.rfind("\n") + 1 :]).strip()
+    if name not in known or "\n" not in text[len(before) : one.start] or not isinstance(one.value, dict):
+        return
+    named, key = _name_and_arguments(one.value)
+    if key is None or named is None or one.value[named] != name:  # else it is found as a call of its own
+        yield Found(name, text[one.start : one.end])
 
 
 def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> Found | None:
@@ -125,20 +159,24 @@ def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> F
     for piece in (*_FENCES.finditer(text), *_LINES.finditer(text)):
         if piece.start(1) <= starts[0].start() < piece.end(1):
             call = _python_call(piece[1], known)
-            if call is not None and "{" not in text[: piece.start(1)] and "{" not in text[piece.end(1) :]:
+            alone = "{" not in text[: piece.start(1)] and "{" not in text[piece.end(1) :]
+            if call is not None and alone and not _GOES_ON.match(text, piece.end(1)):
                 return call
     return None
 
 
 def _python_call(text: str, known: Collection[str]) -> Found | None:
-    source = text.strip().removeprefix("<tool_call>").removesuffix("</tool_call>").strip()
-    if not source.endswith((")", ")]")) or source.removeprefix("[").partition("(")[0].strip() not in known:
+    source = text.strip().removeprefix("<tool_call>").removesuffix("</tool_call>").strip().rstrip("; \t\r\n")
+    name, _, inside = source.removeprefix("[").partition("(")
+    if not source.endswith((")", ")]")) or name.strip() not in known:
         return None
+    if inside.lstrip().startswith("{"):
+        return _object_call(source, name.strip())
     try:
         body = ast.parse(source, mode="eval").body
         if isinstance(body, ast.List) and len(body.elts) == 1:
             body = body.elts[0]
-        if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Name) or body.args:
+        if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Name) or body.args or _has_odd_keys(body):
             return None
         arguments = {word.arg: ast.literal_eval(word.value) for word in body.keywords}
         written = json.dumps(arguments, allow_nan=False, ensure_ascii=False)
@@ -147,3 +185,24 @@ def _python_call(text: str, known: Collection[str]) -> Found | None:
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return Found(body.func.id, written) if body.func.id in known else None
+
+
+def _object_call(source: str, name: str) -> Found | None:
+    """A call of one object: `read({"path": "a"})`."""
+    try:
+        one = read_one(source, source.index("{"))
+    except (NotJson, RecursionError):
+        return None
+    if one is None or source[one.end :].strip() != ")" or source.startswith("["):
+        return None
+    return Found(name, source[one.start : one.end])
+
+
+def _has_odd_keys(body: ast.Call) -> bool:
+    """Whether a dict inside has a key twice, or one that is not text."""
+    for node in ast.walk(body):
+        if isinstance(node, ast.Dict):
+            keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            if len(set(keys)) != len(node.keys):
+                return True
+    return False
