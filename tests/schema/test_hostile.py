@@ -13,7 +13,7 @@ from handrail.schema.validate import Validator
 from tests.schema.shapes import VALIDATORS, closed
 
 HANG = 8.0
-"""Seconds: no figure, only a bound on hanging."""
+"""Seconds of this process's own work: no figure, only a bound on hanging."""
 DEEP = 10_000
 
 

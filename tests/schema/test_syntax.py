@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from handrail import Session, tool
 from handrail.contract.result import Failure
 from handrail.schema.mend import Mended, mend
 from handrail.schema.validate import Validator
@@ -15,12 +16,12 @@ SHELL = Validator(closed({"command": TEXT, "cwd": TEXT, "max_lines": {"type": "i
 CALL = '{"command": "ls"}'
 
 
-def sent(text: Any, validator: Validator = SHELL, tool: str = "shell") -> Mended | Failure:
-    return mend(text, validator, tool=tool)
+def sent(text: Any, validator: Validator = SHELL, name: str = "shell") -> Mended | Failure:
+    return mend(text, validator, tool=name)
 
 
-def arguments(text: Any, validator: Validator = SHELL, tool: str = "shell") -> Any:
-    answer = sent(text, validator, tool)
+def arguments(text: Any, validator: Validator = SHELL, name: str = "shell") -> Any:
+    answer = sent(text, validator, name)
     return answer.arguments if isinstance(answer, Mended) else None
 
 
@@ -73,6 +74,22 @@ def test_after_a_list_in_a_field_nothing_is_dropped_either(rest: str) -> None:
     assert arguments({"n": 1, "ids": "[1, 2]" + rest}, flat) is None
 
 
+@pytest.mark.anyio
+async def test_a_tool_never_runs_without_the_keys_after_an_early_brace() -> None:
+    ran: list[tuple[str, str]] = []
+
+    @tool(name="shell")
+    async def shell(command: str, cwd: str = ".") -> None:
+        ran.append((command, cwd))
+
+    async with Session([shell]) as session:
+        result = await session.call("shell", '{"command": "rm -rf build"}, "cwd": "sub"}')
+        assert (await session.call("shell", '{"command": "rm -rf build", "cwd": "sub"}')).ok  # the control
+        assert (await session.call("shell", '{"name": "shell", "arguments": {"command": "ls"}}')).ok
+    assert getattr(result, "kind", None) == "invalid_args"
+    assert ran == [("rm -rf build", "sub"), ("ls", ".")]
+
+
 def test_the_bounce_shows_what_came_after_the_object() -> None:
     for text in ('{"command": "rm -rf build"}, "cwd": "sub"}', "{'command': 'rm -rf build'}, 'cwd': 'sub'}"):
         answer = sent(text)
@@ -111,6 +128,7 @@ ONE_MEANING: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 COUNTED = {
     "entities in a value": ("{&quot;command&quot;: &quot;a &amp;&amp; b&quot;}", {"command": "a && b"}),
+    "an apostrophe as an entity": ("{&quot;command&quot;: &quot;it&#x27;s&quot;}", {"command": "it's"}),
     "quotes inside smart quotes": ("{“command”: “echo 'a'”}", {"command": "echo 'a'"}),
     "a typographic apostrophe inside smart quotes": ("{“command”: “echo it’s”}", {"command": "echo it’s"}),
     "escapes in a value": ('{\\"command\\": \\"a\\\\tb\\"}', {"command": "a\tb"}),

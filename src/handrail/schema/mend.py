@@ -221,8 +221,10 @@ def _without_call(value: Any, repairer: Repairer, tool: str) -> Any:
         if wrapped is None:
             return value
         outer, inner = wrapped
+        mark = len(repairer.repairs)
         inner = _opened(_read(inner), inner, repairer, tool) if isinstance(inner, str) else inner
         if any(key in view.properties and not (isinstance(inner, dict) and key in inner) for key in outer):
+            del repairer.repairs[mark:]
             return value
         repairer.note("wrapper taken off", (), {**outer, "…": "…"}, "…", changed=False)
         value = inner
@@ -234,6 +236,8 @@ def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tup
 
     Refuses a call of another tool.
     """
+    if len(value) > 3:
+        return None
     outer = dict(value)
     if outer.keys() == {"type", "properties"} and outer["type"] == "object":
         inner = outer.pop("properties")

@@ -37,10 +37,12 @@ _QUOTED: Final = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b", _SMART_SINGLE),
 }  # fmt: skip
 _DELICATE: Final = re.compile(r"[\"'`\\\u2018-\u201f]")
-_ENTITY: Final = re.compile(r"&(?:[a-z]{1,8};|\#[0-9]{1,4};)?")
+_ENTITY: Final = re.compile(r"&(?:\#?[a-z0-9]{1,8};)?")
 _MARKUP: Final = re.compile(r"[&<>]")
 _MARKS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_ENTITIES: Final = {"&quot;": '"', "&#34;": '"', "&apos;": "'", "&#39;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">"}
+_ENTITIES: Final = {
+    "&quot;": '"', "&#34;": '"', "&apos;": "'", "&#39;": "'", "&#x27;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">",
+}  # fmt: skip
 _RAW: Final = re.compile(r"[\x00-\x1f]")
 _REQUOTE: Final = re.compile(r"\\'|\"|\\.", re.DOTALL)
 SPELLINGS: Final = frozenset(
