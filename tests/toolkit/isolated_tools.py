@@ -41,7 +41,7 @@ def chatty(lines: int) -> str:
     return "quiet"
 
 
-@tool(isolate=True, timeout=2.5)
+@tool(isolate=True, timeout=8)
 def hangs(note: str) -> str:
     """Start a child, write both numbers down, and wait for ever."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
