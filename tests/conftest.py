@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile(
-    "handrail", deadline=None
-)  # how long an example takes says how busy the machine is
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("handrail", deadline=None)
 hypothesis.settings.load_profile("handrail")
 
 STDERR = pytest.StashKey[int]()
 PATIENCE = 1.5
 """Times its limit: then a test that pytest-timeout could not interrupt is ended, and its process with it."""
+LONG = 3600
+"""Seconds for a test that is marked long and names no limit of its own."""
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +46,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the long tests out unless they were asked for; pytest's last line tells how many were deselected."""
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG))
     if config.getoption("--long"):
         return
     short = [item for item in items if item.get_closest_marker("long") is None]

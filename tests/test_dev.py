@@ -114,10 +114,24 @@ def test_a_hanging_test_is_ended_and_the_others_still_run(configured: Path) -> N
     assert done.stdout.count("Timeout (>3.0s)") >= 3
 
 
-def test_without_being_asked_a_test_may_take_two_minutes(configured: Path) -> None:
-    code = "def test_limit(request):\n    assert float(request.config.getini('timeout')) == 120\n"
-    (configured / "tests" / "test_limit.py").write_text(code)
-    assert run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", cwd=configured).returncode == 0
+LIMITS = """
+import pytest
+
+@pytest.mark.parametrize("wanted", [
+    120,
+    pytest.param(3600, marks=pytest.mark.long),
+    pytest.param(7, marks=[pytest.mark.long, pytest.mark.timeout(7)]),
+])
+def test_limit(request, wanted):
+    marker = request.node.get_closest_marker("timeout")
+    assert float(marker.args[0] if marker else request.config.getini("timeout")) == wanted
+"""
+
+
+def test_a_test_has_two_minutes_and_a_long_one_an_hour_unless_it_says_otherwise(configured: Path) -> None:
+    (configured / "tests" / "test_limits.py").write_text(LIMITS)
+    done = run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--long", cwd=configured)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 # Set-up
