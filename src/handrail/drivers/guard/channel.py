@@ -106,8 +106,12 @@ class Channel:
         """So much of its output was used up: so much more may come."""
         talk.owed += size
         if talk.owed >= _CREDIT_STEP and not talk.over:
-            self.post(frames.frame(frames.CREDIT, talk.id, talk.owed.to_bytes(4, "little")))
+            self.grant(talk, talk.owed)
             talk.owed = 0
+
+    def grant(self, talk: Talk, size: int) -> None:
+        """So much more output may come."""
+        self.post(frames.frame(frames.CREDIT, talk.id, size.to_bytes(4, "little")))
 
     async def until(self, talk: Talk | None, ready: Callable[[], bool]) -> None:
         """Wait until something heard makes `ready` true. Raises Unavailable when the guard goes before that."""

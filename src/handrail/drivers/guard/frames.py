@@ -10,6 +10,7 @@ VERSION: Final = 1
 FRAME_MAX: Final = 4 << 20
 INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
+FIRST_CREDIT: Final = 1 << 20
 NO_LIMIT: Final = (1 << 64) - 1
 NO_MODE: Final = (1 << 32) - 1
 

@@ -10,17 +10,25 @@
 
 enum { PIPE = 64 << 10, WIDE_PIPE = 512 << 10, PIECE = 128 << 10 };
 
+/* How much of this stream may be passed on now. Both streams spend one credit, so each piece changes it. */
+static size_t allowed(const struct work *work, int which)
+{
+	int64_t most = work->ended ? (int64_t)work->left[which] : work->credit;
+
+	if (channel_waiting() >= OUTBOX_HIGH || most <= 0 || !(work->ended || work->started || !work->command))
+		return 0;
+	return most < PIECE ? (size_t)most : PIECE;
+}
+
 /* Pass on one piece of output, straight from the pipe into the channel's buffer. */
 static void pump(struct work *work, int which)
 {
-	size_t size = PIECE;
+	size_t size = allowed(work, which);
 	uint8_t *at;
 	ssize_t done;
 
-	if (work->ended && work->left[which] < size)
-		size = work->left[which];
-	else if (!work->ended && work->credit < (int64_t)size)
-		size = (size_t)work->credit;
+	if (size == 0)                  /* to read nothing looks like the end of the stream */
+		return;
 	at = channel_room(FRAME_HEAD + 1 + size);
 	done = read(work->output[which], at + FRAME_HEAD + 1, size);
 	if (done == PIPE)               /* it was full: a flood may have a wider pipe */
@@ -73,9 +81,8 @@ size_t work_poll(struct pollfd *fds, struct work **owners, size_t room)
 	size_t count = 0;
 
 	for (struct work *work = first; work && count + 4 <= room; work = work->next) {
-		bool speaks = work->ended || (work->credit > 0 && (work->started || !work->command));
-		bool may_read = speaks && channel_waiting() < OUTBOX_HIGH;
-		int wanted[] = {work->link, may_read ? work->output[0] : -1, may_read ? work->output[1] : -1, work->input};
+		int wanted[] = {work->link, allowed(work, 0) ? work->output[0] : -1, allowed(work, 1) ? work->output[1] : -1,
+				work->input};
 
 		for (int i = 0; i < 4; i++) {
 			if (wanted[i] < 0)
@@ -97,7 +104,7 @@ void work_ready(struct work *work, const struct pollfd *fd)
 			channel_send(OUT_DEAF, work->id, NULL, 0);
 		}
 		feed(work);
-	} else if (channel_waiting() < OUTBOX_HIGH) {
+	} else {
 		pump(work, fd->fd == work->output[0] ? 0 : 1);
 	}
 }
