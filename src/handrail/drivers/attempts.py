@@ -41,6 +41,7 @@ ATTEMPTS: Final = (
     Attempt("file_isolation", "make", "/{token}", "make a file in /", control=False),
     Attempt("file_isolation", "make", "/dev/{token}", "make a file in /dev", control=False),
     Attempt("file_isolation", "devices", "-", "find a device of this machine", control=False),
+    Attempt("file_isolation", "linked-mounts", "-", "be given what is mounted outside later", control=False),
     Attempt("process_isolation", "see", "{backwards}", "see a process outside"),
     Attempt("process_isolation", "descriptors", "-", "hold a descriptor that nobody gave it", control=False),
     Attempt("network_isolation", "tcp", "{tcp}", "connect to a server on this machine"),

@@ -91,6 +91,27 @@ static int find_device(const char *argument)
 	return finds_device("/dev", DEPTH) || finds_device("/run", DEPTH) ? 0 : ENODEV;
 }
 
+/* Is any mount linked to one outside? Then what is mounted there later appears here. */
+static int find_linked_mount(const char *argument)
+{
+	static const char *const links[] = {" shared:", " master:", " propagate_from:"};
+	char line[8192], *end;
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	bool yes = false;
+
+	(void)argument;
+	while (mounts && !yes && fgets(line, sizeof line, mounts)) {
+		end = strstr(line, " - ");
+		if (end)
+			*end = 0;
+		for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+			yes = yes || strstr(line, links[i]);
+	}
+	if (mounts)
+		fclose(mounts);
+	return !mounts || yes ? 0 : ENOLINK;
+}
+
 static int holds(const char *pid, const char *text)
 {
 	char path[64], line[8192];
@@ -224,5 +245,5 @@ static int vsock(const char *argument)
 const struct attempt reaching[] = {
 	{"read", read_file}, {"make", make_file}, {"see", see_process}, {"tcp", tcp}, {"udp", udp}, {"route", route},
 	{"unix", unix_path}, {"abstract", abstract}, {"vsock", vsock}, {"devices", find_device},
-	{"descriptors", find_descriptor}, {NULL, NULL},
+	{"descriptors", find_descriptor}, {"linked-mounts", find_linked_mount}, {NULL, NULL},
 };

@@ -104,6 +104,9 @@ const char *prepare_jail(void)
 
 	if (getpid() != 1)
 		return "no jail: the guard is not the first process of a process namespace";
+	/* bubblewrap leaves them slaves of the machine's own: what is mounted there later would appear here, writable. */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return "no jail: its mounts cannot be made private";
 	if (!forbid_user_namespaces())
 		return "no jail: user namespaces cannot be forbidden";
 	if (!make_devices())
