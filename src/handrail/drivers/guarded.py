@@ -4,7 +4,7 @@ import errno
 import os
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Final, NoReturn
 
 import anyio
 import anyio.lowlevel
@@ -28,6 +28,8 @@ _TOO_MANY: Final = (
     "the directory has too many entries to list at once (about a million fit, fewer with long paths): "
     "use a command that lists them"
 )
+SILENCE: Final = 60.0
+"""Seconds after which a file operation of which nothing is heard is given up."""
 _DEAF: Final = "the command does not read its input any more"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
@@ -120,6 +122,7 @@ class GuardedDriver:
         self.tmp = tmp
         """Its own place for temporary files, inside."""
         self.env = dict(env)
+        self.silence = SILENCE
         self._explain = explain
         self._on_close = on_close
         self._channel = guard.channel
@@ -141,30 +144,37 @@ class GuardedDriver:
         """Some of a regular file, or all of it. Raises OSError (EFBIG) for all of a very large one."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError("start and length count bytes: neither may be negative")
-        most = frames.NO_LIMIT if length is None else length
-        return await self._file(frames.READ, path, start=start, length=most)
+        asked = frames.NO_LIMIT if length is None else length
+        return await self._file(
+            frames.READ, path, start=start, length=asked, most=frames.READ_MAX if length is None else length
+        )
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Atomic; a cancelled write leaves the old content."""
-        most = frames.NO_MODE if mode is None else mode
-        await self._file(frames.WRITE, path, data, length=len(data), mode=most)
+        wanted = frames.NO_MODE if mode is None else mode
+        await self._file(frames.WRITE, path, data, length=len(data), mode=wanted)
 
     async def stat(self, path: str) -> FileStat:
         """What a path is, and where it really leads."""
-        _, real, found = next(frames.records(await self._file(frames.STAT, path)))
+        answer = self._records(await self._file(frames.STAT, path, most=frames.STAT_MAX))
+        if len(answer) != 1 or answer[0][0] or not answer[0][1]:
+            self._distrust("an answer that is not one record")
+        _, real, found = answer[0]
         return FileStat(path, real, found.type, found.size, found.mode, found.mtime)
 
     async def list(self, path: str) -> list[FileStat]:
         """The entries of a directory, sorted by name. Raises OSError (EFBIG) when there are very many."""
         try:
-            body = await self._file(frames.LIST, path)
+            body = await self._file(frames.LIST, path, most=frames.LIST_MAX)
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise OSError(errno.EFBIG, _TOO_MANY, path) from None
             raise
         real_dir = (await self.stat(path)).real_path
         entries = []
-        for name, real, found in frames.records(body):
+        for name, real, found in self._records(body):
+            if not name:
+                self._distrust("an entry without a name")
             real_path = real or posixpath.join(real_dir, name)
             whole = posixpath.join(path, name)
             entries.append(FileStat(whole, real_path, found.type, found.size, found.mode, found.mtime))
@@ -180,17 +190,23 @@ class GuardedDriver:
 
     async def close(self) -> None:
         """End every process and give everything back. May be called twice."""
-        await self.guard.close()
-        self._on_close()
+        try:
+            await self.guard.close()
+        finally:
+            self._on_close()
 
     async def _file(
         self, op: int, path: str, data: bytes = b"", *, start: int = 0, length: int = frames.NO_LIMIT,
-        mode: int = frames.NO_MODE,
+        mode: int = frames.NO_MODE, most: int = 0,
     ) -> bytes:  # fmt: skip
         where = os.fsencode(path)
         if not path.startswith("/"):
             raise ValueError(f"{path!r} is not an absolute path")
-        talk = self._channel.open(lambda id: frames.file(id, op, where, start=start, length=length, mode=mode))
+
+        def request(id: int) -> bytes:
+            return frames.file(id, op, where, start=start, length=length, mode=mode)
+
+        talk = self._channel.open(request, most=most)
         try:
             answer = await self._converse(talk, data)
         except BaseException:
@@ -204,18 +220,29 @@ class GuardedDriver:
         for at in range(0, len(data), frames.INPUT_MAX):
             piece = data[at : at + frames.INPUT_MAX]
             room = frames.INPUT_WINDOW - len(piece)
-            await channel.until(talk, lambda room=room: talk.untaken <= room or talk.deaf or talk.over)  # type: ignore[misc]
+            await self._answered(talk, lambda room=room: talk.untaken <= room or talk.deaf or talk.over)  # type: ignore[misc]
             if talk.over:
                 break
             talk.untaken += len(piece)
             channel.post(frames.frame(frames.INPUT, talk.id, piece))
         while True:
-            await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
+            await self._answered(talk, lambda: bool(talk.chunks) or talk.over)
             if not talk.chunks:
                 return bytes(answer)
             _, piece = talk.chunks.popleft()
             answer += piece
             channel.consumed(talk, len(piece))
+
+    async def _answered(self, talk: Talk, ready: Callable[[], bool]) -> None:
+        """Wait for the next that is heard of a file operation. Raises Unavailable when that takes too long."""
+        if ready():
+            return
+        with anyio.move_on_after(self.silence) as silence:
+            await self._channel.until(talk, ready)
+        if silence.cancelled_caught:
+            raise Unavailable(
+                f"the sandbox said nothing about a file operation for {self.silence:g} s: it was given up"
+            )
 
     def _check_outcome(self, talk: Talk, path: str) -> None:
         code, flags = talk.exited or (talk.failed or (errno.EIO, 0))
@@ -225,6 +252,16 @@ class GuardedDriver:
             raise Unavailable("the file operation was ended from outside")
         if code:
             raise file_error(code, path)
+
+    def _records(self, body: bytes) -> tuple[tuple[str, str, FileStat], ...]:
+        try:
+            return tuple(frames.records(body))
+        except frames.BadFrame as error:
+            self._distrust(error)
+
+    def _distrust(self, wrong: object) -> NoReturn:
+        self._channel.distrust(wrong)
+        raise Unavailable(self._channel.gone or "", retryable=False)
 
     def _abandon(self, talk: Talk) -> None:
         """Nobody waits for it any more: it is ended, and what it still says is dropped."""

@@ -18,15 +18,23 @@ _INBOX: Final = 1 << 20
 """More than any frame of a guard takes."""
 _CREDIT_STEP: Final = 128 << 10
 """Credit goes back in steps of at least this much."""
+_TURN: Final = 1000
+"""Frames after which the loop is left to others."""
+_TEXT_MAX: Final = 500
+"""Characters of what a guard says that are passed on."""
 
 
 class Talk:
-    """What was heard about one piece of work."""
+    """What was heard about one piece of work, each frame checked: a command may have taken its guard over."""
 
-    __slots__ = ("chunks", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
+    __slots__ = ("allowed", "chunks", "command", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
 
-    def __init__(self, id: int) -> None:
+    def __init__(self, id: int, most: int | None = None) -> None:
         self.id = id
+        self.command = most is None
+        """Else a file operation, whose whole answer may have `most` bytes."""
+        self.allowed = frames.FIRST_CREDIT + frames.OVERDRAFT if most is None else most
+        """Bytes that may still come."""
         self.pid: int | None = None
         self.failed: tuple[int, int] | None = None
         """An errno, and where it happened."""
@@ -43,20 +51,36 @@ class Talk:
         return self.exited is not None or self.failed is not None
 
     def hear(self, kind: int, body: memoryview) -> None:
+        """Take in one frame. Raises BadFrame for one that a guard does not send."""
         if kind == frames.OUTPUT:
-            self.chunks.append((body[0], bytes(body[1:])))
-        elif kind == frames.STARTED:
-            self.pid = frames.number(body)
+            self._hear_output(body)
         elif kind == frames.TAKEN:
-            self.untaken -= frames.number(body)
-        elif kind == frames.EXITED:
-            self.exited = (frames.number(body), body[4])
-        elif kind == frames.FAILED:
-            self.failed = (frames.number(body), body[4])
+            self.untaken -= frames.whole(body, 1, self.untaken)
         elif kind == frames.DEAF:
             self.deaf = True
+        elif kind == frames.EXITED:
+            self.exited = frames.pair(body, frames.CODE_MAX, frames.FLAGS_MAX)
+        elif kind == frames.FAILED:
+            self._need(self.pid is None, "a start that failed after it was made")
+            self.failed = frames.pair(body, frames.ERRNO_MAX, frames.AT_EXEC)
+        elif kind == frames.STARTED:
+            self._need(self.command and self.pid is None, "a second start")
+            self.pid = frames.whole(body, 1, frames.PID_MAX)
         else:
             raise frames.BadFrame(f"a frame of the unknown type {kind}")
+
+    def _hear_output(self, body: memoryview) -> None:
+        size = len(body) - 1
+        self._need(size > 0, "output without content")
+        self._need(body[0] == 1 or (body[0] == 2 and self.command), f"output on stream {body[0]}")
+        self._need(size <= self.allowed, "more output than it was allowed")
+        self.allowed -= size
+        self.chunks.append((body[0], bytes(body[1:])))
+
+    @staticmethod
+    def _need(right: bool, wrong: str) -> None:
+        if not right:
+            raise frames.BadFrame(wrong)
 
 
 class Channel:
@@ -66,7 +90,10 @@ class Channel:
         stream.setblocking(False)
         self._stream = stream
         self._inbox = memoryview(bytearray(_INBOX))
-        self._unread = 0
+        self._read_to = 0
+        self._heard_to = 0
+        self._more = False
+        """Whether whole frames may be left in the inbox."""
         self._outbox = bytearray()
         self._talks: dict[int, Talk] = {}
         self._last_id = 0
@@ -75,15 +102,15 @@ class Channel:
         self._writing = anyio.Lock()
         self.gone: str | None = None
         """Why nothing works any more."""
-        self.greeting: bytes | None = None
+        self.greeting: frames.Greeting | None = None
         self._closing = False
 
-    def open(self, request: Callable[[int], bytes]) -> Talk:
-        """Send a request that begins a piece of work, made from its new id."""
+    def open(self, request: Callable[[int], bytes], *, most: int | None = None) -> Talk:
+        """Send a request that begins a piece of work, made from its new id; `most` for a file operation."""
         frame = request(self._last_id + 1)
         self.check()
         self._last_id += 1
-        talk = self._talks[self._last_id] = Talk(self._last_id)
+        talk = self._talks[self._last_id] = Talk(self._last_id, most)
         self.post(frame)
         return talk
 
@@ -111,6 +138,8 @@ class Channel:
 
     def grant(self, talk: Talk, size: int) -> None:
         """So much more output may come."""
+        if talk.command:
+            talk.allowed += size
         self.post(frames.frame(frames.CREDIT, talk.id, size.to_bytes(4, "little")))
 
     async def until(self, talk: Talk | None, ready: Callable[[], bool]) -> None:
@@ -178,25 +207,31 @@ class Channel:
             self._release()
 
     async def _read(self) -> None:
-        try:
-            size = self._stream.recv_into(self._inbox[self._unread :])
-        except BlockingIOError:
-            await anyio.wait_readable(self._stream)
-            return
-        except OSError:
-            size = 0
-        if not size:
-            self.die("the sandbox's guard has ended, and everything in it")
-            return
-        self._unread += size
+        if not self._more:
+            if self._heard_to:
+                self._read_to -= self._heard_to
+                self._inbox[: self._read_to] = bytes(self._inbox[self._heard_to : self._heard_to + self._read_to])
+                self._heard_to = 0
+            try:
+                size = self._stream.recv_into(self._inbox[self._read_to :])
+            except BlockingIOError:
+                await anyio.wait_readable(self._stream)
+                return
+            except OSError:
+                size = 0
+            if not size:
+                self.die("the sandbox's guard has ended, and everything in it")
+                return
+            self._read_to += size
         self._hear()
         await anyio.lowlevel.checkpoint()
 
     def _hear(self) -> None:
-        used = 0
+        """Take in some whole frames of the inbox."""
+        self._more, count = False, 0
         try:
-            for kind, id, body in frames.split(self._inbox[: self._unread]):
-                used += frames.HEAD_SIZE + len(body)
+            for kind, id, body in frames.split(self._inbox[self._heard_to : self._read_to]):
+                self._heard_to += frames.HEAD_SIZE + len(body)
                 if id == 0:
                     self._hear_guard(kind, body)
                 elif (talk := self._talks.get(id)) is not None:
@@ -205,20 +240,30 @@ class Channel:
                         event.set()
                     if talk.over:
                         self.forget(talk)
-        except (frames.BadFrame, IndexError) as error:
-            self.die(f"the sandbox's guard does not keep to its protocol: {error}")
-        self._unread -= used
-        self._inbox[: self._unread] = bytes(self._inbox[used : used + self._unread])
-        if self._unread == _INBOX:
-            self.die("the sandbox's guard does not keep to its protocol: a frame that is too large")
+                elif id > self._last_id:
+                    raise frames.BadFrame("a frame about work that never was")
+                count += 1
+                if count == _TURN:
+                    self._more = True
+                    return
+        except frames.BadFrame as error:
+            self.distrust(error)
+        if self._read_to - self._heard_to == _INBOX:
+            self.distrust("a frame that is too large")
+
+    def distrust(self, wrong: object) -> None:
+        """What it said cannot be right: nothing of it is believed any more."""
+        self.die(f"the sandbox's guard does not keep to its protocol: {wrong}")
 
     def _hear_guard(self, kind: int, body: memoryview) -> None:
-        if kind == frames.GREETED:
-            self.greeting = bytes(body)
+        if kind == frames.GREETED and self.greeting is None:
+            self.greeting = frames.greeting(body)
         elif kind == frames.BROKEN:
-            self.die(f"the sandbox's guard ended: {bytes(body).decode('utf-8', 'replace')}")
+            self.die(
+                f"the sandbox's guard ended: {bytes(body[: 4 * _TEXT_MAX]).decode('utf-8', 'replace')[:_TEXT_MAX]}"
+            )
         else:
-            raise frames.BadFrame(f"a frame of the unknown type {kind}")
+            raise frames.BadFrame(f"a frame of the type {kind}, which is unknown or comes twice")
 
     def _flush(self) -> None:
         try:

@@ -14,6 +14,7 @@ enum {
 	INPUT_MAX = 64 << 10,
 	INPUT_WINDOW = 256 << 10,
 	FIRST_CREDIT = 1 << 20,
+	OVERDRAFT = 1 << 20,    /* what the pipes of a command hold, unless it widened them */
 };
 
 enum { IN_HELLO = 1, IN_START, IN_INPUT, IN_CLOSE, IN_CREDIT, IN_SIGNAL, IN_FILE };

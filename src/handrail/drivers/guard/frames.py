@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from handrail.contract.driver import FileStat
 
@@ -11,6 +11,18 @@ FRAME_MAX: Final = 4 << 20
 INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
 FIRST_CREDIT: Final = 1 << 20
+OVERDRAFT: Final = 1 << 20
+"""By so much the output of a command that has ended may go beyond its credit: what was in its pipes."""
+READ_MAX: Final = (512 << 20) + 1
+STAT_MAX: Final = 128 << 10
+LIST_MAX: Final = 256 << 20
+"""Bytes that the whole answer of a file operation may have, where nothing less was asked for."""
+CODE_MAX: Final = 255
+ERRNO_MAX: Final = 4095
+FLAGS_MAX: Final = 7
+PID_MAX: Final = 1 << 22
+MODE_MAX: Final = 0o7777
+SIZE_MAX: Final = (1 << 63) - 1
 NO_LIMIT: Final = (1 << 64) - 1
 NO_MODE: Final = (1 << 32) - 1
 
@@ -24,6 +36,7 @@ SHELLS: Final = (None, "sh", "bash")
 _HEAD: Final = struct.Struct("<IBI")
 HEAD_SIZE: Final = _HEAD.size
 _PREFIX: Final = 4
+_GREETING: Final = struct.Struct("<HBBI")
 _RECORD: Final = struct.Struct("<BIQqII")
 _TYPES: Final[tuple[Literal["file", "directory", "symlink", "other"], ...]] = (
     "file", "directory", "symlink", "other",
@@ -66,9 +79,39 @@ def file(id: int, op: int, path: bytes, *, start: int = 0, length: int = NO_LIMI
     return frame(FILE, id, struct.pack("<BQQI", op, start, length, mode) + strings((path,)))
 
 
-def number(body: bytes | memoryview) -> int:
-    """A body that begins with a u32."""
-    return int.from_bytes(body[:4], "little")
+class Greeting(NamedTuple):
+    """What a guard says first."""
+
+    shell: str | None
+    pid: int
+    """The number it sees for itself."""
+
+
+def greeting(body: memoryview) -> Greeting:
+    """Raises BadFrame, also for another version."""
+    if len(body) != _GREETING.size:
+        raise BadFrame("a greeting of another size")
+    version, shell, nothing, pid = _GREETING.unpack(body)
+    if version != VERSION:
+        raise BadFrame(f"it speaks version {version}, and this is version {VERSION}: reinstall handrail")
+    if shell >= len(SHELLS) or nothing or not 0 < pid <= PID_MAX:
+        raise BadFrame("a greeting out of range")
+    return Greeting(SHELLS[shell], pid)
+
+
+def whole(body: memoryview, least: int, most: int) -> int:
+    """A body that is one u32. Raises BadFrame unless it is in this range."""
+    number = int.from_bytes(body[:4], "little")
+    if len(body) != 4 or not least <= number <= most:
+        raise BadFrame("a number out of range")
+    return number
+
+
+def pair(body: memoryview, most: int, most_flags: int) -> tuple[int, int]:
+    """A body that is one u32 and one u8. Raises BadFrame unless they are in range."""
+    if len(body) != 5 or body[4] > most_flags:
+        raise BadFrame("flags out of range")
+    return whole(body[:4], 0, most), body[4]
 
 
 def split(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
@@ -85,13 +128,22 @@ def split(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:
-    """Each record of a STAT or LIST answer: name, real path or "", and what it says under an empty path."""
+    """Each record of a STAT or LIST answer: name, real path or "", and what it says under an empty path.
+
+    Raises BadFrame for what is no record, a name that is more than a name, and a path that is not absolute.
+    """
     at = 0
     while at < len(body):
+        if len(body) - at < _RECORD.size:
+            raise BadFrame("a record that ends too early")
         kind, mode, size, mtime, name_size, real_size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
+        if kind >= len(_TYPES) or mode > MODE_MAX or size > SIZE_MAX or name_size + real_size > len(body) - at:
+            raise BadFrame("a record out of range")
         name = body[at : at + name_size].decode("utf-8", "surrogateescape")
         at += name_size
         real = body[at : at + real_size].decode("utf-8", "surrogateescape")
         at += real_size
+        if "/" in name or name in (".", "..") or "\0" in name + real or (real and not real.startswith("/")):
+            raise BadFrame("a record with a path that is none")
         yield name, real, FileStat("", "", _TYPES[kind], size, mode, mtime / 1e9)

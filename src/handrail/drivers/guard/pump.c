@@ -13,8 +13,10 @@ enum { PIPE = 64 << 10, WIDE_PIPE = 512 << 10, PIECE = 128 << 10 };
 /* How much of this stream may be passed on now. Both streams spend one credit, so each piece changes it. */
 static size_t allowed(const struct work *work, int which)
 {
-	int64_t most = work->ended ? (int64_t)work->left[which] : work->credit;
+	int64_t most = work->credit + (work->ended ? OVERDRAFT : 0);
 
+	if (work->ended && (int64_t)work->left[which] < most)
+		most = (int64_t)work->left[which];
 	if (channel_waiting() >= OUTBOX_HIGH || most <= 0 || !(work->ended || work->started || !work->command))
 		return 0;
 	return most < PIECE ? (size_t)most : PIECE;

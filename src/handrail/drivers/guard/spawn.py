@@ -55,7 +55,7 @@ class Guard:
         if channel.greeting is None:
             await self.close()
             raise Unavailable(f"the sandbox did not start: no answer within {GREETING_WAIT:g} s")
-        self.shell = frames.SHELLS[channel.greeting[2]]
+        self.shell = channel.greeting.shell
 
     def last_words(self) -> str:
         """What it wrote to its standard error, and what the channel says."""
