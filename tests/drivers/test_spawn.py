@@ -12,7 +12,7 @@ import pytest
 from handrail.contract.driver import Command, Limits
 from handrail.contract.errors import Unavailable
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.guard.spawn import ENDING_WAIT, spawn
+from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.guarded import GuardedDriver
 from tests.drivers.conftest import OPENERS
 from tests.drivers.watching import PATIENCE, run
@@ -90,7 +90,7 @@ async def test_a_waiter_is_told_when_somebody_closes(kind: str, tmp_path: Path) 
         except Unavailable as error:
             told.append(str(error))
 
-    with anyio.fail_after(ENDING_WAIT / 2):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(wait)

@@ -67,12 +67,17 @@ async def open_jail(
 def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
     shared = ["--share-net"] if network == "full" else []
     program = open_sealed()
-    own = ["--perms", "0755", "--file", str(program), GUARD_INSIDE, "--chdir", "/"]
+    named, naming = os.pipe()
+    own = ["--perms", "0755", "--file", str(program), GUARD_INSIDE, "--chdir", "/", "--info-fd", str(naming)]
     try:
         first = [bwrap, *_FIRST, *shared, *view, *own]
-        return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments], fds=[program])
+        return spawn(lambda arguments: [*first, "--", GUARD_INSIDE, *arguments], fds=[program, naming], info=named)
+    except BaseException:
+        os.close(named)
+        raise
     finally:
         os.close(program)
+        os.close(naming)
 
 
 def _report(network: str, workspace: str) -> Report:

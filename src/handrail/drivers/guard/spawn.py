@@ -5,21 +5,26 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
-from anyio import CancelScope, move_on_after
+from anyio import move_on_after
 
+from handrail.aio import finish
 from handrail.contract.driver import Limits
 from handrail.contract.errors import Unavailable
-from handrail.drivers.guard import frames
+from handrail.drivers.guard import frames, killing
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
 
 GREETING_WAIT: Final = 20.0
 """Seconds for a guard to answer; far more than it needs."""
-ENDING_WAIT: Final = 15.0
+ENDING_WAIT: Final = 3.0
+"""Seconds for a guard to end by itself when its stream ends."""
+KILLING_WAIT: Final = 2.0
+"""Seconds for a guard, and what it started, to be gone after it was killed."""
 _BUFFER: Final = 1 << 20
 _LAST_WORDS: Final = 2000
 
@@ -27,13 +32,18 @@ _LAST_WORDS: Final = 2000
 class Guard:
     """A running guard and its channel."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, words: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, words: int, info: int | None = None) -> None:
         self.channel = channel
         self.shell: str | None = None
         """The shell that runs lines: bash, sh, or None."""
         self._process = process
         self._words = words
         self._said = ""
+        self._jailed = info is not None
+        self._info = info
+        """Where bubblewrap says which process is the guard."""
+        self._itself: int | None = None
+        """The guard's own pidfd, where it is not our child."""
 
     @property
     def pid(self) -> int:
@@ -56,6 +66,7 @@ class Guard:
             await self.close()
             raise Unavailable(f"the sandbox did not start: no answer within {GREETING_WAIT:g} s")
         self.shell = channel.greeting.shell
+        self._know_itself()
 
     def last_words(self) -> str:
         """What it wrote to its standard error, and what the channel says."""
@@ -64,19 +75,68 @@ class Guard:
         return "; ".join(part for part in (said, gone if "guard ended" in gone else "") if part)
 
     async def close(self) -> None:
-        """End it and everything in it, and wait until that is so. May be called twice."""
-        with CancelScope(shield=True):
-            self.channel.close()
-            if self._process.returncode is None:
-                with move_on_after(ENDING_WAIT):
-                    await _ended(self._process)
-                if self._process.poll() is None:
-                    self._process.kill()
-                    await _ended(self._process)
+        """End it and everything in it, and wait until that is so, also when this is cancelled. May be called twice.
+
+        Raises Unavailable when it cannot even be killed.
+        """
+        self.channel.close()
+        try:
+            await finish(self._end)
+        finally:
+            self._kill()  # nothing is left to kill, unless the event loop ended meanwhile
+            self._release()
+        if self._process.returncode is None:
+            raise Unavailable("the sandbox's guard cannot be ended: what it ran may still be running", retryable=False)
+
+    async def _end(self) -> None:
+        with move_on_after(ENDING_WAIT):
+            await _ended(self._process)
+        if self._process.poll() is None:
+            await anyio.to_thread.run_sync(self._kill)
+
+    def _kill(self) -> None:
+        """Kill the guard, and see that what it started ends with it: in a jail by the kernel, else by supervisors."""
+        if self._process.poll() is not None:
+            return
+        self._know_itself()
+        started = killing.open_children(self._process.pid)
+        try:
+            if self._itself is not None:
+                killing.kill([self._itself])
+            elif self._jailed:
+                killing.kill(started)
+            else:
+                self._process.kill()
+            killing.kill(killing.living(started, KILLING_WAIT))
+            self._reap()
+        finally:
+            for fd in started:
+                os.close(fd)
+
+    def _reap(self) -> None:
+        """Bubblewrap collects the guard, and ends by itself; it is killed only where it does not."""
+        try:
+            self._process.wait(KILLING_WAIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            with suppress(subprocess.TimeoutExpired):  # close says so
+                self._process.wait(KILLING_WAIT)
+
+    def _know_itself(self) -> None:
+        if self._info is not None:
+            self._itself = killing.open_named(self._info, self._process.pid)
+            os.close(self._info)
+            self._info = None
+
+    def _release(self) -> None:
         if self._words >= 0:
             self._said = _read_all(self._words)
             os.close(self._words)
             self._words = -1
+        for fd in (self._info, self._itself):
+            if fd is not None:
+                os.close(fd)
+        self._info = self._itself = None
 
 
 def _read_all(words: int) -> str:
@@ -98,10 +158,13 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, fds: Sequence[int] = ()) -> Guard:
+def spawn(
+    words: Callable[[tuple[str, ...]], Sequence[str]], *, fds: Sequence[int] = (), info: int | None = None
+) -> Guard:
     """Start the guard by the command that `words` makes of its own arguments, with these descriptors besides its own.
 
-    It ends when the stream does, or when this process does, whichever thread started it. Raises Unavailable.
+    `info` is where bubblewrap names the guard's process; the Guard closes it. The guard ends when the stream does, or
+    when this process does, whichever thread started it. Raises Unavailable.
     """
     if not PROGRAM.exists():
         raise Unavailable(NOT_BUILT, retryable=False)
@@ -117,7 +180,7 @@ def spawn(words: Callable[[tuple[str, ...]], Sequence[str]], *, fds: Sequence[in
         raise
     finally:
         theirs.close()
-    return Guard(process, Channel(ours), said)
+    return Guard(process, Channel(ours), said, info)
 
 
 def _start(

@@ -1,0 +1,71 @@
+"""Kill processes by descriptors that stand for nothing else, and see that they are gone; without an event loop."""
+
+import os
+import re
+import select
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+
+def open_process(pid: int) -> int | None:
+    """A pidfd; None when there is no such process, or the kernel has none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def open_children(pid: int) -> list[int]:
+    """A pidfd for each process that this one started, or took over."""
+    opened = [(child, open_process(child)) for child in _children(pid)]
+    still = set(_children(pid))  # a number may have become another's before it was opened
+    for child, fd in opened:
+        if fd is not None and child not in still:
+            os.close(fd)
+    return [fd for child, fd in opened if fd is not None and child in still]
+
+
+def open_named(info: int, parent: int) -> int | None:
+    """A pidfd of the process that bubblewrap named in its info; None unless it is its child."""
+    try:
+        os.set_blocking(info, False)
+        named = re.search(rb'"child-pid": *(\d+)', os.read(info, 4096))
+    except OSError:  # nothing was written
+        return None
+    fd = open_process(int(named[1])) if named else None
+    if fd is not None and named and int(named[1]) not in _children(parent):
+        os.close(fd)
+        return None
+    return fd
+
+
+def kill(fds: Sequence[int]) -> None:
+    """No error when it has ended."""
+    for fd in fds:
+        try:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def living(fds: Sequence[int], seconds: float) -> list[int]:
+    """Wait until they have all ended, so long at most; those that have not."""
+    left, deadline = set(fds), monotonic() + seconds
+    poll = select.poll()
+    for fd in left:
+        poll.register(fd, select.POLLIN)
+    while left and (wait := deadline - monotonic()) > 0:
+        for fd, _ in poll.poll(wait * 1000):
+            poll.unregister(fd)
+            left.discard(fd)
+    return sorted(left)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        lists = [(task / "children").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
+    return [int(word) for text in lists for word in text.split()]
