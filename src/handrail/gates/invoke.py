@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled, current_token
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
+from handrail.sandbox.background import call_in, running_loop
 from handrail.toolkit.cancelled import is_cancelled, this_task
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
@@ -17,7 +18,6 @@ from handrail.toolkit.plain import NotPlain, notes_of, plain
 from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.wake import soon
 
 LONGEST_MESSAGE: Final = 2_000
 BY_ERRNO: Final[dict[int, FailureKind]] = {
@@ -91,9 +91,9 @@ async def _in_thread(step: Step) -> Any:
         outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
         step.emit("call_late", {"tool": tool.name, "outcome": outcome})
         if step.place is not None:
-            soon(token, step.place.let_go)
+            call_in(loop, step.place.let_go)
 
-    token = current_token()
+    loop = running_loop()
     work = Work(lambda: tool.body(context, arguments), late)
     try:
         return await work.wait()

@@ -6,6 +6,7 @@ from typing import TypeVar
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.sandbox.asked import resolve
+from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.shared import Shared
 
 _Answer = TypeVar("_Answer")
@@ -18,6 +19,12 @@ class Files:
     _shared: Shared
     _cwd: str
 
+    @property
+    def home(self) -> Home:
+        """The event loop it belongs to. Its operations may be awaited on any other."""
+        return self._shared.home
+
+    @at_home
     async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """A file, or a range of it."""
         if start < 0 or (length is not None and length < 0):
@@ -32,6 +39,7 @@ class Files:
         """A file as text, its line ends as they are. Raises UnicodeDecodeError, a ValueError, for other bytes."""
         return (await self.read_bytes(path)).decode(encoding)
 
+    @at_home
     async def write_bytes(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file at once or not at all; its parents are made."""
         if mode is not None and not 0 <= mode <= 0o7777:
@@ -47,6 +55,7 @@ class Files:
             raise ValueError(f"text is a string, not {type(text).__name__}; write_bytes takes bytes.")
         await self.write_bytes(path, text.encode(encoding), mode=mode)
 
+    @at_home
     async def stat(self, path: str) -> FileStat:
         """What a path is, and where it really leads."""
         target = self._target(path)
@@ -60,16 +69,19 @@ class Files:
             return False
         return True
 
+    @at_home
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents; no error when it is there."""
         target = self._target(path)
         await _answer(self._shared.driver.make_dir(target))
 
+    @at_home
     async def remove(self, path: str) -> None:
         """Remove a file, a link (not what it leads to), or a directory with everything in it."""
         target = self._target(path)
         await _answer(self._shared.driver.remove(target))
 
+    @at_home
     async def list(self, path: str = ".") -> _Entries:
         """The entries of a directory, sorted by name."""
         target = self._target(path)

@@ -9,6 +9,7 @@ import anyio
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.sandbox.asked import as_bytes, seconds
+from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Completed
 from handrail.sandbox.running import Running
 from handrail.sandbox.spool import Spool
@@ -40,7 +41,8 @@ class Log:
 class Job:
     """Made by `Sandbox.start`. It lives until it ends, is ended, or its sandbox closes."""
 
-    def __init__(self, running: Running, log: Log) -> None:
+    def __init__(self, running: Running, log: Log, home: Home) -> None:
+        self.home = home
         self.id = running.id
         self.cwd = running.order.cwd
         self.started_at = time()
@@ -87,6 +89,7 @@ class Job:
             raise self.error
         return self.exit_code
 
+    @at_home
     async def wait(self, timeout: float | None = None) -> int | None:
         """The exit code, or None if it still runs after `timeout` seconds. Raises Unavailable as `poll` does."""
         with anyio.move_on_after(seconds(timeout, "timeout")):
@@ -97,12 +100,14 @@ class Job:
         """The last `n` lines it printed, both streams in the order in which they came."""
         return self._log.lines(n)
 
+    @at_home
     async def send(self, data: str | bytes | None) -> None:
         """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
         if not self._running.order.command.input:
             raise Unavailable("This job's input is closed: the sandbox cannot feed a running command.", retryable=False)
         await self._running.feed(as_bytes(data, "data"))
 
+    @at_home
     async def signal(self, name: str) -> None:
         """Send TERM or KILL to its whole tree. No error when it has ended."""
         plain = name.upper().removeprefix("SIG")

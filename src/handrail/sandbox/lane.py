@@ -3,22 +3,30 @@
 A place counts from the moment it is reserved, entered or not: who comes later and would be in its way waits behind it.
 So nobody starves, and a call that still waits for approval keeps its place. A call inside a call passes the place of
 the call around it and takes one in the lane's inner lane, where those inside are kept apart from each other.
+Sessions on several event loops may share a lane.
 """
 
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 import anyio
 
 from handrail.contract.errors import Unavailable
+from handrail.sandbox.background import call_in, running_loop
+
+_changing = threading.RLock()
+"""Held while anybody looks at a lane or changes it; for all lanes, because who waits for whom leads through several."""
 
 
 class Place:
     """One place in a lane. `leave` gives it back at any time, and may be called twice."""
 
-    __slots__ = ("_open", "_work", "around", "entered", "inside", "lane", "stuck", "who", "writes")
+    __slots__ = ("_loop", "_open", "_work", "around", "entered", "inside", "lane", "stuck", "who", "writes")
 
     def __init__(self, lane: "Lane", writes: bool, who: str, around: "Sequence[Place]") -> None:
         self.lane = lane
+        self._loop: Any = None
         self._open: anyio.Event | None = None
         self._work = 0
         self.writes = writes
@@ -41,43 +49,55 @@ class Place:
         Raises Unavailable, and gives the place back, when one of them is stuck, or waits for a call around this one.
         """
         try:
-            while not self._may_enter():
-                self._open = anyio.Event()
-                for place in self.around:
-                    place.inside.add(self)
-                await self._open.wait()
+            while (opened := self._closed()) is not None:
+                await opened.wait()
         except BaseException:
             self.leave()
             raise
         finally:
-            for place in self.around:
-                place.inside.discard(self)
-        self.entered = True
+            if self._open is not None:
+                with _changing:
+                    for place in self.around:
+                        place.inside.discard(self)
 
     def leave(self) -> None:
         """Give it back. While work that could not be stopped goes on in it, it is stuck instead."""
-        if self._work > 0:
-            self.stuck = True
-            self.lane.look_again()
-        else:
-            self.lane.drop(self)
+        with _changing:
+            if self._work > 0:
+                self.stuck = True
+                self.lane.look_again()
+            else:
+                self.lane.drop(self)
 
     def hold(self) -> None:
         """The work of this call cannot be stopped: its place, and those around it in this lane, are kept for it."""
-        for place in self._family():
-            place._work += 1
+        with _changing:
+            for place in self._family():
+                place._work += 1
 
     def let_go(self) -> None:
         """That work has ended after all."""
-        for place in self._family():
-            place._work -= 1
-            if place.stuck and place._work == 0:
-                place.leave()
+        with _changing:
+            for place in self._family():
+                place._work -= 1
+                if place.stuck and place._work == 0:
+                    place.leave()
 
     def wake(self) -> None:
         """Look again."""
         if self._open is not None:
-            self._open.set()
+            call_in(self._loop, self._open.set)
+
+    def _closed(self) -> anyio.Event | None:
+        """None when it was entered, else what will be set when it is worth another look."""
+        with _changing:
+            if self._may_enter():
+                self.entered = True
+                return None
+            self._loop, self._open = running_loop(), anyio.Event()
+            for place in self.around:
+                place.inside.add(self)
+            return self._open
 
     def _family(self) -> "list[Place]":
         return [self, *(place for place in self.around if place.lane.root is self.lane.root)]
@@ -140,37 +160,42 @@ class Lane:
     def reserve(self, writes: bool, who: str = "", around: Sequence[Place] = ()) -> Place:
         """Take the next place, at once. `who` is the id of the call."""
         place = Place(self, writes, who, around)
-        self._places[place] = None
+        with _changing:
+            self._places[place] = None
         return place
 
     def stuck(self, who: str) -> bool:
         """The work of this call cannot be stopped: whom it is in the way of is answered Unavailable until it ends."""
-        found = [place for place in self._places if place.who == who]
-        for place in found:
-            place.stuck = True
-        self.look_again()
+        with _changing:
+            found = [place for place in self._places if place.who == who]
+            for place in found:
+                place.stuck = True
+            self.look_again()
         return bool(found)
 
     def free(self, who: str) -> bool:
         """The work of this call has ended after all: its places are given back."""
-        found = [place for place in self._places if place.who == who]
-        for place in found:
-            self.drop(place)
+        with _changing:
+            found = [place for place in self._places if place.who == who]
+            for place in found:
+                self.drop(place)
         return bool(found)
 
     def before(self, place: Place) -> list[Place]:
         """The earlier places that are in the way of this one."""
         found = []
-        for other in self._places:
-            if other is place:
-                break
-            if other.writes or place.writes:
-                found.append(other)
+        with _changing:
+            for other in self._places:
+                if other is place:
+                    break
+                if other.writes or place.writes:
+                    found.append(other)
         return found
 
     def drop(self, place: Place) -> None:
-        if self._places.pop(place, place) is None:
-            self.look_again()
+        with _changing:
+            if self._places.pop(place, place) is None:
+                self.look_again()
 
     def look_again(self) -> None:
         """Wake whoever can enter now, or has somebody stuck in the way."""

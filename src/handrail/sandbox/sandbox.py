@@ -12,7 +12,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
-from handrail.sandbox.background import in_background
+from handrail.sandbox.background import at_home, in_background
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.files import Files
@@ -44,6 +44,7 @@ class Sandbox(Files):
         self._clock: Clock | None = None
         self._call_id: str | None = None
 
+    @at_home
     async def run(
         self,
         command: str | Sequence[str],
@@ -69,6 +70,7 @@ class Sandbox(Files):
         running = shared.begin(id or self._call_id or shared.number("run"), order, self._clock or WallClock())
         return await shared.see_through(running, timeout, silence)
 
+    @at_home
     async def start(
         self,
         command: str | Sequence[str],
@@ -89,12 +91,13 @@ class Sandbox(Files):
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         running = shared.begin(shared.number("job"), order, WallClock())
-        job = Job(running, log)
+        job = Job(running, log, shared.home)
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
         shared.keep(job)
         return job
 
+    @at_home
     async def run_code(
         self, code: str, language: str = "python", timeout: float | None = None, *, on_output: OnOutput | None = None
     ) -> Completed:
@@ -122,6 +125,7 @@ class Sandbox(Files):
         """One job by its id."""
         return self._shared.jobs.get(id)
 
+    @at_home
     async def terminate(self, id: str) -> bool:
         """End a job or a running call as a person does: TERM, 3 s, KILL. Whether it was running."""
         return await self._shared.terminate(id)
@@ -165,15 +169,16 @@ class Sandbox(Files):
     def acquire(self) -> Self:
         """Hold the sandbox open; the last `release` closes it."""
         self._shared.check_open()
-        self._shared.holders += 1
+        self._shared.hold(1)
         return self
 
+    @at_home
     async def release(self) -> None:
         """Let go; the last one closes the sandbox."""
-        self._shared.holders -= 1
-        if self._shared.holders <= 0:
+        if self._shared.hold(-1) <= 0:
             await self.close()
 
+    @at_home
     async def close(self) -> None:
         """End every command and job, and close the driver, whoever still holds it. May be called twice."""
         await self._shared.close()

@@ -1,5 +1,6 @@
 """What all views of one sandbox have in common: the driver, the lane, what runs, the jobs, and the end of it all."""
 
+import threading
 from collections.abc import Callable
 from inspect import isawaitable
 from itertools import count
@@ -12,7 +13,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.lazy import Lazy
-from handrail.sandbox.background import in_background
+from handrail.sandbox.background import Home, in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.lane import Lane
@@ -36,12 +37,14 @@ class Shared:
     def __init__(self, driver: Driver, caps: Caps) -> None:
         self.driver = driver
         self.caps = caps
+        self.home = Home()
         self.lane = Lane()
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []
-        self.holders = 0
         self.closed = False
+        self._holders = 0
+        self._holding = threading.Lock()
         self._gone: anyio.Event | None = None
         self._numbers = count(1)
         self._spools: WeakSet[Spool] = WeakSet()
@@ -54,6 +57,12 @@ class Shared:
     def check_open(self) -> None:
         if self.closed:
             raise Unavailable("The sandbox is closed; open a new one.", retryable=False)
+
+    def hold(self, change: int) -> int:
+        """Count who holds it open, from any thread; how many there are now."""
+        with self._holding:
+            self._holders += change
+            return self._holders
 
     def begin(self, id: str, order: Order, clock: Clock) -> Running:
         """Start a command under `id`."""

@@ -1,10 +1,12 @@
 """Keep what a command printed, up to a limit: small in memory, the rest on disk in a file that has no name.
 
 The first and the last half of the limit are kept, both streams together; what lay between is discarded and counted.
-The file is cut into segments of one size, each of one stream, so that any range is found at once.
+The file is cut into segments of one size, each of one stream, so that any range is found at once. It may be read
+from any thread while more comes.
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -35,13 +37,14 @@ class _Side:
 class Spool:
     """What was printed, readable by range. Offsets run over what is kept; a line stands where bytes were discarded."""
 
-    __slots__ = ("__weakref__", "_broken", "_closed", "_file", "_next", "_owners", "_sides", "_slots")
+    __slots__ = ("__weakref__", "_broken", "_closed", "_file", "_lock", "_next", "_owners", "_sides", "_slots")
 
     def __init__(self, limit: int = SPOOL_LIMIT) -> None:
         self._slots = max(2, limit // SEGMENT)
         self._sides: dict[StreamName, _Side] = {"stdout": _Side(), "stderr": _Side()}
         self._owners: dict[int, tuple[_Side, int]] = {}
         self._file: int | None = None
+        self._lock = threading.RLock()
         self._next = 0
         self._closed = False
         self._broken = False
@@ -57,17 +60,19 @@ class Spool:
     def add(self, stream: StreamName, data: bytes) -> None:
         """Append to one stream. A full disk loses what no longer fits, and counts it."""
         side = self._sides[stream]
-        side.rest += data
-        if len(side.rest) > IN_MEMORY or (side.full and len(side.rest) >= SEGMENT):
-            whole = len(side.rest) // SEGMENT * SEGMENT
-            with memoryview(side.rest) as view:
-                for begin in range(0, whole, SEGMENT):
-                    self._put(side, view[begin : begin + SEGMENT])
-            del side.rest[:whole]
+        with self._lock:
+            side.rest += data
+            if len(side.rest) > IN_MEMORY or (side.full and len(side.rest) >= SEGMENT):
+                whole = len(side.rest) // SEGMENT * SEGMENT
+                with memoryview(side.rest) as view:
+                    for begin in range(0, whole, SEGMENT):
+                        self._put(side, view[begin : begin + SEGMENT])
+                del side.rest[:whole]
 
     def size(self, stream: StreamName = "stdout") -> int:
         """How many bytes `read` can give."""
-        return sum(length for length, _ in self._pieces(self._sides[stream]))
+        with self._lock:
+            return sum(length for length, _ in self._pieces(self._sides[stream]))
 
     def discarded(self, stream: StreamName | None = None) -> int:
         """How many bytes are gone: of one stream, or of both."""
@@ -78,11 +83,13 @@ class Spool:
         """A range of what is kept; shorter at the end. Raises ValueError when the sandbox has given the file back."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
-        side = self._sides[stream]
+        with self._lock:
+            return self._read(self._sides[stream], start, self.size(stream) - start if length is None else length)
+
+    def _read(self, side: _Side, start: int, left: int) -> bytes:
         if self._closed and side.slots:
             raise ValueError("This output was given back when its sandbox was closed; read it before that.")
         out, at = bytearray(), 0
-        left = self.size(stream) - start if length is None else length
         for size, source in self._pieces(side):
             begin = max(0, start + len(out) - at)
             if begin < size and left > len(out):
@@ -92,10 +99,11 @@ class Spool:
 
     def close(self) -> None:
         """Give the file back. What is in memory stays readable."""
-        self._closed = True
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        with self._lock:
+            self._closed = True
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
     def _put(self, side: _Side, data: memoryview) -> None:
         index, side.full = side.full, side.full + 1

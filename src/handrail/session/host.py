@@ -5,6 +5,7 @@ from typing import Any
 
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure, Result
+from handrail.sandbox.background import Home, at_home
 from handrail.schema.export import export
 from handrail.toolkit.context import Host
 from handrail.toolkit.toolbox import Toolbox
@@ -13,15 +14,18 @@ from handrail.toolkit.toolbox import Toolbox
 class SessionHost:
     """Serves deferred tools itself; hands the rest on, and says so where nobody is there."""
 
-    def __init__(self, toolbox: Toolbox, outer: Host | None) -> None:
+    def __init__(self, toolbox: Toolbox, outer: Host | None, home: Home) -> None:
+        self.home = home
         self.outer = outer
         self._toolbox = toolbox
         self._loaded: set[str] = set()
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
+    @at_home
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return await self._somebody("ask a person").ask(question, choices)
 
+    @at_home
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
         return await self._somebody("start a task").spawn(prompt, tools=tools, cwd=cwd)
 

@@ -9,12 +9,10 @@ from time import monotonic
 from typing import Any, Final
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
 
 from handrail.contract.event import Event, Reader
-from handrail.sandbox.background import in_background
+from handrail.sandbox.background import call_in, in_background, running_loop
 from handrail.toolkit.said import said
-from handrail.toolkit.wake import wake
 
 QUEUE: Final = 1_000
 """Events a reader may be behind."""
@@ -32,7 +30,7 @@ class ReaderQueue:
         self._deadline = inf
         self._dropped = False
         self._ending = False
-        self._token: EventLoopToken | None = None
+        self._loop: Any = None
         self._woken: anyio.Event | None = None
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -55,7 +53,7 @@ class ReaderQueue:
     def begin(self) -> None:
         """An async reader gets a task of its own, in which nothing that happens to the session can disturb it."""
         if self.is_async:
-            self._token, self._serving = current_token(), True
+            self._loop, self._serving = running_loop(), True
             in_background(self._serve())
 
     async def _serve(self) -> None:
@@ -95,14 +93,14 @@ class ReaderQueue:
     def _wake(self) -> None:
         if not self.is_async:
             if self._thread is None and self._events:
-                self._thread = threading.Thread(target=self._loop, name="handrail reader", daemon=True)
+                self._thread = threading.Thread(target=self._work, name="handrail reader", daemon=True)
                 self._thread.start()
             with self._news:
                 self._news.notify()
-        elif self._token is not None and self._woken is not None and not self._woken.is_set():
-            wake(self._token, self._woken)
+        elif self._woken is not None and not self._woken.is_set():
+            call_in(self._loop, self._woken.set)
 
-    def _loop(self) -> None:
+    def _work(self) -> None:
         while not self._dropped:
             with self._news:
                 while not self._events and not self._ending and not self._dropped:

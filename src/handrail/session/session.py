@@ -17,6 +17,7 @@ from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.result import Failure, Result
 from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
+from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
@@ -63,7 +64,8 @@ class Session:
         self.id = id or urandom(6).hex()
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self.host = SessionHost(self.toolbox, host)
+        self.home = Home()
+        self.host = SessionHost(self.toolbox, host, self.home)
         self.call_count = 0
         self.sandbox = sandbox
         self.rules = Rules(policy, budget, approver, sandbox)
@@ -102,6 +104,7 @@ class Session:
                     await reader.finish()
             self._transcript.close()
 
+    @at_home
     async def call(
         self,
         name: str,
@@ -118,6 +121,7 @@ class Session:
         call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=inside)
         return await self._run(self._admit(call))
 
+    @at_home
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
         """Run calls together where their lanes allow; the answers come in the order asked.
 
@@ -138,6 +142,7 @@ class Session:
         self.rules.counts = Counts()
         self.rules.counts.clock.start()
 
+    @at_home
     async def terminate(self, id: str) -> bool:
         """End a running call or a background job, as a person does. Whether there was one.
 

@@ -7,10 +7,9 @@ from time import time
 from typing import Any
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
 
 from handrail.contract.event import Event, EventType
-from handrail.toolkit.wake import wake
+from handrail.sandbox.background import call_in, running_loop
 
 
 class Transcript:
@@ -23,7 +22,7 @@ class Transcript:
         self._lock = threading.RLock()
         self._untold: deque[Event] = deque()
         self._telling = False
-        self._waiting: list[tuple[EventLoopToken, anyio.Event]] = []
+        self._waiting: list[tuple[Any, anyio.Event]] = []
         self._closed = False
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
@@ -48,7 +47,7 @@ class Transcript:
                 start += 1
                 yield self.events[start - 1]
             woken = anyio.Event()
-            self._waiting.append((current_token(), woken))
+            self._waiting.append((running_loop(), woken))
             if start == len(self.events):
                 if self._closed:
                     return
@@ -68,5 +67,5 @@ class Transcript:
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for token, woken in waiting:
-            wake(token, woken)
+        for loop, woken in waiting:
+            call_in(loop, woken.set)

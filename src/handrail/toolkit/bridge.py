@@ -17,7 +17,8 @@ T = TypeVar("T")
 def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     """Run a coroutine, or an async function with its arguments, to its end, and return what it returns.
 
-    The body of a `def` tool may use it too, for it runs in a thread of its own. Raises HandrailError inside a
+    The body of a `def` tool may use it too, for it runs in a thread of its own, and so may threads that it starts:
+    the sandbox and the session do their part on their own event loop. Raises HandrailError inside a
     running event loop, where `await` is the way.
     """
     try:

@@ -1,36 +1,44 @@
-"""A clock for one call whose limits stand still, with those of every clock around it, while a person is asked."""
+"""A clock for one call whose limits stand still, with those of every clock around it, while a person is asked.
 
-import sys
+It may be asked and paused from any thread. A limit belongs to the event loop on which it was entered.
+"""
+
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from types import TracebackType
+from typing import Any
 
 import anyio
 
+from handrail.contract.errors import HandrailError
+from handrail.sandbox.background import call_in, running_loop
 
-def _loop_time() -> float:
-    """What `anyio.current_time` tells, without looking for the backend first, which takes six times as long."""
-    return float(sys.modules["asyncio"].get_running_loop().time())
+_pausing = threading.Lock()
 
 
 class CallLimit:
     """One limit: a cancel scope whose deadline moves on when its clock was paused."""
 
-    __slots__ = ("_clock", "_left", "scope", "seconds")
+    __slots__ = ("_clock", "_end", "loop", "scope", "seconds")
 
     def __init__(self, clock: "CallClock", seconds: float) -> None:
         self._clock = clock
-        self._left = seconds
         self.seconds = seconds
 
     def __enter__(self) -> "CallLimit":
         clock = self._clock
-        deadline = inf if clock.paused else _loop_time() + self._left
-        self.scope = anyio.CancelScope(deadline=deadline)
-        self.scope.__enter__()
+        try:
+            self.loop: Any = running_loop()
+        except RuntimeError:
+            raise HandrailError("a limit can end async work only; a `def` body calls context.check()") from None
+        self._end = clock.elapsed() + self.seconds
+        self.scope = anyio.CancelScope()
         clock.limits.append(self)
+        self.settle()
+        self.scope.__enter__()
         return self
 
     def __exit__(
@@ -43,39 +51,33 @@ class CallLimit:
     def passed(self) -> bool:
         return self.scope.cancelled_caught
 
-    def hold(self, now: float) -> None:
-        """Stop running out. A limit that has already passed stays passed."""
-        self._left = self.scope.deadline - now
-        if self._left > 0:
-            self.scope.deadline = inf
-
-    def resume(self, now: float) -> None:
-        """Run on from where it was held."""
-        if self.scope.deadline == inf:
-            self.scope.deadline = now + self._left
+    def settle(self) -> None:
+        """Run out as the clock does now: not at all while it is paused. A limit that has passed stays passed."""
+        left = self._end - self._clock.elapsed()
+        if left > 0:
+            self.scope.deadline = inf if self._clock.paused else self.loop.time() + left
 
 
 class CallClock:
     """Implements contract.clock.Clock. `around` is the clock of the call, or run, inside which this one runs."""
 
-    __slots__ = ("_around", "_began", "_held_at", "_lost", "_pauses", "limits")
+    __slots__ = ("_around", "_began", "_state", "limits")
 
     def __init__(self, around: "CallClock | None" = None) -> None:
         self._around = around
         self._began: float | None = None
-        self._held_at = 0.0
-        self._lost = 0.0
-        self._pauses = 0
+        self._state = (0, 0.0, 0.0)
+        """How often it is paused, since when, and the seconds that earlier pauses took; changed all at once."""
         self.limits: list[CallLimit] = []
 
     @property
     def paused(self) -> bool:
-        return self._pauses > 0
+        return self._state[0] > 0
 
     def start(self) -> None:
         """Begin to count; `now` is 0 until then."""
         if self._began is None:
-            self._began = monotonic()
+            self._began = self.elapsed()
 
     def limit(self, seconds: float) -> CallLimit:
         return CallLimit(self, seconds)
@@ -90,29 +92,29 @@ class CallClock:
                 clocks.append(clock)
             clock = clock._around
         for each in clocks:
-            each._hold()
+            each._count(1)
         try:
             yield
         finally:
             for each in clocks:
-                each._release()
+                each._count(-1)
 
     def now(self) -> float:
-        if self._began is None:
-            return 0.0
-        return (self._held_at if self.paused else monotonic()) - self._began - self._lost
+        return 0.0 if self._began is None else self.elapsed() - self._began
 
-    def _hold(self) -> None:
-        self._pauses += 1
-        if self._pauses == 1:
-            self._held_at = monotonic()
-            for limit in self.limits:
-                limit.hold(_loop_time())
+    def elapsed(self) -> float:
+        """Seconds of unpaused time, from no particular moment on."""
+        pauses, since, lost = self._state
+        return (since if pauses else monotonic()) - lost
 
-    def _release(self) -> None:
-        self._pauses -= 1
-        if self._pauses == 0:
-            if self._began is not None:
-                self._lost += monotonic() - max(self._held_at, self._began)
-            for limit in self.limits:
-                limit.resume(_loop_time())
+    def _count(self, change: int) -> None:
+        with _pausing:
+            pauses, since, lost = self._state
+            if pauses == 0:
+                since = monotonic()
+            elif pauses + change == 0:
+                lost += monotonic() - since
+            self._state = (pauses + change, since, lost)
+        if 0 in (pauses, pauses + change):
+            for limit in list(self.limits):
+                call_in(limit.loop, limit.settle)

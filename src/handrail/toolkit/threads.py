@@ -8,9 +8,8 @@ from queue import SimpleQueue
 from typing import Any
 
 import anyio
-from anyio.lowlevel import EventLoopToken, current_token
 
-from handrail.toolkit.wake import wake
+from handrail.sandbox.background import call_in, running_loop
 
 IDLE_THREADS = 16
 """Threads kept for the next call; a stuck one is never waited for, another is started."""
@@ -28,12 +27,12 @@ class Work:
         self._lock = threading.Lock()
         self._left = False
         self._done = False
-        self._token: EventLoopToken | None = None
+        self._loop: Any = None
         self._woken: anyio.Event | None = None
 
     async def wait(self) -> Any:
         """The body's value, or its exception. A cancelled caller leaves at once; the body runs on."""
-        self._token, self._woken = current_token(), anyio.Event()
+        self._loop, self._woken = running_loop(), anyio.Event()
         _hand_out(self)
         try:
             await self._woken.wait()
@@ -60,8 +59,8 @@ class Work:
             late = self._left
         if late:
             self._on_late(self)
-        elif self._token is not None and self._woken is not None:
-            wake(self._token, self._woken)
+        elif self._woken is not None:
+            call_in(self._loop, self._woken.set)
 
 
 _idle: "deque[SimpleQueue[Work]]" = deque()
