@@ -69,6 +69,8 @@ def approver(yes: bool) -> Approver | None:
 def show_output(event: Event) -> None:
     """What a tool prints while it runs, with anything that could move the cursor made visible."""
     if event.type == "call_output":
+        if event.data.get("left_out"):
+            sys.stderr.write(f"\n[… {event.data['left_out']:,} bytes not shown]\n")
         sys.stderr.write(visible(str(event.data["text"]).replace("\r\n", "\n")))
         sys.stderr.flush()
 

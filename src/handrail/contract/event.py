@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 EventType = Literal[
     "call_started",  # tool, arguments, arguments_hash, origin
-    "call_output",  # text: what the tool shows while it runs; stream: stdout, stderr or progress
+    "call_output",  # text: what the tool, or a job it started, shows; stream: stdout, stderr or progress; see Event
     "call_waiting",  # lane, behind: the call waits for its place
     "call_repaired",  # repairs: what preflight changed before the call went on
     "call_ended",  # tool, status (ok or failed), kind, arguments_hash, duration_ms, origin, result: the envelope
@@ -28,7 +28,14 @@ EventType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`seq` counts from 0 without gaps; every accepted call has one call_started and exactly one call_ended."""
+    """`seq` counts from 0 without gaps; every accepted call has one call_started and exactly one call_ended.
+
+    Live output is joined: a call's first piece is a `call_output` at once, then at most 20 of them come a second, each
+    with the newest 64 KiB of its stream, and the rest before `call_ended`; a background job's come after that too.
+    `left_out` counts the bytes before `text` that no event shows. A transcript keeps 64 KiB of text per call: older
+    `call_output` events keep their number and have `text: ""` and `dropped: N`, the bytes that they had. No event
+    changes in any other way once it was shown.
+    """
 
     seq: int
     time: float

@@ -4,7 +4,7 @@ The driver is only ever spoken to in tasks of their own, so that a silent driver
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -50,7 +50,7 @@ class Running:
 
     def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
         self.id = id
-        self.order = order
+        self.order = replace(order, on_output=None)
         self.clock = clock
         self.process: Process | None = None
         self.asked: Asked | None = None
@@ -202,6 +202,7 @@ class Running:
         if self.error is not None:
             self._signal("KILL")
         self._duration = monotonic() - self._began
+        self._on_output = None  # a job is kept long after its end, and the one who watched it need not be
         self.started.set()
         self.ended.set()
         self.wake.set()

@@ -21,6 +21,7 @@ from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
+from handrail.session.live import LiveOutput
 from handrail.session.readers import ReaderQueue
 from handrail.session.standard import STANDARD
 from handrail.session.transcript import Transcript
@@ -99,6 +100,7 @@ class Session:
         try:
             return await self._open.__aexit__(kind, error, trace)
         finally:  # what the sandbox's end brought about is still seen
+            self._transcript.finish_output()
             with anyio.CancelScope(shield=True):
                 for reader in self._readers:
                     await reader.finish()
@@ -178,6 +180,10 @@ class Session:
     ) -> None:
         """Write an event into the transcript."""
         self._transcript.write(type, call_id, parent, data or {})
+
+    def live_output(self, call: Call) -> LiveOutput:
+        """Where this call shows what it does while it runs."""
+        return LiveOutput(self._transcript, call, self.home)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What a tool keeps for the length of this session."""

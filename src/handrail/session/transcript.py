@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -10,23 +11,29 @@ import anyio
 
 from handrail.contract.event import Event, EventType
 from handrail.sandbox.background import call_in, running_loop
+from handrail.session.live import LiveOutput
 
 
 class Transcript:
-    """Events may be written from any thread; `seq` has no gaps; what was shown is never changed."""
+    """Events may be written from any thread; `seq` has no gaps; no event is changed, but old live output goes."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called in the writer's thread with each event, in order; they must not block or raise."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while anything is written."""
+        self.waiting_output: dict[str, LiveOutput] = {}
+        """By call: live output that waits for its next event."""
+        self.closed = False
         self._untold: deque[Event] = deque()
         self._telling = False
         self._waiting: list[tuple[Any, anyio.Event]] = []
-        self._closed = False
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
-        with self._lock:
+        with self.lock:
+            if type == "call_ended" and call_id in self.waiting_output:
+                self.waiting_output.pop(call_id).finish()
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)
             if self.listeners:
@@ -35,9 +42,20 @@ class Transcript:
             self._wake()
         return event
 
+    def drop_text(self, seq: int, size: int) -> None:
+        """Old live output: the event keeps its number and loses its text, which had so many bytes."""
+        event = self.events[seq]
+        self.events[seq] = replace(event, data={**event.data, "text": "", "dropped": size})
+
+    def finish_output(self) -> None:
+        """Show all live output that still waits."""
+        with self.lock:
+            while self.waiting_output:
+                self.waiting_output.popitem()[1].finish()
+
     def close(self) -> None:
         """Nothing more will be written: those who follow come to the end."""
-        self._closed = True
+        self.closed = True
         self._wake()
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
@@ -49,7 +67,7 @@ class Transcript:
             woken = anyio.Event()
             self._waiting.append((running_loop(), woken))
             if start == len(self.events):
-                if self._closed:
+                if self.closed:
                     return
                 await woken.wait()
 

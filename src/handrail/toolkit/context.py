@@ -1,5 +1,6 @@
 """A Context: everything a tool's body may reach, bound to the one call it answers."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,15 @@ class Host(Protocol):
         """Put them among the schemas from the next request on. The Session serves this."""
 
 
+_beginning = threading.Lock()
+
+
+class LiveOutput(Protocol):
+    """What one call shows while it runs."""
+
+    def show(self, text: str, stream: str) -> None: ...
+
+
 class Desk(Protocol):
     """What a Context may see of its session."""
 
@@ -46,6 +56,7 @@ class Desk(Protocol):
     def artifacts(self) -> "Scope": ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
+    def live_output(self, call: Call) -> LiveOutput: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
     async def call(
         self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", inside: str | None = None
@@ -53,9 +64,9 @@ class Desk(Protocol):
 
 
 class Context:
-    """Made for one call, and of no use after it."""
+    """Made for one call. After it, a job that the call started may still `show`."""
 
-    __slots__ = ("_desk", "_sandbox", "call", "clock", "stopped")
+    __slots__ = ("_desk", "_live", "_sandbox", "call", "clock", "stopped")
 
     def __init__(self, call: Call, clock: Clock, desk: Desk) -> None:
         self.call = call
@@ -63,6 +74,7 @@ class Context:
         self.stopped = ""
         """Why the body should stop, once it should."""
         self._desk = desk
+        self._live: LiveOutput | None = None
         self._sandbox: Sandbox | None = None
 
     @property
@@ -91,9 +103,13 @@ class Context:
         return self._sandbox
 
     def show(self, output: str | bytes, *, stream: str = "progress") -> None:
-        """Let whoever watches see this now. It is not part of the result."""
+        """Let whoever watches see this now; many pieces are joined. It is not part of the result."""
         text = output if isinstance(output, str) else output.decode("utf-8", "replace")
-        self._desk.emit("call_output", self.call.id, self.call.parent, {"text": text, "stream": stream})
+        live = self._live
+        if live is None:
+            with _beginning:
+                live = self._live = self._live or self._desk.live_output(self.call)
+        live.show(text, stream)
 
     def check(self) -> None:
         """Raise when the call was cancelled or its time is over: for long `def` bodies, which nobody can stop."""

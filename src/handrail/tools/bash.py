@@ -85,7 +85,7 @@ def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: 
 
 
 async def _start(context: Context, command: str, idle_timeout: int | None, cwd: str | None) -> dict[str, Any]:
-    job = await context.sandbox.start(command, cwd=cwd, idle_timeout=idle_timeout)
+    job = await context.sandbox.start(command, cwd=cwd, idle_timeout=idle_timeout, on_output=watcher(context))
     return {
         "job": job.id,
         "pid": job.pid,
