@@ -141,7 +141,7 @@ async def test_only_these_kinds_trip_it() -> None:
         async with Session([fails], budget=LOOSE) as session:
             for _ in range(8):
                 last = await session.call("fails")
-        trips = kind in ("invalid_args", "not_found", "execution_error")
+        trips = kind in ("invalid_args", "not_found", "tool_not_found", "execution_error")
         assert len(ran) == (3 if trips else 8), kind
         assert (not last.ok and "was not run again" in last.message) is trips
 
@@ -153,6 +153,24 @@ async def test_a_bounce_trips_it_too_and_names_what_to_do() -> None:
     assert [result.kind for result in results] == (["invalid_args"] * 3 + ["rejected"]) * 2  # type: ignore[union-attr]
     assert "Change the arguments" in results[3].message  # type: ignore[union-attr]
     assert shelf.ran == 0
+
+
+async def test_a_tool_that_does_not_exist_trips_it_until_it_is_added() -> None:
+    async with Session([]) as session:
+        results = [await session.call("later", {"n": 1}) for _ in range(5)]
+        assert [result.kind for result in results] == ["tool_not_found"] * 3 + ["rejected"] * 2  # type: ignore[union-attr]
+        assert "Call one of the tools" in results[3].message  # type: ignore[union-attr]
+        assert (await session.call("other", {"n": 1})).kind == "tool_not_found"  # type: ignore[union-attr]
+        assert (await session.call("later", {"n": 2})).kind == "tool_not_found"  # type: ignore[union-attr]
+        session.toolbox.add(Tool("later", {"type": "object"}, lambda context, arguments: arguments["n"]))
+        assert (await session.call("later", {"n": 1})).ok
+
+
+async def test_names_that_were_made_up_are_remembered_within_the_same_limit() -> None:
+    async with Session([], budget=Budget(calls=None, refusals=None)) as session:
+        for number in range(300):
+            await session.call(f"tool_{number}")
+        assert sum(map(len, session.rules.counts.failures.values())) == 200
 
 
 async def test_what_is_remembered_has_an_end() -> None:
