@@ -101,6 +101,7 @@ def test_without_an_example_that_validates_none_is_shown() -> None:
     assert failure.data is not None
     assert "example" not in failure.data
     assert "for example" not in failure.message
+    assert "No example could be made" in failure.message
 
 
 def test_the_message_is_short_whatever_was_sent() -> None:

@@ -217,7 +217,7 @@ def test_an_unknown_reference_is_refused_naming_the_field() -> None:
         assert failure.field == "tags[1]"
         assert "no such artifact" in failure.message
         assert failure.data is not None
-        assert failure.data["example"] == {"n": 1}
+        assert failure.data["example"] == {"n": 1, "tags": ["text"]}
 
 
 def test_what_is_beside_a_reference_is_still_checked_and_without_a_store_there_are_none() -> None:

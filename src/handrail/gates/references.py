@@ -50,17 +50,17 @@ async def _fill_in(step: Step, found: Mapping[Path, str]) -> Failure | None:
     try:
         contents = await _contents(step, found)
     except _Unfit as error:
-        return bounce(tool.name, tool.checks, [error.problem], step.arguments)
+        return bounce(tool.name, tool.checks, [error.problem], step.arguments, convert=tool.convert)
     except ToolFailed as error:  # gone, or changed on disk
         return error.failure
     filled: dict[str, Any] = _with(step.arguments, contents, keep_bytes=True)
     checked = _with(step.arguments, contents, keep_bytes=False)
     if problems := tool.checks.with_references.problems(checked):
-        return bounce(tool.name, tool.checks, problems, step.arguments)
+        return bounce(tool.name, tool.checks, problems, step.arguments, convert=tool.convert)
     try:
         step.converted = filled if tool.convert is None else tool.convert(filled)
     except NotConvertible as error:
-        return bounce(tool.name, tool.checks, error.problems, step.arguments)
+        return bounce(tool.name, tool.checks, error.problems, step.arguments, convert=tool.convert)
     return await _forbidden(step, filled)
 
 

@@ -7,6 +7,10 @@ from typing import Any, Final
 from handrail.contract.errors import BadSchema
 from handrail.contract.result import Failure
 from handrail.schema.example import example
+from handrail.schema.explain import Convert
+from handrail.schema.parse import NotJson, plain
+from handrail.schema.places import ROOT
+from handrail.schema.syntax import read_nearly
 from handrail.schema.validate import Problem, Validator
 from handrail.schema.words import shorten, show
 
@@ -15,7 +19,11 @@ LONGEST: Final = 1_100
 LONGEST_ARGUMENTS: Final = 2_000
 """Characters of the original arguments that are kept."""
 MOST_ERRORS: Final = 20
-LONGEST_EXAMPLE: Final = 400
+LONGEST_EXAMPLE: Final = 2_000
+LONGEST_SHOWN: Final = 400
+"""Characters of an example that is in the message itself."""
+LONGEST_READ: Final = 100_000
+"""Characters of a text beyond which the example is not made of it."""
 
 
 def bounce(
@@ -25,9 +33,13 @@ def bounce(
     received: Any,
     *,
     note: str = "",
+    convert: Convert | None = None,
 ) -> Failure:
-    """`invalid_args` with every problem, the first one's field, the original arguments and a valid example."""
-    shown = _example(schema)
+    """`invalid_args` with every problem, the first one's field, the original arguments and a valid example.
+
+    `convert` is what the arguments would go through next, which the example must pass too.
+    """
+    shown = _example(schema, problems, received, convert)
     first = problems[0] if problems else Problem("", "the arguments were refused", "other arguments", show(received))
     data: dict[str, Any] = {"arguments": kept(received), "errors": [_entry(item) for item in problems[:MOST_ERRORS]]}
     if shown is not None:
@@ -47,12 +59,39 @@ def kept(received: Any) -> Any:
     return received if len(text) <= LONGEST_ARGUMENTS else shorten(text, LONGEST_ARGUMENTS)
 
 
-def _example(schema: Mapping[str, Any] | Validator) -> dict[str, Any] | None:
+def _example(
+    schema: Mapping[str, Any] | Validator, problems: Sequence[Problem], received: Any, convert: Convert | None
+) -> dict[str, Any] | None:
     try:
-        made = example(schema if isinstance(schema, Validator) else Validator(schema))
+        validator = schema if isinstance(schema, Validator) else Validator(schema)
     except BadSchema:
         return None
-    return made if made is not None and len(json.dumps(made)) <= LONGEST_EXAMPLE else None
+    wrong = frozenset(problem.path for problem in problems)
+    sent = _sent(received, validator)
+    for most in (LONGEST_SHOWN, LONGEST_EXAMPLE):
+        made = example(validator, sent, wrong, convert=convert, most=most)
+        if made is not None:
+            return made
+    return None
+
+
+def _sent(received: Any, validator: Validator) -> Any:
+    """The object that was sent, as far as it can be read; without a wrapper that the schema does not know."""
+    if isinstance(received, str):
+        if len(received) > LONGEST_READ:
+            return None
+        try:
+            received, _ = read_nearly(received)
+        except NotJson:
+            return None
+    if isinstance(received, list) and len(received) == 1:
+        received = received[0]
+    if not isinstance(received, dict) or plain(received) is not None:
+        return None
+    declared = validator.view(ROOT).properties.keys()
+    inner: Any = next(iter(received.values()), None)
+    wrapped = len(received) == 1 and isinstance(inner, dict) and not declared & received.keys()
+    return inner if wrapped and declared & inner.keys() else received
 
 
 def _entry(problem: Problem) -> dict[str, str]:
@@ -66,11 +105,7 @@ def _entry(problem: Problem) -> dict[str, str]:
 
 def _message(tool: str, problems: Sequence[Problem], shown: dict[str, Any] | None, note: str) -> str:
     head = f"{shorten(tool, 64)} was not run: its arguments were refused."
-    tail = (
-        f"\nSend all of the arguments again, for example: {json.dumps(shown, ensure_ascii=False)}"
-        if shown
-        else ("\nCorrect this and send all of the arguments again.")
-    )
+    tail = f"\n{_next(shown)}"
     room = LONGEST - len(head) - len(tail)
     lines: list[str] = []
     for at, problem in enumerate(problems):
@@ -80,3 +115,13 @@ def _message(tool: str, problems: Sequence[Problem], shown: dict[str, Any] | Non
             break
         lines.append(line)
     return shorten(head + "".join(lines) + (f"\n{note}" if note else "") + tail, LONGEST + 99)
+
+
+def _next(shown: dict[str, Any] | None) -> str:
+    """What to do, with the example where there is one."""
+    if shown is None:
+        return "No example could be made from the schema. Correct this and send all of the arguments again."
+    text = json.dumps(shown, ensure_ascii=False)
+    if len(text) <= LONGEST_SHOWN:
+        return f"Send all of the arguments again, for example: {text}"
+    return "Send all of the arguments again, like those in `data.example`."

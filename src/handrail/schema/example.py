@@ -1,142 +1,336 @@
-"""Make the smallest arguments that a schema accepts, to show a model what to send."""
+"""Make arguments that a schema accepts, to show a model what to send: what it sent put right, or the least."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil, floor
 from typing import Any, Final
 
-from handrail.schema.sample import sample
+from handrail.schema.explain import Convert, NotConvertible, companions, conditions, meant
+from handrail.schema.parse import NotJson, parse
+from handrail.schema.places import ROOT, Place, View, escape, kind_of
+from handrail.schema.sample import FORMATS, sample
 from handrail.schema.validate import Validator
-from handrail.schema.walk import resolve
+from handrail.schema.words import dotted, near
 
-_DEEPEST: Final = 8
+LONG: Final = 80
+"""Characters of a sent text beyond which it may be left out of an example."""
+_DEEPEST: Final = 12
 _MOST_ITEMS: Final = 20
+_MOST_KEYS: Final = 200
+_MOST_STEPS: Final = 2_000
+_MOST_TRIES: Final = 3
+_MOST_BRANCHES: Final = 8
+_LONGEST_TEXT: Final = 1_000
+_KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
+_TEXTS: Final = ("text", "example", "a", "1", "A", "/path")
+_NO: Final = object()
 
 
-def example(validator: Validator) -> dict[str, Any] | None:
-    """Arguments with the required fields only, which validate; None where none were found."""
-    try:
-        for candidate in _objects(resolve(validator.schema, validator.schema), validator.schema, 0):
-            if validator.is_valid(candidate):
-                return candidate
-    except (ValueError, TypeError, RecursionError, OverflowError):
-        return None
+class _GaveUp(Exception):
+    """The schema is too large for an example."""
+
+
+def example(
+    validator: Validator, sent: Any = None, wrong: frozenset[str] = frozenset(), *, convert: Convert | None, most: int
+) -> dict[str, Any] | None:
+    """Arguments of at most `most` characters that fit; None where none were found.
+
+    What was `sent` is kept but for what does not fit and the dotted paths in `wrong`, which were refused for another
+    reason. `convert`, where there is one, must take the example too.
+    """
+    refused = set(wrong)
+    for _ in range(_MOST_TRIES):
+        before = len(refused)
+        for candidate in _whole(validator, sent, frozenset(refused)):
+            fits = isinstance(candidate, dict) and candidate != sent and validator.is_valid(candidate)
+            if fits and len(repr(candidate)) <= most:
+                try:
+                    return candidate if convert is None or convert(candidate) is not None else None
+                except NotConvertible as error:
+                    refused |= {problem.path for problem in error.problems}
+        if len(refused) == before:
+            break
     return None
 
 
-def _objects(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
-    yield _object(schema, root, depth)
-    for branches in (schema.get("anyOf"), schema.get("oneOf")):
-        for branch in (branches if isinstance(branches, list) else [])[:6]:
-            inner = resolve(root, branch)
-            if isinstance(inner, Mapping):
-                yield {**_object(schema, root, depth), **_object(inner, root, depth)}
-    whole: dict[str, Any] = {}
-    for part in schema.get("allOf") or ():
-        inner = resolve(root, part)
-        whole |= _object(inner, root, depth) if isinstance(inner, Mapping) else {}
-    yield {**_object(schema, root, depth), **whole}
+def _whole(validator: Validator, sent: Any, wrong: frozenset[str]) -> Iterator[Any]:
+    least = _tried(_Maker(validator).make, ROOT)
+    if isinstance(sent, dict):
+        for short in (False, True):
+            yield from _tried(_Maker(validator, wrong, short=short).put_right, sent, least) or ()
+    yield least
 
 
-def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
-    required = schema.get("required")
-    return {
-        str(name): value(known.get(name, True), root, depth + 1)
-        for name in (required if isinstance(required, list) else ())
-    }
+def _tried(make: Callable[..., Any], *given: Any) -> Any:
+    try:
+        return make(*given)
+    except (_GaveUp, ValueError, TypeError, RecursionError, OverflowError):
+        return None
 
 
-def value(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Any:
-    """One small value that probably fits a schema; the caller validates the whole."""
-    schema = resolve(root, schema)
-    if not isinstance(schema, Mapping) or depth > _DEEPEST:
-        return "text"
-    for keyword in ("const", "default"):
-        if keyword in schema and schema[keyword] is not None:
-            return schema[keyword]
-    for keyword in ("examples", "enum"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
-            return schema[keyword][0]
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        if isinstance(schema.get(keyword), list) and schema[keyword]:
-            merged = {name: held for name, held in schema.items() if name != keyword}
-            for part in schema["allOf"] if keyword == "allOf" else [_branch(schema[keyword], root)]:
-                inner = resolve(root, part)
-                merged |= inner if isinstance(inner, Mapping) else {}
-            return value(merged, root, depth + 1)
-    return _typed(schema, root, depth)
+class _Maker:
+    """One attempt. `short` leaves out long texts that were sent."""
+
+    def __init__(self, validator: Validator, wrong: frozenset[str] = frozenset(), *, short: bool = False) -> None:
+        self.fits = validator.fits
+        self.view = validator.view
+        self.root = validator.schema
+        self.wrong = wrong
+        self.short = short
+        self.steps = 0
+
+    def make(self, place: Place, trail: tuple[str, ...] = (), decided: Place = ()) -> Any:
+        """A small value that fits a place, or _NO. `trail` are the schemas around it, `decided` its unions."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS or len(trail) > 20 * _DEEPEST:
+            raise _GaveUp
+        view = self.view(place)
+        for candidate in self._candidates(view, place, trail, decided):
+            if candidate is not _NO and self.fits(place, candidate):
+                return candidate
+        return _NO
+
+    def _candidates(self, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
+        if view.members is not None:
+            yield from view.members[:_MOST_ITEMS]
+            return
+        given = view.word("examples")
+        yield from given if isinstance(given, list) else ()
+        if view.word("default") not in (None, "", [], {}):
+            yield view.word("default")
+        for union, group in view.branches:
+            if union not in decided:
+                for inner in sorted(group[:_MOST_BRANCHES], key=self._is_null):
+                    yield self.make((*place, inner), trail, (*decided, union))
+                return
+        trail = (*trail, *(pointer for pointer, _ in view.schemas))
+        for kind in _KINDS:
+            if kind in (_guess(view) if view.kinds is None else view.kinds):
+                yield from self._of_kind(kind, view, place, trail, decided)
+
+    def _is_null(self, pointer: str) -> bool:
+        return self.view((pointer,)).kinds == frozenset(("null",))
+
+    def _of_kind(self, kind: str, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
+        match kind:
+            case "string":
+                inner = tuple(
+                    f"{pointer}/contentSchema" for pointer, schema in view.schemas if "contentSchema" in schema
+                )
+                if inner and (held := self.make(inner, trail)) is not _NO:  # a text that holds JSON
+                    yield json.dumps(held)
+                yield from _strings(view)
+            case "integer" | "number":
+                yield from _numbers(view, whole=kind == "integer")
+            case "boolean":
+                yield from (False, True)
+            case "array":
+                yield from self._lists(view, trail)
+            case "object":
+                yield from self._objects(view, place, trail, decided)
+            case "null":
+                yield None
+
+    def _objects(self, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
+        made: dict[str, Any] = {}
+        for name in view.required:
+            made[name] = self.make(view.properties.get(name, view.others), trail)
+        while missing := [name for name, _ in companions(view, made) if name not in made]:
+            made |= {name: self.make(view.properties.get(name, view.others), trail) for name in missing}
+        if _NO in made.values():
+            return
+        least = int(view.word("minProperties") or 0)
+        is_map = not view.properties and bool(view.others) and not set(view.others) & set(trail)
+        yield from self._filled(made, max(least, 1 if is_map else 0), view, trail)
+        yield from self._filled(made, least, view, trail)
+        further = tuple(pointer for pointer in conditions(view, self.fits, made) if pointer not in decided)
+        if further:
+            yield self.make((*place, *further), trail, (*decided, *further))
+
+    def _filled(self, made: dict[str, Any], least: int, view: View, trail: tuple[str, ...]) -> Iterator[Any]:
+        """With as many further keys as there must be: declared ones first, then what a map or a pattern allows."""
+        made = dict(made)
+        for name, inner in view.properties.items():
+            if len(made) < least and name not in made and (held := self.make(inner, trail)) is not _NO:
+                made[name] = held
+        for at in range(min(least - len(made), _MOST_ITEMS)):
+            free, inner = self._free_key(view, at)
+            if free is None or (held := self.make(inner, trail)) is _NO:
+                return
+            made[free] = held
+        yield made
+
+    def _free_key(self, view: View, at: int) -> tuple[str | None, Place]:
+        for pointer, schema in view.schemas:
+            patterns = schema.get("patternProperties")
+            for pattern in patterns if isinstance(patterns, Mapping) else ():
+                text = sample(pattern, least=at)
+                return text, (f"{pointer}/patternProperties/{escape(pattern)}",)
+        names = tuple(f"{pointer}/propertyNames" for pointer, schema in view.schemas if "propertyNames" in schema)
+        if not names:
+            return f"key{at + 1}", view.others
+        name = self.make(names)
+        return name if isinstance(name, str) and at == 0 else None, view.others
+
+    def _lists(self, view: View, trail: tuple[str, ...]) -> Iterator[Any]:
+        """One item at least: an empty list may be valid, but it is what a model should not send instead of its own."""
+        first = max((len(schema.get("prefixItems") or ()) for _, schema in view.schemas), default=0)
+        least = int(view.word("minItems") or 0)
+        wanted = min(max(least, 1, first), _MOST_ITEMS, int(view.word("maxItems") or _MOST_ITEMS))
+        made: list[Any] = []
+        for at in range(wanted):
+            place = view.item(at)
+            held = _NO if set(self._pointers(place)) & set(trail) else self.make(place, trail)
+            if held is _NO:
+                break
+            made.append(_another(held, at) if view.word("uniqueItems") and held in made else held)
+        special = tuple(f"{pointer}/contains" for pointer, schema in view.schemas if "contains" in schema)
+        if special:
+            yield [*made[1:], self.make(special, trail)]
+        yield made
+        yield [_another(held, at) for at, held in enumerate(made)]
+
+    def _pointers(self, place: Place) -> list[str]:
+        return [pointer for pointer, _ in self.view(place).schemas]
+
+    def put_right(self, sent: dict[str, Any], least: Any) -> list[Any]:
+        """What was sent with what is wrong replaced; then the least there must be, filled with what was sent."""
+        found = [item for item in self._mended(ROOT, sent, (), ()) if item is not _NO]
+        fields = self._object(self.view(ROOT), sent, ())
+        if isinstance(least, dict):
+            found.append({name: fields.get(name, held) for name, held in least.items()})
+        return found
+
+    def keep(self, place: Place, value: Any, path: tuple[str | int, ...] = (), decided: Place = ()) -> Any:
+        """What was sent, with what is wrong in it replaced; _NO where nothing fits."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise _GaveUp
+        if not self._is_wrong(path) and self.fits(place, value):
+            return value
+        for candidate in self._mended(place, value, path, decided):
+            if candidate is not _NO and self.fits(place, candidate):
+                return candidate
+        return self.make(place, (), decided)
+
+    def _is_wrong(self, path: tuple[str | int, ...]) -> bool:
+        """Whether this, or something inside it, was refused."""
+        here = dotted(path)
+        inside = (f"{here}.", f"{here}[") if here else ("",)
+        return any(item == here or item.startswith(inside) for item in self.wrong if item)
+
+    def _mended(self, place: Place, value: Any, path: tuple[str | int, ...], decided: Place) -> Iterator[Any]:
+        view = self.view(place)
+        if isinstance(value, str):
+            yield _read(value)
+            yield near(value, view.members or ())
+        for union, group in view.branches:
+            if union not in decided and (inner := meant(self.root, group, value)) is not None:
+                yield self.keep((*place, inner), value, path, (*decided, union))
+        if isinstance(value, dict):
+            mended = self._object(view, value, path)
+            yield mended
+            further = tuple(pointer for pointer in conditions(view, self.fits, mended) if pointer not in decided)
+            if further:
+                yield self.keep((*place, *further), mended, path, (*decided, *further))
+        elif isinstance(value, list):
+            yield self._list(view, value, path)
+
+    def _object(self, view: View, value: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+        if len(value) > _MOST_KEYS:
+            raise _GaveUp
+        found: dict[str, Any] = {}
+        declared, required = view.properties, set(view.required)
+        for key, held in value.items():
+            unknown = key not in declared and view.closed and not view.patterned
+            name = near(key, [other for other in declared if other not in value]) if unknown else key
+            if name is None or (self.short and name not in required and _is_long(held)):
+                continue
+            inner = declared.get(name, view.others)
+            if (self.short and _is_long(held)) or (unknown and not self.fits(inner, held)):
+                kept = self.make(inner)
+            else:
+                kept = held if unknown else self.keep(inner, held, (*path, name))
+            if kept is not _NO:
+                found[name] = kept
+        for name in (*view.required, *(name for name, _ in companions(view, found))):
+            if name not in found and (made := self.make(declared.get(name, view.others))) is not _NO:
+                found[name] = made
+        return found
+
+    def _list(self, view: View, value: list[Any], path: tuple[str | int, ...]) -> Any:
+        """The first wrong item put right, alone where one is enough; a tuple keeps its other places."""
+        kept = [self.keep(view.item(at), held, (*path, at)) for at, held in enumerate(value[:_MOST_ITEMS])]
+        if _NO in kept:
+            return _NO
+        if any("prefixItems" in schema for _, schema in view.schemas):
+            first = max(len(schema.get("prefixItems") or ()) for _, schema in view.schemas)
+            return [*kept, *(self.make(view.item(at)) for at in range(len(kept), first))]
+        changed = [item for item, held in zip(kept, value, strict=False) if item is not held]
+        same = [item for item, held in zip(kept, value, strict=False) if item is held]
+        least = max(int(view.word("minItems") or 0), 1)
+        ordered = [*changed, *(item for at, item in enumerate(same) if item not in same[:at])]
+        return ordered[: least if changed else int(view.word("maxItems") or _MOST_ITEMS)]
 
 
-def _branch(branches: list[Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = [resolve(root, branch) for branch in branches]
-    usable = [branch for branch in found if isinstance(branch, Mapping) and branch.get("type") != "null"]
-    return usable[0] if usable else {"type": "null"}
+def _guess(view: View) -> tuple[str, ...]:
+    """The kinds to try where the schema names none."""
+    words = {word for _, schema in view.schemas for word in schema}
+    if words & {"properties", "required", "additionalProperties", "minProperties", "patternProperties"}:
+        return ("object",)
+    if words & {"items", "prefixItems", "minItems", "contains"}:
+        return ("array",)
+    if words & {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}:
+        return ("integer", "number")
+    return _KINDS
 
 
-def _typed(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kind = next((name for name in kind if name != "null"), "null")
-    match kind:
-        case "integer" | "number":
-            return _number(schema, whole=kind == "integer")
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case "array":
-            return _list(schema, root, depth)
-        case "object":
-            return _filled(next(_objects(schema, root, depth)), schema, root, depth)
-    return _string(schema)
+def _read(text: str) -> Any:
+    """What a text holds as JSON, where it is not text again."""
+    try:
+        value = parse(text)
+    except NotJson:
+        return _NO
+    return _NO if kind_of(value) in ("string", "null") else value
 
 
-def _filled(made: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """With as many further keys as a map must have."""
-    others, names = schema.get("additionalProperties", True), schema.get("propertyNames")
-    for at in range(min(int(schema.get("minProperties", 0)), _MOST_ITEMS) - len(made)):
-        name = str(value(names, root, depth + 1)) if isinstance(names, Mapping) else f"key{at + 1}"
-        made[name] = value(others, root, depth + 1)
-    return made
+def _is_long(value: Any) -> bool:
+    return len(value if isinstance(value, str) else repr(value)) > LONG
 
 
-def _string(schema: Mapping[str, Any]) -> str:
-    if isinstance(schema.get("pattern"), str):
-        return sample(schema["pattern"]) or "text"
-    text = "text"
-    least, most = schema.get("minLength", 0), schema.get("maxLength", len(text) + 10_000)
-    return (text + "x" * min(max(int(least) - len(text), 0), 10_000))[: int(most)]
+def _strings(view: View) -> Iterator[str]:
+    least, most = int(view.word("minLength") or 0), int(view.word("maxLength") or _LONGEST_TEXT)
+    for _, schema in view.schemas:
+        if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
+            yield FORMATS[schema["format"]]
+        if isinstance(schema.get("pattern"), str):
+            yield sample(schema["pattern"], least, most) or ""
+    for text in _TEXTS:
+        yield (text + "x" * min(max(least - len(text), 0), _LONGEST_TEXT))[:most]
 
 
-def _number(schema: Mapping[str, Any], *, whole: bool) -> Any:
-    step = schema.get("multipleOf", 1)
-    low = schema.get("minimum", schema.get("exclusiveMinimum"))
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    if low is not None:
-        low_open = "exclusiveMinimum" in schema and "minimum" not in schema
-        if not whole and high is not None and "multipleOf" not in schema:
-            return float(low + (high - low) / 2)
-        found = -(-low // step) * step
-        return found + step if low_open and found <= low else found
-    if high is None:
-        return step if step != 1 else 1
-    found = min(high // step * step, step)
-    return found - step if "exclusiveMaximum" in schema and found >= high else found
+def _numbers(view: View, *, whole: bool) -> Iterator[Any]:
+    """1, else what lies at or between the bounds."""
+    low, high = _all(view, "minimum", "exclusiveMinimum"), _all(view, "maximum", "exclusiveMaximum")
+    step = max(_all(view, "multipleOf"), default=1)
+    tried: list[Any] = [1, step]
+    for bound in (max(low, default=None), min(high, default=None)):
+        if bound is not None:
+            around = (ceil(bound / step), floor(bound / step))
+            tried += [round(number * step, 12) for at in around for number in (at, at + 1, at - 1)]
+    if low and high:
+        tried.append((max(low) + min(high)) / 2)
+    tried += [0, -1, *low, *high]
+    yield from (int(number) if number == int(number) else number for number in tried if not whole or number % 1 == 0)
 
 
-def _another(item: Any, made: list[Any]) -> Any:
-    """An item that is not in the list yet, where that is easy."""
+def _all(view: View, *keywords: str) -> list[Any]:
+    found = [schema.get(keyword) for _, schema in view.schemas for keyword in keywords]
+    return [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
+
+
+def _another(item: Any, at: int) -> Any:
+    """The same with another ending, for lists without repeats."""
     if isinstance(item, str):
-        return f"{item}{len(made)}"
-    return item + len(made) if isinstance(item, int | float) else item
-
-
-def _list(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[Any]:
-    first = schema.get("prefixItems")
-    made = [value(item, root, depth + 1) for item in (first if isinstance(first, list) else [])[:_MOST_ITEMS]]
-    least = min(int(schema.get("minItems", 0)), _MOST_ITEMS)
-    items = schema.get("items", True)
-    while len(made) < least:
-        item = value(items, root, depth + 1)
-        made.append(_another(item, made) if item in made and schema.get("uniqueItems") else item)
-    return made
+        return f"{item}{at}" if at else item
+    return item + at if isinstance(item, int | float) and not isinstance(item, bool) else item

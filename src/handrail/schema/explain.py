@@ -1,15 +1,19 @@
 """Find out what is wrong with a value, and say it in plain words; the work is bounded for any value."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handrail.schema.places import ROOT, Place, View, kind_of, look, takes
+from handrail.schema.places import ROOT, Place, View, escape, kind_of, look, takes
 from handrail.schema.words import describe, dotted, near, shorten, show
 
 MOST_PROBLEMS: Final = 50
+MOST_STEPS: Final = 5_000
+"""Values that are looked into; what is wrong inside the others is not told."""
 MOST_HOPS: Final = 8
 """Branches inside branches that are looked into."""
+MOST_FORMS: Final = 4
+"""Branches of a union that are told apart in one message."""
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 Fits = Callable[[Place, Any], bool]
@@ -44,21 +48,80 @@ def explain(root: Mapping[str, Any], fits: Fits, value: Any) -> list[Problem]:
     return list(found)
 
 
+def meant(root: Mapping[str, Any], group: Place, value: Any) -> str | None:
+    """The branch of a union that was meant: the only one of this kind, the one of its tag, or of most of its keys."""
+    possible = [inner for inner in group if takes(root, (inner,), kind_of(value))]
+    if len(possible) < 2 or not isinstance(value, Mapping):
+        return possible[0] if len(possible) == 1 else None
+    tag = tag_of(root, possible)
+    if tag is not None and tag[0] in value:
+        return next((inner for inner, members in tag[1].items() if value[tag[0]] in members), None)
+    ranked: dict[str, tuple[int, int]] = {}
+    for inner in possible:
+        view = look(root, (inner,))
+        known = sum(name in value for name in view.properties)
+        ranked[inner] = (known, -sum(name not in value for name in view.required))
+    best = max(ranked.values())
+    found = [inner for inner, rank in ranked.items() if rank == best]
+    return found[0] if len(found) == 1 and best[0] else None
+
+
+def tag_of(root: Mapping[str, Any], group: Sequence[str]) -> tuple[str, dict[str, list[Any]]] | None:
+    """The property that tells the branches apart by its constants, and those of each branch."""
+    places = {inner: look(root, (inner,)).properties for inner in group}
+    for name in next(iter(places.values()), {}):
+        members = {inner: look(root, found[name]).members for inner, found in places.items() if name in found}
+        listed = {inner: held for inner, held in members.items() if held}
+        all_members = [repr(member) for held in listed.values() for member in held]
+        if len(listed) == len(group) and len(set(all_members)) == len(all_members):
+            return name, listed
+    return None
+
+
+def conditions(view: View, fits: Fits, value: Any) -> Place:
+    """What applies to a value because of what it holds: `then`, `else` and `dependentSchemas`."""
+    found: list[str] = []
+    for pointer, schema in view.schemas:
+        if "if" in schema:
+            branch = "then" if fits((f"{pointer}/if",), value) else "else"
+            found += [f"{pointer}/{branch}"] if branch in schema else []
+        inner = schema.get("dependentSchemas")
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            found += [f"{pointer}/dependentSchemas/{escape(name)}" for name in inner if name in value]
+    return tuple(found)
+
+
+def companions(view: View, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that must be there because of another, which is: the missing one and the other."""
+    for _, schema in view.schemas:
+        for keyword in ("dependentRequired", "dependencies"):
+            needs = schema.get(keyword)
+            for name, needed in needs.items() if isinstance(needs, Mapping) else ():
+                if name in value and isinstance(needed, list):
+                    yield from ((missing, name) for missing in needed if missing not in value)
+
+
 class _Explainer:
     def __init__(self, root: Mapping[str, Any], fits: Fits) -> None:
         self.root = root
         self.fits = fits
+        self.steps = 0
+        self.in_form = False
+        """Whether the forms of a union are being told, which is done one level deep."""
 
-    def at(self, place: Place, value: Any, path: Path, hops: int = 0) -> Iterator[Problem]:
+    def at(self, place: Place, value: Any, path: Path, decided: Place = ()) -> Iterator[Problem]:
+        """`decided` are the unions and conditions on the way here, which are part of the place by now."""
         if self.fits(place, value):
             return
         view = look(self.root, place)
         inner: list[Iterator[Problem]] = []
-        if self._right_kind(view, value):
+        self.steps += 1
+        if self._right_kind(view, value) and self.steps < MOST_STEPS:
             inner = [
                 self._object(view, value, path),
                 self._list(view, value, path),
-                self._branch(view, value, path, hops),
+                self._conditions(place, view, value, path, decided),
+                self._unions(place, view, value, path, decided),
             ]
         some = False
         for problems in inner:
@@ -79,6 +142,10 @@ class _Explainer:
         for name in view.required:
             if name not in value:
                 yield self._missing(declared.get(name, ()), (*path, name))
+        for name, beside in companions(view, value):
+            yield self._missing(
+                declared.get(name, ()), (*path, name), f", because `{dotted((*path, beside))}` is there"
+            )
         others = view.others
         for name, held in value.items():
             inner = declared.get(name, others)
@@ -87,9 +154,9 @@ class _Explainer:
         if view.closed and not view.patterned:
             yield from self._unknown(list(declared), value, path)
 
-    def _missing(self, place: Place, path: Path) -> Problem:
+    def _missing(self, place: Place, path: Path, why: str = "") -> Problem:
         where, wanted = dotted(path), self._wanted(place)
-        return Problem(where, f"`{where}` is missing: {wanted}", wanted, "nothing")
+        return Problem(where, f"`{where}` is missing: {wanted}{why}", wanted, "nothing")
 
     def _unknown(self, declared: list[str], value: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         wanted = f"only {shorten(', '.join(declared), 150)}" if declared else "no keys at all"
@@ -97,11 +164,11 @@ class _Explainer:
         known = set(declared)
         for name in value:
             if name not in known:
-                where, meant = dotted((*path, shorten(name))), near(name, missing)
-                sent = f": you sent `{shorten(name)}`, the schema has `{meant}`"
+                where, near_by = dotted((*path, shorten(name))), near(name, missing)
+                sent = f": you sent `{shorten(name)}`, the schema has `{near_by}`"
                 yield Problem(
                     where,
-                    f"`{where}` is not known{sent if meant else f'; the schema has {wanted}'}",
+                    f"`{where}` is not known{sent if near_by else f'; the schema has {wanted}'}",
                     wanted,
                     show(value[name]),
                 )
@@ -112,27 +179,76 @@ class _Explainer:
                 if inner := view.item(at):
                     yield from self.at(inner, held, (*path, at))
 
-    def _branch(self, view: View, value: Any, path: Path, hops: int) -> Iterator[Problem]:
-        """Look inside a branch only when no other could be meant."""
-        if not isinstance(value, dict | list) or hops > MOST_HOPS:
+    def _conditions(self, place: Place, view: View, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
+        for pointer in conditions(view, self.fits, value):
+            if pointer not in decided and not self.fits((pointer,), value):
+                yield from self.at((*place, pointer), value, path, (*decided, pointer))
+
+    def _unions(self, place: Place, view: View, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
+        if not isinstance(value, dict | list) or len(decided) > MOST_HOPS:
             return
-        for _, group in view.branches:
-            possible = [inner for inner in group if takes(self.root, (inner,), kind_of(value))]
-            if len(possible) == 1 and not self.fits((possible[0],), value):
-                yield from self.at((possible[0],), value, path, hops + 1)
+        for union, group in view.branches:
+            fitting = [inner for inner in group if self.fits((inner,), value)]
+            if union in decided or len(fitting) == 1 or (fitting and union.endswith("/anyOf")):
+                continue
+            if fitting:
+                forms = "; ".join(map(self._form, fitting[:MOST_FORMS]))
+                message = f"{_subject(path)} fits {len(fitting)} forms at once, and only one may be meant: {forms}"
+                yield Problem(dotted(path), message, "what only one of them accepts", show(value))
+            elif any(takes(self.root, (inner,), kind_of(value)) for inner in group):
+                yield from self._no_branch(place, group, value, path, (*decided, union))
+
+    def _no_branch(self, place: Place, group: Place, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
+        """Look inside the one branch that was meant; else say what tells them apart, or what each of them lacks."""
+        possible = [inner for inner in group if takes(self.root, (inner,), kind_of(value))]
+        tag = tag_of(self.root, possible) if isinstance(value, dict) and len(possible) > 1 else None
+        if tag is not None and value.get(tag[0]) not in [member for held in tag[1].values() for member in held]:
+            yield self._untagged(tag[0], [member for held in tag[1].values() for member in held], value, path)
+        elif (inner := meant(self.root, group, value)) is not None:
+            yield from self.at((*place, inner), value, path, decided)
+        else:
+            forms = "; ".join(self._lacking(place, inner, value, path, decided) for inner in possible[:MOST_FORMS])
+            message = f"{_subject(path)} fits none of {len(possible)} forms: {forms}"
+            yield Problem(dotted(path), message, " or ".join(map(self._form, possible)), show(value))
+
+    def _lacking(self, place: Place, inner: str, value: Any, path: Path, decided: Place) -> str:
+        """A form, and the first thing that is wrong with the value for it."""
+        if self.in_form:
+            return self._form(inner)
+        self.in_form = True
+        first = next(self.at((*place, inner), value, path, decided), None)
+        self.in_form = False
+        return self._form(inner) + (f" ({first.message})" if first else "")
+
+    def _untagged(self, name: str, members: list[Any], value: Mapping[str, Any], path: Path) -> Problem:
+        where, wanted = dotted((*path, name)), describe({"enum": members}, self.root)
+        if name not in value:
+            return Problem(where, f"`{where}` is missing: {wanted}", wanted, "nothing")
+        near_by = near(value[name], members)
+        hint = f": you sent {show(value[name])}, the schema has {show(near_by)}" if near_by else ""
+        return Problem(where, f"`{where}` must be {wanted}{hint}", wanted, show(value[name]))
+
+    def _form(self, pointer: str) -> str:
+        words, required = describe({"$ref": pointer}, self.root), look(self.root, (pointer,)).required
+        return f"one with {', '.join(required[:8])}" if words == "any value" and required else words
 
     def _whole(self, place: Place, view: View, value: Any, path: Path) -> Problem:
         where, wanted = dotted(path), self._wanted(place)
-        subject = f"`{where}`" if where else "the whole of the arguments"
         members = list(view.members or ())
         for _, group in view.branches:
             members += [member for inner in group for member in look(self.root, (inner,)).members or ()]
-        meant = near(value, members)
-        hint = f": you sent {show(value)}, the schema has {show(meant)}" if meant else ""
+        near_by = near(value, members)
+        hint = f": you sent {show(value)}, the schema has {show(near_by)}" if near_by else ""
         if wanted == "any value" or (isinstance(value, dict) and self._right_kind(view, value)):
-            return Problem(where, f"{subject} does not fit together as the schema wants it", wanted, show(value))
-        return Problem(where, f"{subject} must be {wanted}{hint}", wanted, show(value))
+            words = "" if wanted == "any value" else f": {wanted}"
+            message = f"{_subject(path)} does not fit together as the schema wants it{words}"
+            return Problem(where, message, wanted, show(value))
+        return Problem(where, f"{_subject(path)} must be {wanted}{hint}", wanted, show(value))
 
     def _wanted(self, place: Place) -> str:
         words = dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in place)
         return shorten(" and ".join(words), 200) or "any value"
+
+
+def _subject(path: Path) -> str:
+    return f"`{dotted(path)}`" if path else "the whole of the arguments"

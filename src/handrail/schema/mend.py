@@ -88,12 +88,12 @@ def mend(
         pending = refers and _check_references(mended.arguments, artifact)
         return mended if convert is None or pending else replace(mended, converted=convert(mended.arguments))
     except NotConvertible as error:
-        return bounce(tool, validator, error.problems, arguments)
+        return bounce(tool, validator, error.problems, arguments, convert=convert)
     except _Refused as error:
-        return bounce(tool, validator, error.problems, arguments)
+        return bounce(tool, validator, error.problems, arguments, convert=convert)
     except Exception as error:  # noqa: BLE001 - nothing a model sends may raise out of here
         unknown = _problem(f"the arguments cannot be checked ({type(error).__name__})", "plain JSON", arguments)
-        return bounce(tool, validator, [unknown], arguments)
+        return bounce(tool, validator, [unknown], arguments, convert=convert)
 
 
 def _read(text: str) -> Any:

@@ -57,7 +57,7 @@ class View:
         for pointer, schema in self.schemas:
             if isinstance(schema.get("properties"), Mapping):
                 for name in schema["properties"]:
-                    found[name] = (*found.get(name, ()), f"{pointer}/properties/{_escape(name)}")
+                    found[name] = (*found.get(name, ()), f"{pointer}/properties/{escape(name)}")
         return found
 
     @cached_property
@@ -151,5 +151,6 @@ def _kinds(schema: Mapping[str, Any]) -> frozenset[str] | None:
     return frozenset(map(kind_of, members)) if isinstance(members, list) else None
 
 
-def _escape(name: str) -> str:
+def escape(name: str) -> str:
+    """A name as a step of a pointer."""
     return name.replace("~", "~0").replace("/", "~1")

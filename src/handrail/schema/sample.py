@@ -1,4 +1,4 @@
-"""One short text that a pattern matches, for examples; None where the pattern is too clever."""
+"""One short text that fits a pattern or a format, for examples; None where the pattern is too clever."""
 
 import re
 import re._parser as grammar  # type: ignore[import-not-found,unused-ignore]  # the parse tree has no public name
@@ -11,24 +11,45 @@ _CATEGORIES: Final = {
     "CATEGORY_NOT_DIGIT": "a", "CATEGORY_NOT_WORD": "-", "CATEGORY_NOT_SPACE": "a",
 }  # fmt: skip
 _TRIED: Final = "a0A_-./ @:~"
+_REPEATS: Final = (1, 0, 2, 4, 8, 16, 64)
+"""How often what may be repeated is tried, until the length fits."""
+FORMATS: Final = {
+    "date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H30M",
+    "email": "name@example.com", "idn-email": "name@example.com", "name-email": "Name <name@example.com>",
+    "hostname": "example.com", "idn-hostname": "example.com",
+    "uri": "https://example.com/", "url": "https://example.com/", "iri": "https://example.com/",
+    "uri-reference": "/path", "iri-reference": "/path", "uri-template": "/{id}",
+    "multi-host-uri": "postgres://user@example.com:5432/name",
+    "ipv4": "192.0.2.1", "ipv6": "2001:db8::1", "ipvanyaddress": "192.0.2.1", "ipv4interface": "192.0.2.1/24",
+    "ipv6interface": "2001:db8::1/64", "ipvanyinterface": "192.0.2.1/24", "ipv4network": "192.0.2.0/24",
+    "ipv6network": "2001:db8::/32", "ipvanynetwork": "192.0.2.0/24", "mac-address": "00:00:5e:00:53:01",
+    "json-pointer": "/a", "relative-json-pointer": "0/a", "regex": "[a-z]+", "json-string": "{}",
+    "byte": "dGV4dA==", "base64": "dGV4dA==", "base64url": "dGV4dA==", "color": "#336699",
+    **{f"uuid{version or ''}": f"0198c2a4-7c1e-{version or 4}d3f-8a1b-5e6f7a8b9c0d" for version in range(9)},
+}  # fmt: skip
+"""A text of each format that is in use, ours and the world's."""
 
 
-def sample(pattern: str) -> str | None:
-    """A text in which the pattern is found, not checked against anything else."""
+def sample(pattern: str, least: int = 0, most: int = LONGEST) -> str | None:
+    """A text of `least` to `most` characters in which the pattern is found, not checked against anything else."""
     if len(pattern) > LONGEST:
         return None
     try:
-        text = _sequence(grammar.parse(pattern))
-        return text if len(text) <= LONGEST and re.search(pattern, text) else None
+        tree = grammar.parse(pattern)
+        for repeats in _REPEATS:
+            text = _sequence(tree, repeats)
+            if least <= len(text) <= min(most, LONGEST) and re.search(pattern, text):
+                return text
     except (re.error, KeyError, ValueError, RecursionError, OverflowError, TypeError):
         return None
+    return None
 
 
-def _sequence(items: Iterable[Any]) -> str:
-    return "".join(_one(str(kind), details) for kind, details in items)
+def _sequence(items: Iterable[Any], repeats: int) -> str:
+    return "".join(_one(str(kind), details, repeats) for kind, details in items)
 
 
-def _one(kind: str, details: Any) -> str:
+def _one(kind: str, details: Any, repeats: int) -> str:
     match kind:
         case "LITERAL":
             return chr(details)
@@ -39,12 +60,12 @@ def _one(kind: str, details: Any) -> str:
         case "IN":
             return _member(details)
         case "BRANCH":
-            return _sequence(details[1][0])
+            return _sequence(details[1][0], repeats)
         case "SUBPATTERN":
-            return _sequence(details[-1])
+            return _sequence(details[-1], repeats)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             low, high, inner = details
-            return _sequence(inner) * min(max(int(low), 1 if int(high) else 0), LONGEST)
+            return _sequence(inner, repeats) * min(max(int(low), min(repeats, int(high))), LONGEST)
         case "AT" | "ASSERT" | "ASSERT_NOT":
             return ""
     raise ValueError(kind)

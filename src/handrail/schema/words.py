@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from handrail.lazy import Lazy
+from handrail.schema.sample import FORMATS
 from handrail.schema.walk import children, resolve
 
 _difflib = Lazy("difflib")
@@ -75,7 +76,7 @@ def describe(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     if isinstance(branches, list) and depth < 2:
         words = dict.fromkeys(describe(branch, root, depth + 1) for branch in branches[:6])
         return shorten(" or ".join(words), 200)
-    return shorten(", ".join([_type(schema, root, depth), *_limits(schema)]), 200)
+    return shorten(", ".join([_type(schema, root, depth), *_limits(schema), *_more(schema, root, depth)]), 200)
 
 
 def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
@@ -91,6 +92,19 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 
 def _limits(schema: Mapping[str, Any]) -> list[str]:
     return [words.format(shorten(str(schema[key]), 60)) for key, words in _LIMITS if key in schema]
+
+
+def _more(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[str]:
+    words: list[str] = []
+    if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
+        words.append(f"{schema['format']} such as {show(FORMATS[schema['format']])}")
+    if isinstance(schema.get("patternProperties"), Mapping):
+        words.append(f"with keys matching {shorten(' or '.join(schema['patternProperties']), 60)}")
+    if isinstance(schema.get("contains"), Mapping) and depth < 2:
+        words.append(f"one of them {describe(schema['contains'], root, depth + 1)}")
+    if isinstance(schema.get("not"), Mapping) and depth < 2:
+        words.append(f"but not {describe(schema['not'], root, depth + 1)}")
+    return words
 
 
 def _one_of(members: Sequence[Any]) -> str:
