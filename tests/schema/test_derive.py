@@ -7,6 +7,7 @@ import enum
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 from uuid import UUID
@@ -16,6 +17,7 @@ import typing_extensions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing_extensions import Doc
 
 from handrail.contract.errors import BadSchema
 from handrail.schema.derive import Derived, NotConvertible, derive
@@ -165,6 +167,89 @@ def test_field_words_and_our_own_are_kept() -> None:
     assert of(function).parameters["properties"]["path"] == {
         "type": "string", "description": "Where.", "blank": "keep", "default": "",
     }  # fmt: skip
+
+
+def test_text_beside_a_type_describes_the_parameter() -> None:
+    def function(
+        a: Annotated[int, "How many."],
+        b: Annotated[int, "Here."] = 1,
+        c: Annotated[str, Doc("Where.")] = "",
+        d: Annotated[str, "First"] | None = None,
+        e: Annotated[str, "Not this", Field(description="This.")] = "",
+    ):
+        """Do it.
+
+        Args:
+            b: There.
+        """  # fmt: skip
+
+    said = {name: inner["description"] for name, inner in of(function).parameters["properties"].items()}
+    assert said == {"a": "How many.", "b": "Here.", "c": "Where.", "d": "First", "e": "This."}
+
+
+def base(a: int, b: str, c: float = 1.0) -> str:
+    """Do it.
+
+    Args:
+        b: The second.
+    """
+    return f"{a} {b} {c}"
+
+
+def test_what_a_partial_has_bound_is_not_offered() -> None:
+    for bound in (partial(base, 1), partial(base, a=1), partial(partial(base, c=2.0), 1)):
+        derived = of(bound)
+        assert derived.description == "Do it."
+        assert derived.parameters["properties"]["b"] == {"type": "string", "description": "The second."}
+        assert "a" not in derived.parameters["properties"]
+        assert derived.parameters["required"] == ["b"]
+        assert bound(**derived.convert({"b": "x"})).startswith("1 x")
+    assert "c" not in of(partial(base, c=2.0)).parameters["properties"]
+
+
+class Circle(BaseModel):
+    """Round."""
+
+    type: Literal["circle"]
+    radius: float
+
+
+class Box(BaseModel):
+    type: Literal["box"]
+    point: Point
+
+
+def test_definitions_that_are_used_once_are_written_in_their_place() -> None:
+    def once(
+        shape: Annotated[Circle | Box, Field(discriminator="type")], of: Annotated[Point, Field(description="X.")]
+    ): ...
+
+    schema = of(once).parameters
+    assert list(schema["$defs"]) == ["Point"]  # used twice
+    shape = schema["properties"]["shape"]
+    assert shape["discriminator"] == {"propertyName": "type"}
+    assert [branch["properties"]["type"]["const"] for branch in shape["oneOf"]] == ["circle", "box"]
+    assert shape["oneOf"][0]["description"] == "Round."
+    validator = Validator(schema)
+    assert validator.is_valid({"shape": {"type": "box", "point": {"x": 1}}, "of": {"x": 1}})
+    assert not validator.is_valid({"shape": {"type": "box", "point": {"x": "1"}}, "of": {"x": 1}})
+
+
+def test_definitions_that_refer_to_themselves_or_are_used_twice_stay() -> None:
+    assert list(taking(Model).parameters["$defs"]) == ["Model"]
+    assert list(taking(list[Tree]).parameters["$defs"]) == ["Tree"]
+    assert taking(dict[str, Color]).parameters["properties"]["value"]["additionalProperties"]["enum"] == ["red", "blue"]
+
+    def twice(a: Annotated[Circle | Box, Field(discriminator="type")], b: Circle): ...
+
+    shape = of(twice).parameters["properties"]["a"]
+    assert shape["discriminator"]["mapping"] == {"circle": "#/$defs/Circle"}
+
+
+def test_what_is_said_beside_a_definition_and_in_it_are_both_kept() -> None:
+    def function(a: Annotated[Circle, Field(description="The outer one.")]): ...
+
+    assert of(function).parameters["properties"]["a"]["description"] == "The outer one.\n\nRound."
 
 
 GOOGLE = """Do it.

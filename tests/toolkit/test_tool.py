@@ -4,12 +4,13 @@ import dataclasses
 import json
 from datetime import date
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, tool
+from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, Toolbox, tool
 from handrail.contract.errors import BadSchema
 
 OBJECT = {"type": "object"}
@@ -101,10 +102,13 @@ def test_a_parameter_without_a_schema_is_named() -> None:
     def many(*bad: int) -> None:
         pass
 
-    def bad_default(bad: int = Opaque()) -> None:  # type: ignore[assignment]
+    def bad_default(bad: int = "no") -> None:  # type: ignore[assignment]
         pass
 
-    for function in (no_annotation, no_schema, many, bad_default):
+    def bad_pattern(bad: Annotated[str, Field(pattern="(?=a)")]) -> None:
+        pass
+
+    for function in (no_annotation, no_schema, many, bad_default, bad_pattern):
         with pytest.raises(BadSchema, match=rf"tool {function.__name__}: parameter 'bad'"):
             tool(function)
 
@@ -113,6 +117,61 @@ def test_a_parameter_without_a_schema_is_named() -> None:
 
     with pytest.raises(BadSchema, match="tool bad_return: the return type"):
         tool(bad_return)
+
+
+async def counts(n: int) -> Any:
+    yield n
+
+
+class Counts:
+    async def __call__(self, context: Context, arguments: Any) -> Any:
+        yield 1
+
+
+def test_an_async_generator_is_refused_by_name() -> None:
+    for make in (
+        lambda: tool(counts),
+        lambda: tool(name="counts")(partial(counts, 1)),
+        lambda: Tool("counts", OBJECT, counts),
+        lambda: Tool("counts", OBJECT, Counts()),
+        lambda: Toolbox([counts]),
+    ):
+        with pytest.raises(HandrailError, match=r"tool counts: .* async generator"):
+            make()
+
+
+@pytest.mark.anyio
+async def test_a_partial_is_a_tool_of_its_functions_name() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    async def later(key: str, n: int) -> str:
+        return f"{key} {n}"
+
+    async with Session([partial(add, 1), partial(later, key="secret")]) as session:
+        assert (await session.call("add", {"b": 2})).value == 3
+        assert (await session.call("later", {"n": 2})).value == "secret 2"
+    assert "secret" not in json.dumps(session.schemas("mcp"))
+    assert session.toolbox.find("later").runs == "async"
+
+
+class Bare:
+    """A tool by its shape that leaves things unsaid."""
+
+    name = "bare"
+    parameters = OBJECT
+    description = None
+    effects = None
+    risk = None
+
+    def __call__(self, context: Context, arguments: Any) -> int:
+        return 1
+
+
+def test_a_description_that_is_none_is_empty() -> None:
+    assert Tool("t", OBJECT, body, description=None).description == ""
+    bare = Toolbox([Bare()]).find("bare")
+    assert (bare.description, bare.effects, bare.risk) == ("", frozenset(), "safe")
 
 
 def test_what_is_shown_is_what_is_checked_whatever_happens_to_the_schema_that_was_given() -> None:

@@ -4,25 +4,30 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
 from types import UnionType
-from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticSerializationError
+from pydantic_core import SchemaError, to_jsonable_python
 
 from handrail.contract.errors import BadSchema
 from handrail.schema.annotations import is_contract, modern, resolve_hints
 from handrail.schema.docs import read_docstring
 from handrail.schema.explain import Convert, NotConvertible, Problem
-from handrail.schema.strict import Strict, tidy
+from handrail.schema.places import escape, kind_of
+from handrail.schema.strict import Strict, misplaced, tidy
+from handrail.schema.validate import Validator
 from handrail.schema.words import dotted, shorten, show
 
 __all__ = ["Derived", "NotConvertible", "derive"]
 
 _PLAIN = (str, int, bool, type(None))
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_SAID_OF_ALL = frozenset({"type", "default", "description", "blank", "consequential"})
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _REFUSED: Mapping[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args)",
@@ -48,12 +53,15 @@ class Derived:
 
 def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping[str, Any] | None = None) -> Derived:
     """Read signature and docstring. Raises BadSchema, naming the parameter, for what has no schema."""
-    documented = read_docstring(inspect.getdoc(function))
-    hints = resolve_hints(function, local_names or {})
+    origin, bound = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+    documented = read_docstring(inspect.getdoc(origin))
+    hints = resolve_hints(origin, local_names or {})
     fields: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     context: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
+        if name in bound:  # by a partial, and nobody else's to give
+            continue
         annotation = _annotation(name, parameter, hints)
         if _is_injected(annotation, injected):
             if context is not None:
@@ -66,6 +74,7 @@ def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping
     adapter, raw = _adapter(fields)
     schema = tidy(raw)
     _write_defaults(schema, fields, defaults)
+    _check_defaults(schema, fields, defaults)
     return Derived(documented.description, schema, _output(hints), _converter(adapter), context)
 
 
@@ -89,46 +98,84 @@ def _is_union(annotation: Any) -> bool:
 
 
 def _field(annotation: Any, default: Any, description: str | None) -> Any:
-    annotation = modern(annotation)
+    optional = default is not _NO_DEFAULT and not isinstance(default, FieldInfo)
+    annotation = modern(_without_sentinel(annotation, default) if optional else annotation)
     extras: list[Any] = [default] if isinstance(default, FieldInfo) else []
     infos = [item for item in (*get_args(annotation)[1:], *extras) if isinstance(item, FieldInfo)]
+    description = _beside(annotation) or description
     if description and not any(info.description for info in infos):
         extras.append(Field(description=description))
     for extra in extras:
         annotation = Annotated[annotation, extra]
-    optional = default is not _NO_DEFAULT and not isinstance(default, FieldInfo)
     given = any(not info.is_required() for info in infos)
     return NotRequired[annotation] if optional or given else annotation
+
+
+def _beside(annotation: Any) -> str | None:
+    """The text of `Annotated[int, "text"]`, also where that is one member of a union."""
+    for inner in (annotation, *(get_args(annotation) if _is_union(annotation) else ())):
+        for item in getattr(inner, "__metadata__", ()):
+            text = item if isinstance(item, str) else getattr(item, "documentation", None)
+            if isinstance(text, str) and text.strip():
+                return text.strip()
+    return None
+
+
+def _is_sentinel(default: Any) -> bool:
+    """Whether a default only says that nothing was given: it has no JSON form at all."""
+    if type(default) in (*_PLAIN, float, *_CONTAINERS):
+        return False
+    try:
+        to_jsonable_python(default)
+    except Exception:  # noqa: BLE001 - it has no JSON form, for whatever reason
+        return True
+    return False
+
+
+def _without_sentinel(annotation: Any, default: Any) -> Any:
+    """The annotation without the sentinel that is its default, which the model cannot send."""
+    if not _is_union(annotation) or not _is_sentinel(default):
+        return annotation
+    left = [item for item in get_args(annotation) if item is not default and item is not type(default)]
+    return reduce(or_, left) if left else annotation
 
 
 def _adapter(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     try:
         return _build(fields)
-    except (PydanticUserError, TypeError, NameError, RecursionError, NotImplementedError) as whole:
+    except Exception as whole:  # noqa: BLE001 - a type may raise anything while it is read
         for name, annotation in fields.items():
             try:
                 _build({name: annotation})
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this parameter's
-                raise BadSchema(f"parameter {name!r} has no schema: {_first_line(error)}") from None
-        raise BadSchema(f"the parameters have no schema: {_first_line(whole)}") from None
+                raise BadSchema(f"parameter {name!r} has no schema: {_reason(error)}") from None
+        raise BadSchema(f"the parameters have no schema: {_reason(whole)}") from None
 
 
 def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]:
     shape = _make_dict("arguments", dict(fields))
     shape.__pydantic_config__ = ConfigDict(extra="forbid")
     adapter: TypeAdapter[Any] = TypeAdapter(shape)
-    return adapter, adapter.json_schema(schema_generator=Strict)
+    schema = adapter.json_schema(schema_generator=Strict)
+    json.dumps(schema, allow_nan=False)
+    if wrong := misplaced(schema):
+        raise BadSchema(wrong)
+    return adapter, schema
 
 
-def _first_line(error: BaseException) -> str:
-    return shorten(str(error).strip().partition("\n")[0] or type(error).__name__, 200)
+def _reason(error: BaseException) -> str:
+    """The line that says it: the last one of pydantic's own, which ends a list of what was being built."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[-1].strip().removeprefix("error: ") if isinstance(error, SchemaError) else lines[0]
+    return shorten(line, 200)
 
 
 def _write_defaults(schema: dict[str, Any], fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     names = dict(zip(fields, schema.get("properties", {}), strict=True))
     for name, default in defaults.items():
-        described = schema["properties"][names[name]]
-        described["default"] = default if type(default) in _PLAIN else _as_json(name, fields[name], default)
+        if not _is_sentinel(default):
+            described = schema["properties"][names[name]]
+            described["default"] = default if type(default) in _PLAIN else _as_json(name, fields[name], default)
 
 
 def _as_json(name: str, annotation: Any, default: Any) -> Any:
@@ -137,10 +184,46 @@ def _as_json(name: str, annotation: Any, default: Any) -> Any:
         made = TypeAdapter(inner).dump_python(default, mode="json", warnings="error", by_alias=True)
         json.dumps(made, allow_nan=False)
         return made
-    except (PydanticSerializationError, PydanticUserError, ValueError, TypeError) as error:
+    except Exception as error:  # noqa: BLE001 - a type may raise anything while it is written
         raise BadSchema(
-            f"parameter {name!r} has a default that cannot be written into a schema: {_first_line(error)}"
+            f"parameter {name!r} has a default that cannot be written into a schema: {_reason(error)}"
         ) from None
+
+
+def _check_defaults(schema: dict[str, Any], fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse a default that its own type refuses; None always means that nothing was given."""
+    told = [name for name, described in schema.get("properties", {}).items() if _is_doubtful(described)]
+    if not told:
+        return
+    names = dict(zip(schema["properties"], fields, strict=True))
+    checks = Validator(schema)
+    for name in told:
+        default, own = schema["properties"][name]["default"], names[name]
+        problem = None if checks.fits((f"#/properties/{escape(name)}",), default) else "its type does not accept it"
+        if problem is None and isinstance(default, str):
+            problem = _refusal(fields[own], defaults.get(own, default))
+        if problem:
+            raise BadSchema(f"parameter {own!r} has a default, {show(default)}, that does not fit: {problem}")
+
+
+def _is_doubtful(described: Mapping[str, Any]) -> bool:
+    """Whether it takes more than a look to see that the default fits."""
+    default = described.get("default")
+    plainly = described.get("type") == kind_of(default) and described.keys() <= _SAID_OF_ALL
+    return default is not None and not plainly
+
+
+def _refusal(annotation: Any, default: Any) -> str | None:
+    """Why a type refuses a text that its schema accepts, such as one that is no date."""
+    (inner,) = get_args(annotation)  # it is NotRequired[...]
+    bare = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+    if bare is str or get_origin(bare) is Literal:
+        return None
+    try:
+        TypeAdapter(inner).validate_python(default)
+    except ValidationError as error:
+        return str(error.errors()[0]["msg"])
+    return None
 
 
 def _output(hints: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -150,8 +233,8 @@ def _output(hints: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(modern(annotation))
         return tidy(adapter.json_schema(mode="serialization", schema_generator=Strict))
-    except (PydanticUserError, TypeError, NameError, RecursionError, NotImplementedError) as error:
-        raise BadSchema(f"the return type has no schema: {_first_line(error)}") from None
+    except Exception as error:  # noqa: BLE001 - a type may raise anything while it is read
+        raise BadSchema(f"the return type has no schema: {_reason(error)}") from None
 
 
 def _converter(adapter: TypeAdapter[Any]) -> Convert:
@@ -163,7 +246,7 @@ def _converter(adapter: TypeAdapter[Any]) -> Convert:
         except ValidationError as error:
             raise NotConvertible(_problems(error, arguments)) from None
         except Exception as error:  # noqa: BLE001 - a validator of the user's own may raise anything
-            message = f"the arguments were refused: {_first_line(error)}"
+            message = f"the arguments were refused: {_reason(error)}"
             raise NotConvertible([Problem("", message, "values that the tool's own checks accept", "")]) from None
         return converted
 

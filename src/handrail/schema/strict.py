@@ -1,11 +1,32 @@
-"""Make derived schemas strict and short: closed objects, no titles, keys that the type really takes."""
+"""Make derived schemas strict and short: closed objects, no titles, no definitions that are used once."""
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from handrail.schema.walk import Schema, rewrite
+from handrail.schema.walk import Schema, children, rewrite
+
+_HERE: Final = "#/$defs/"
+_BESIDE: Final = frozenset(
+    {"$ref", "default", "description", "title", "examples", "deprecated", "blank", "consequential"}
+)
+"""Keywords that say the same beside a reference and in what it refers to."""
+_OF_NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_OF_TEXT: Final = frozenset({"minLength", "maxLength", "pattern"})
+_OF_LISTS: Final = frozenset({"minItems", "maxItems"})
+_BOUNDS: Final = {
+    "string": _OF_NUMBERS | _OF_LISTS,
+    "array": _OF_NUMBERS | _OF_TEXT,
+    "integer": _OF_TEXT | _OF_LISTS,
+    "number": _OF_TEXT | _OF_LISTS,
+    "boolean": _OF_TEXT | _OF_LISTS,
+}
+"""Bounds that mean nothing for a type."""
+_UNREAD: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
+"""What pydantic leaves in a schema of a bound that it does not know for the type."""
 
 
 class Strict(GenerateJsonSchema):
@@ -23,8 +44,7 @@ class Strict(GenerateJsonSchema):
 
 def tidy(schema: dict[str, Any]) -> dict[str, Any]:
     """Close every object that lists its properties, unless its type allows more; drop the generated titles."""
-    tidied = rewrite(schema, _tidy_one)
-    return dict(tidied)
+    return _inlined(dict(rewrite(schema, _tidy_one)))
 
 
 def _tidy_one(schema: Schema) -> Schema:
@@ -33,3 +53,66 @@ def _tidy_one(schema: Schema) -> Schema:
     if "properties" in schema and schema.get("type") == "object":
         schema.setdefault("additionalProperties", False)
     return schema
+
+
+def misplaced(schema: Any) -> str | None:
+    """A bound that means nothing for the type it stands at, or None."""
+    if not isinstance(schema, Mapping):
+        return None
+    kind = schema.get("type")
+    wrong = (_BOUNDS.get(kind, frozenset()) if isinstance(kind, str) else frozenset()) & schema.keys()
+    wrong |= {word for word in _UNREAD & schema.keys() if isinstance(schema[word], int | float)}
+    if wrong:
+        return f"a bound ({min(wrong)}) that does not apply to its type"
+    return next(filter(None, map(misplaced, children(schema))), None)
+
+
+def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Write definitions that are used once, and do not refer to themselves, where they are used."""
+    definitions = schema.get("$defs") or {}
+    once = _used_once(schema, definitions)
+
+    def change(inner: Schema) -> Schema:
+        mapping = inner.get("discriminator", {}).get("mapping")
+        if mapping:
+            left = {tag: target for tag, target in mapping.items() if target.removeprefix(_HERE) not in once}
+            told = {word: held for word, held in inner["discriminator"].items() if word != "mapping"}
+            inner["discriminator"] = {**told, "mapping": left} if left else told
+        name = inner.get("$ref", "").removeprefix(_HERE)
+        if name not in once:
+            return inner
+        target = rewrite(definitions[name], change)
+        both = [held["description"] for held in (inner, target) if held.get("description")]
+        beside = {word: held for word, held in inner.items() if word != "$ref"}
+        return {**target, **beside, **({"description": "\n\n".join(dict.fromkeys(both))} if both else {})}
+
+    kept = {name: rewrite(held, change) for name, held in definitions.items() if name not in once}
+    rest = rewrite({word: held for word, held in schema.items() if word != "$defs"}, change)
+    return {"$defs": kept, **rest} if kept else dict(rest)
+
+
+def _used_once(schema: Schema, definitions: Mapping[str, Any]) -> set[str]:
+    uses = Counter(name for name, _ in _references(schema))
+    plainly = {name for name, inner in _references(schema) if inner.keys() <= _BESIDE}
+    inside = {name: {used for used, _ in _references(held)} for name, held in definitions.items()}
+    return {name for name in definitions if uses[name] == 1 and name in plainly and not _comes_back(name, inside)}
+
+
+def _comes_back(name: str, inside: Mapping[str, set[str]]) -> bool:
+    """Whether a definition refers to itself, by whatever way."""
+    seen: set[str] = set()
+    waiting = list(inside[name])
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            waiting.extend(inside.get(here, ()))
+    return name in seen
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each definition that is referred to, and the schema that does."""
+    if isinstance(schema.get("$ref"), str):
+        yield schema["$ref"].removeprefix(_HERE), schema
+    for inner in children(schema):
+        yield from _references(inner)

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
@@ -58,9 +59,11 @@ class Tool:
     runs: Runs = field(init=False)
 
     def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "description", "" if self.description is None else self.description)
         _check_name(self.name)
         _check_options(self)
-        put = object.__setattr__
+        _refuse_generator(self.name, self.body)
         put(self, "effects", _subset(self, "effects", self.effects, Effect))
         put(self, "needs", _subset(self, "needs", self.needs, Feature))
         put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
@@ -99,6 +102,14 @@ def _check_options(tool: Tool) -> None:
         raise HandrailError(f"tool {name}: output_cap {tool.output_cap!r} is not a number of characters above 0")
     if tool.isolate and tool.function is None:
         raise HandrailError(f"tool {name}: isolate=True is for functions: make it with @tool(isolate=True)")
+
+
+def _refuse_generator(name: str, body: Callable[..., Any]) -> None:
+    if inspect.isasyncgenfunction(body) or inspect.isasyncgenfunction(getattr(body, "__call__", None)):  # noqa: B004
+        raise HandrailError(
+            f"tool {name}: its function is an async generator, and a call has one answer: return a list, "
+            "and show what comes before it with context.show()"
+        )
 
 
 def _is_number(value: object) -> bool:
@@ -167,8 +178,10 @@ def _make(
 ) -> Tool:
     if isinstance(fn, Tool) or not callable(fn):
         raise HandrailError(f"tool() takes a function, not {type(fn).__name__}")
-    title = name if name is not None else getattr(fn, "__name__", type(fn).__name__)
+    named = fn.func if isinstance(fn, partial) else fn
+    title = name if name is not None else getattr(named, "__name__", type(named).__name__)
     _check_name(title)
+    _refuse_generator(title, fn)
     try:
         derived = schema.derive.derive(fn, injected=Context, local_names=names)
     except BadSchema as error:

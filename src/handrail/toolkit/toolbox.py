@@ -101,7 +101,8 @@ def as_tool(given: object) -> Tool:
         raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
     if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
         options = {option: getattr(given, option) for option in OPTIONAL if hasattr(given, option)}
-        return Tool(given.name, given.parameters, given, **options)
+        said = {option: held for option, held in options.items() if held is not None or option == "timeout"}
+        return Tool(given.name, given.parameters, given, **said)
     if callable(given):
         return tool(given)
     raise HandrailError(f"{given!r} is no tool: give a typed function, a Tool, or an object with name and parameters")
