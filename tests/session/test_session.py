@@ -170,3 +170,20 @@ async def test_one_toolbox_serves_many_sessions_and_each_loads_its_own_deferred_
     assert [schema["name"] for schema in two.schemas("mcp")] == ["new", "trivial"]
     async with one, two:
         assert (await two.call("rare")).value == 1  # it is hidden, not forbidden
+
+
+async def test_a_tool_that_a_provider_refuses_is_left_out_with_one_warning() -> None:
+    bad = Tool("bad", {"type": "object", "properties": {"a[b]": {}}}, lambda context, arguments: 1)
+    async with Session([trivial, bad]) as session:
+        for _ in range(2):
+            assert [schema["name"] for schema in session.schemas("anthropic")] == ["trivial"]
+        assert [schema["name"] for schema in session.schemas("mcp")] == ["bad", "trivial"]
+        warnings = [event.data["message"] for event in session.trace if event.type == "warning"]
+        assert (await session.call("bad")).ok
+        with pytest.raises(HandrailError, match="no provider 'acme'"):
+            session.schemas("acme")
+    (warning,) = warnings
+    assert "tool bad" in warning
+    assert "'a[b]'" in warning
+    with pytest.raises(HandrailError, match="tool bad"):
+        session.toolbox.schemas("anthropic")

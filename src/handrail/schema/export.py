@@ -1,22 +1,61 @@
-"""Show a tool to a provider, in its own shape and always in the same bytes."""
+"""Show a tool to a provider, in its own shape, by its own rules, and always in the same bytes."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError
-from handrail.schema.walk import Schema, rewrite
+from handrail.schema.walk import Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 OWN_KEYWORDS: Final = ("blank", "consequential")
 """Said to Handrail, not to the model."""
+LONGEST_DESCRIPTION: Final = 1_048_576
+"""Characters that OpenAI takes; older deployments took 1,024."""
+_OPENAI: Final = ("openai", "openai-responses")
+_NEED_ITEMS: Final = (*_OPENAI, "gemini")
+"""An array without `items` fails the whole request."""
+_NO_UNION: Final = (*_OPENAI, "anthropic")
+"""A union at the root fails the whole request."""
+_UNIONS: Final = ("allOf", "anyOf", "oneOf")
+_GEMINI_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", re.ASCII)
+_ANTHROPIC_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
-def export(provider: str, name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition that a provider's own SDK takes. Raises HandrailError for an unknown provider."""
+def export(
+    provider: str,
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    output: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The definition that a provider's own SDK takes.
+
+    Raises HandrailError for an unknown provider, and for a tool that the provider would refuse with the whole request.
+    """
+    check_provider(provider)
     schema = rewrite(parameters, _without_own)
+    if provider != "mcp":  # which leaves a schema as it was given
+        schema = _for_provider(provider, schema)
     head: dict[str, Any] = {"name": name}
     if description:
         head["description"] = description
+    made = _shaped(provider, head, schema)
+    if provider == "mcp" and output is not None:
+        made["outputSchema"] = rewrite(output, _without_own)
+    if rule := next(_broken(provider, name, description, schema, made), None):
+        raise HandrailError(f"tool {name}: {provider} does not take it: {rule}")
+    return made
+
+
+def check_provider(provider: str) -> None:
+    """Raise HandrailError for one that nobody knows."""
+    if provider not in PROVIDERS:
+        raise HandrailError(f"there is no provider {provider!r}; the providers are {', '.join(PROVIDERS)}")
+
+
+def _shaped(provider: str, head: dict[str, Any], schema: Schema) -> dict[str, Any]:
     match provider:
         case "openai":
             return {"type": "function", "function": {**head, "parameters": schema}}
@@ -26,12 +65,85 @@ def export(provider: str, name: str, description: str, parameters: Mapping[str, 
             return {**head, "input_schema": schema}
         case "gemini":
             return {**head, "parametersJsonSchema": schema}
-        case "mcp":
-            return {**head, "inputSchema": schema}
-    raise HandrailError(f"there is no provider {provider!r}; the providers are {', '.join(PROVIDERS)}")
+    return {**head, "inputSchema": schema}
+
+
+def _broken(provider: str, name: str, description: str, schema: Schema, made: Mapping[str, Any]) -> Iterator[str]:
+    """The provider's rules that the tool breaks."""
+    if provider == "gemini" and not _GEMINI_NAME.fullmatch(name):
+        yield "a name has at most 64 characters and begins with a letter or _"
+    if provider == "anthropic":
+        wrong = [key for key in schema.get("properties", {}) if not _ANTHROPIC_KEY.fullmatch(key)]
+        if wrong:
+            yield f"parameter {wrong[0][:80]!r} is not 1 to 64 of the characters A-Z, a-z, 0-9, _, . and -"
+    if provider in _OPENAI and len(description) > LONGEST_DESCRIPTION:
+        yield f"a description has at most {LONGEST_DESCRIPTION:,} characters"
+    try:
+        json.dumps(made, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        yield "a text in it has half of a character pair (a lone surrogate), which cannot be sent"
 
 
 def _without_own(schema: Schema) -> Schema:
     for keyword in OWN_KEYWORDS:
         schema.pop(keyword, None)
     return schema
+
+
+def _for_provider(provider: str, schema: Schema) -> Schema:
+    def change(inner: Schema) -> Schema:
+        inner = _todays(inner)
+        kinds = inner.get("type")
+        if provider in _NEED_ITEMS and "items" not in inner and (kinds == "array" or "array" in (kinds or ())):
+            inner["items"] = {}
+        return inner
+
+    changed: Schema = rewrite(schema, change)
+    if "$ref" in changed:
+        changed = {**resolve(changed, changed), **{word: held for word, held in changed.items() if word != "$ref"}}
+    if provider in _NO_UNION and any(word in changed for word in _UNIONS):
+        changed = _without_unions(changed)
+    if provider in _OPENAI:
+        changed = {word: held for word, held in changed.items() if word not in ("enum", "not")}
+        changed.setdefault("properties", {})
+    return changed
+
+
+def _todays(schema: Schema) -> Schema:
+    """The same in the words of the latest draft, by which providers read a schema, and without naming another."""
+    schema.pop("$schema", None)
+    if isinstance(schema.get("items"), list):
+        schema["prefixItems"] = schema.pop("items")
+        schema["items"] = schema.pop("additionalItems", {})
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(schema.get(exclusive), bool):
+            if schema.pop(exclusive) and bound in schema:
+                schema[exclusive] = schema.pop(bound)
+    return schema
+
+
+def _without_unions(schema: Schema) -> Schema:
+    """Without the unions at the root, but with the properties that only they declare; the check keeps all of it."""
+    properties = dict(schema.get("properties") or {})
+    required = list(schema.get("required") or ())
+    for keyword in _UNIONS:
+        branches = [resolve(schema, branch) for branch in schema.get(keyword) or ()]
+        branches = [branch for branch in branches if isinstance(branch, Mapping)]
+        shown = {key for branch in branches for key in branch.get("properties") or {}} - properties.keys()
+        for branch in branches:
+            for key, inner in (branch.get("properties") or {}).items():
+                if key in shown:
+                    properties[key] = _either(properties[key], inner) if key in properties else inner
+        needed = [set(branch.get("required") or ()) for branch in branches]
+        always = set.union(*needed) if keyword == "allOf" and needed else set.intersection(*needed) if needed else set()
+        required += [key for key in properties if key in always and key not in required]
+    rest = {word: held for word, held in schema.items() if word not in (*_UNIONS, "properties", "required")}
+    more = {"properties": properties} if properties else {}
+    return {**rest, **more, **({"required": required} if required else {})}
+
+
+def _either(one: Any, other: Any) -> Any:
+    if one == other:
+        return one
+    known = one["anyOf"] if isinstance(one, Mapping) and one.keys() == {"anyOf"} else [one]
+    return {"anyOf": [*known, other]}

@@ -1,23 +1,26 @@
 """The Host that a call's Context sees: the session's own part of it, and whoever stands around the session."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.background import Home, at_home
-from handrail.schema.export import export
+from handrail.schema.export import check_provider
 from handrail.toolkit.context import Host
-from handrail.toolkit.toolbox import Toolbox
+from handrail.toolkit.tool import Tool
+from handrail.toolkit.toolbox import Toolbox, exported
 
 
 class SessionHost:
     """Serves deferred tools itself; hands the rest on, and says so where nobody is there."""
 
-    def __init__(self, toolbox: Toolbox, outer: Host | None, home: Home) -> None:
+    def __init__(self, toolbox: Toolbox, outer: Host | None, home: Home, warn: Callable[[str], None]) -> None:
         self.home = home
         self.outer = outer
         self._toolbox = toolbox
+        self._warn = warn
+        self._warned: set[str] = set()
         self._loaded: set[str] = set()
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
@@ -44,15 +47,27 @@ class SessionHost:
         self._loaded.update(names)
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
-        """Every tool that is not deferred, and those that were loaded, sorted by name."""
+        """Every tool that is not deferred, and those that were loaded, sorted by name.
+
+        A tool that the provider would refuse, with the whole request, is left out with a warning.
+        """
+        check_provider(provider)
         key = (provider, self._toolbox.changes, len(self._loaded))
         if key not in self._schemas:
-            self._schemas[key] = [
-                export(provider, each.name, each.description, each.parameters)
-                for each in self._toolbox
-                if not each.deferred or each.name in self._loaded
-            ]
+            offered = [each for each in self._toolbox if not each.deferred or each.name in self._loaded]
+            made = (self._exported(provider, each) for each in offered)
+            self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])
+
+    def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
+        try:
+            return exported(provider, tool)
+        except HandrailError as error:
+            message = f"{error}. The model is not offered this tool."
+            if message not in self._warned:
+                self._warned.add(message)
+                self._warn(message)
+            return None
 
     def _somebody(self, what: str) -> Host:
         if self.outer is None:

@@ -66,7 +66,7 @@ class Session:
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.home = Home()
-        self.host = SessionHost(self.toolbox, host, self.home)
+        self.host = SessionHost(self.toolbox, host, self.home, self._warn)
         self.call_count = 0
         self.sandbox = sandbox
         self.rules = Rules(policy, budget, approver, sandbox)

@@ -7,7 +7,7 @@ from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.result import Failure
 from handrail.lazy import Lazy
-from handrail.schema.export import export
+from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import Tool, tool
 
@@ -71,17 +71,18 @@ class Toolbox:
         return [each for each in self.all() if effect in each.effects]
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
-        """Every tool that is not deferred, sorted by name, in this provider's form."""
-        return [_export(provider, each) for each in self.all() if not each.deferred]
+        """Every tool that is not deferred, sorted by name. Raises HandrailError for one that the provider refuses."""
+        check_provider(provider)
+        return [exported(provider, each) for each in self.all() if not each.deferred]
 
     def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
-        return [_export(provider, each) for each in self.all() if each.deferred]
+        return [exported(provider, each) for each in self.all() if each.deferred]
 
     def schema_for(self, name: str, provider: str = "mcp") -> dict[str, Any]:
         found = self._tools.get(name)
         if found is None:
             raise HandrailError(f"there is no tool {name!r}; there are {', '.join(self.names()) or 'none'}")
-        return _export(provider, found)
+        return exported(provider, found)
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -108,8 +109,9 @@ def as_tool(given: object) -> Tool:
     raise HandrailError(f"{given!r} is no tool: give a typed function, a Tool, or an object with name and parameters")
 
 
-def _export(provider: str, tool: Tool) -> dict[str, Any]:
-    return export(provider, tool.name, tool.description, tool.parameters)
+def exported(provider: str, tool: Tool) -> dict[str, Any]:
+    """A tool in this provider's form. Raises HandrailError where the provider would refuse it."""
+    return export(provider, tool.name, tool.description, tool.parameters, tool.output)
 
 
 def _where(tool: Tool) -> str:
