@@ -104,10 +104,24 @@ async def test_a_job_runs_on_is_seen_and_is_killed_with_its_tree(real: World) ->
         waited = await real.value("process", action="wait", job=job, timeout=1)
         assert waited["running"] is True
         killed = await real.value("process", action="kill", job=job)
-    assert (killed["killed"], killed["running"], killed["ended_by"]) == (True, False, "user")
+    assert (killed["killed"], killed["running"], killed["ended_by"]) == (True, False, "model")
+    assert "killed_by" not in killed
     (real.root / "alive").unlink()
     await anyio.sleep(0.4)
     assert not (real.root / "alive").exists(), "the setsid child lives on"
+
+
+@pytest.mark.parametrize("who", ["terminate", "process"])
+async def test_a_job_that_a_person_ended_says_so(real: World, who: str) -> None:
+    job = (await real.value("bash", command="echo begun; sleep 600", background=True))["job"]
+    if who == "terminate":
+        assert await real.session.terminate(job)
+    else:
+        assert (await real.session.call("process", {"action": "kill", "job": job}, origin="user")).ok
+    polled = await real.value("process", action="poll", job=job)
+    assert (polled["running"], polled["ended_by"], polled["killed_by"]) == (False, "user", "user")
+    listed = (await real.value("process", action="list"))["jobs"]
+    assert [(each["ended_by"], each["killed_by"]) for each in listed] == [("user", "user")]
 
 
 async def test_a_job_is_not_ended_by_the_timeout_of_commands(real: World) -> None:

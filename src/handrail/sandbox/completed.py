@@ -6,7 +6,8 @@ from typing import Any, Final, Literal, get_args
 from handrail.sandbox.capture import STDERR_CAP, STDOUT_CAP
 from handrail.sandbox.spool import SPOOL_LIMIT, Spool
 
-EndedBy = Literal["exit", "timeout", "idle", "user", "output"]
+EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output"]
+"""What ended it: itself, a limit, a person, the model, or too much output."""
 TIMED_OUT: Final = 124
 """The exit code of a command that a wall or idle limit ended."""
 

@@ -22,7 +22,7 @@ from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
 from handrail.sandbox.notes import notes_on
 from handrail.sandbox.spool import Spool
 
-Asked = Literal["timeout", "idle", "user", "output", "close", "cancel"]
+Asked = Literal["timeout", "idle", "user", "model", "output", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
 """Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
 KILL_WAIT: Final = 1.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from os import urandom
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import anyio
 
@@ -126,9 +126,9 @@ class Sandbox(Files):
         return self._shared.jobs.get(id)
 
     @at_home
-    async def terminate(self, id: str) -> bool:
-        """End a job or a running call as a person does: TERM, 3 s, KILL. Whether it was running."""
-        return await self._shared.terminate(id)
+    async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
+        """End a job or a running call: TERM, 3 s, KILL. Whether it was running. `by` becomes its `ended_by`."""
+        return await self._shared.terminate(id, by)
 
     def at(self, path: str) -> "Sandbox":
         """A view whose relative paths and commands begin at `path`. It is a default, not a boundary."""

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from inspect import isawaitable
 from itertools import count
-from typing import Final
+from typing import Final, Literal
 from weakref import WeakSet
 
 import anyio
@@ -91,11 +91,11 @@ class Shared:
         for old in over[:-JOBS_KEPT]:
             del self.jobs[old.id]
 
-    async def terminate(self, id: str) -> bool:
-        """End, as a person does, what runs under this id. Whether anything did."""
+    async def terminate(self, id: str, by: Literal["user", "model"]) -> bool:
+        """End what runs under this id. Whether anything did."""
         found = [running for running in self.calls.get(id, ()) if not running.ended.is_set()]
         for running in found:
-            running.ask("user")
+            running.ask(by)
         with anyio.move_on_after(USER_GRACE + 2 * KILL_WAIT):
             for running in found:
                 await running.settled.wait()

@@ -11,13 +11,14 @@ from handrail.sandbox.running import Asked, Running
 LIMIT_GRACE: Final = 0.5
 """Seconds between TERM and KILL when a limit ends a command."""
 USER_GRACE: Final = 3.0
-"""Seconds between TERM and KILL when a person does."""
+"""Seconds between TERM and KILL when a person or the model does."""
 _GRACE: Final[Mapping[Asked, float]] = {
     "timeout": LIMIT_GRACE,
     "idle": LIMIT_GRACE,
     "output": LIMIT_GRACE,
     "cancel": LIMIT_GRACE,
     "user": USER_GRACE,
+    "model": USER_GRACE,
     "close": 0.0,
 }
 

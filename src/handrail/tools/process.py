@@ -38,7 +38,7 @@ async def process(
     if action == "wait":
         await found.wait(timeout)
     elif action == "kill":
-        ended = await sandbox.terminate(found.id)
+        ended = await sandbox.terminate(found.id, by="user" if context.call.origin == "user" else "model")
         return {**_state(found), "killed": ended}
     elif action == "tail":
         return {**_state(found), "text": found.tail(lines)}
@@ -68,4 +68,6 @@ def _state(job: Job) -> dict[str, Any]:
         state["error"] = str(job.error)
     elif job.completed is not None:
         state["ended_by"] = job.completed.ended_by
+        if job.completed.ended_by == "user":
+            state["killed_by"] = "user"
     return state
