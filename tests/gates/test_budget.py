@@ -1,11 +1,14 @@
 """A run is held to its calls, refusals and seconds; a refused call gets its place back."""
 
+import threading
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import Budget, Call, Failure, Session, ToolFailed, tool
+from handrail import Budget, Call, Failure, Sandbox, Session, ToolFailed, tool
+from handrail.testing import MemoryDriver
+from tests.gates.asked import until
 from tests.journeys.evidence import endings
 
 pytestmark = pytest.mark.anyio
@@ -92,18 +95,83 @@ async def test_calls_that_arrive_together_cannot_share_a_place() -> None:
 
 
 async def test_seconds_are_counted_from_the_first_call_and_anew_with_every_run() -> None:
-    async def waits() -> None:
-        await anyio.sleep(0.06)
-
-    async with Session([waits], budget=Budget(seconds=0.05)) as session:
-        await anyio.sleep(0.06)  # before the first call no time runs
-        assert (await session.call("waits")).ok
-        result = await session.call("waits")
+    async with Session([trivial], budget=Budget(seconds=0.5)) as session:
+        await anyio.sleep(0.6)  # before the first call no time runs
+        assert (await session.call("trivial", {"n": 1})).ok
+        await anyio.sleep(0.6)
+        result = await session.call("trivial", {"n": 2})
         assert not result.ok
         assert result.kind == "budget_exhausted"
-        assert "0.05 s" in result.message
+        assert "0.5 s" in result.message
         session.begin_run()
-        assert (await session.call("waits")).ok
+        assert (await session.call("trivial", {"n": 3})).ok
+
+
+async def test_a_call_that_runs_when_the_seconds_are_over_is_ended_as_budget_exhausted() -> None:
+    state: list[str] = []
+
+    async def naps() -> None:
+        try:
+            await anyio.sleep(60)
+        finally:
+            state.append("ended")
+
+    async with Session([naps], budget=Budget(seconds=0.2)) as session:
+        with anyio.fail_after(30):
+            result = await session.call("naps")
+    assert not result.ok
+    assert (result.kind, result.retryable, state) == ("budget_exhausted", False, ["ended"])
+    assert "0.2 s of this run are over" in result.message
+    assert kinds(session) == ["budget_exhausted"]
+
+
+async def test_a_thread_that_runs_when_the_seconds_are_over_is_named_as_what_may_still_run() -> None:
+    go = threading.Event()
+
+    def works() -> None:
+        go.wait(30)
+
+    async with Session([works], budget=Budget(seconds=0.2)) as session:
+        result = await session.call("works")
+        go.set()
+    assert not result.ok
+    assert result.kind == "budget_exhausted"
+    assert "may still be running" in result.message
+
+
+async def test_a_call_that_waits_in_a_lane_when_the_seconds_are_over_is_ended_before_it_began() -> None:
+    sandbox, go, ran = Sandbox(MemoryDriver()), anyio.Event(), []
+
+    @tool(effects=["writes"], needs=["files"])
+    async def holds() -> None:
+        await go.wait()
+
+    @tool(effects=["writes"], needs=["files"])
+    async def waits() -> None:
+        ran.append(1)
+
+    async with (
+        sandbox,
+        Session([holds], sandbox=sandbox) as other,
+        Session([waits], sandbox=sandbox, budget=Budget(seconds=0.2)) as session,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(other.call, "holds")
+        await until(lambda: len(sandbox.lane) == 1)
+        with anyio.fail_after(30):
+            result = await session.call("waits")
+        go.set()
+    assert not result.ok
+    assert (result.kind, ran, len(sandbox.lane)) == ("budget_exhausted", [], 0)
+
+
+async def test_a_deadline_that_comes_before_the_end_of_the_budget_is_a_timeout() -> None:
+    @tool(timeout=0.1)
+    async def naps() -> None:
+        await anyio.sleep(60)
+
+    async with Session([naps], budget=Budget(seconds=60)) as session:
+        assert (await session.call("naps")).kind == "timeout"
 
 
 async def test_a_script_has_a_budget_of_its_own_inside_the_runs() -> None:

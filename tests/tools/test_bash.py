@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Event, Failure, Success
+from handrail import Budget, Event, Failure, Policy, Session, Success
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -171,6 +171,41 @@ async def test_a_person_ends_a_call_that_waits_for_a_job(real: World) -> None:
         await anyio.sleep(0.2)
         assert await real.session.terminate("long")
     assert results[0].kind == "cancelled"
+    assert (await real.value("process", action="poll", job=job))["running"] is True
+
+
+async def ended_by_the_budget(here: World, name: str, arguments: dict[str, Any]) -> Failure:
+    """What became of a call in a run of two seconds, which it would have outlived by far."""
+    tools, policy = here.session.toolbox, Policy(mode="open")
+    async with Session(tools, sandbox=here.sandbox, policy=policy, budget=Budget(seconds=2)) as session:
+        with in_time(60):
+            result = await session.call(name, arguments)
+        assert not result.ok
+        assert (result.kind, result.retryable) == ("budget_exhausted", False)
+        assert re.search(r"of this run (are|is) over", result.message)
+        assert (await session.call("bash", {"command": "true"})).kind == "budget_exhausted"
+    assert (await here.value("bash", command="echo usable"))["stdout"] == "usable\n"
+    return result
+
+
+@pytest.mark.parametrize("tool", ["bash", "run_code"])
+async def test_a_command_that_the_budgets_seconds_end_keeps_what_it_printed(real: World, tool: str) -> None:
+    line = "echo begun; echo bad >&2; touch begun; setsid sh -c 'while :; do touch alive; sleep 0.1; done' & sleep 600"
+    arguments = {"command": line} if tool == "bash" else {"code": line, "language": "bash", "timeout": 600}
+    failure = await ended_by_the_budget(real, tool, arguments)
+    assert failure.data is not None
+    assert (failure.data["stdout"], failure.data["stderr"]) == ("begun\n", "bad\n")
+    assert (failure.data["exit_code"], failure.data["ended_by"]) == (124, "budget")
+    (real.root / "alive").unlink()
+    await anyio.sleep(0.4)
+    assert not (real.root / "alive").exists(), "the setsid child lives on"
+
+
+async def test_waiting_for_a_job_ends_with_the_budgets_seconds_and_the_job_goes_on(real: World) -> None:
+    job = (await real.value("bash", command="sleep 600", background=True))["job"]
+    failure = await ended_by_the_budget(real, "process", {"action": "wait", "job": job, "timeout": 600})
+    assert failure.data is not None
+    assert (failure.data["job"], failure.data["running"]) == (job, True)
     assert (await real.value("process", action="poll", job=job))["running"] is True
 
 

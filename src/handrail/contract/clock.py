@@ -25,3 +25,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds of unpaused time since the clock was made."""
+
+    def left(self) -> float:
+        """Seconds until the budget of the run is spent; infinite where it has no end, negative where it is over."""

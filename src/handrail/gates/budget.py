@@ -1,8 +1,14 @@
 """Hold a run to its number of calls, refusals and seconds; a refused call gets its place back."""
 
+from math import inf
+from typing import Final
+
 from handrail.contract.result import REFUSALS, Failure, Result
 from handrail.toolkit.gate import Counts, Next, Step
 from handrail.toolkit.policy import Budget
+
+GRACE: Final = 5.0
+"""Seconds for a tool that keeps its own clock to end its work, and to tell what came of it."""
 
 
 async def budget(step: Step, proceed: Next) -> Result:
@@ -14,7 +20,7 @@ async def budget(step: Step, proceed: Next) -> Result:
     script = step.call.parent if step.call.origin == "script" else None
     if script is not None:
         counts.scripts[script] = counts.scripts.get(script, 0) + 1
-    result = await proceed(step)
+    result = await _in_time(step, proceed)
     if not result.ok and result.kind in REFUSALS:
         counts.calls -= 1
         counts.refusals += 1
@@ -23,13 +29,27 @@ async def budget(step: Step, proceed: Next) -> Result:
     return result
 
 
+async def _in_time(step: Step, proceed: Next) -> Result:
+    """End the call when the seconds of its run are over, wherever it is."""
+    left = step.counts.clock.left()
+    if left == inf:
+        return await proceed(step)
+    with step.counts.clock.limit(left + (GRACE if step.tool.timeout is None else 0.0)):
+        return await proceed(step)
+    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.end_told} "))
+
+
+def _over(step: Step, what: str = "") -> str:
+    return f"The {step.rules.budget.seconds:g} s of this run are over. {what}Answer with what you have."
+
+
 def _spent(step: Step, counts: Counts, limits: Budget) -> str | None:
     if limits.calls is not None and counts.calls >= limits.calls:
         return f"All {limits.calls} calls of this run are used. Answer with what you have."
     if limits.refusals is not None and counts.refusals >= limits.refusals:
         return f"{counts.refusals} calls of this run were refused, which is the limit. Answer with what you have."
-    if limits.seconds is not None and counts.clock.now() >= limits.seconds:
-        return f"The {limits.seconds:g} s of this run are over. Answer with what you have."
+    if counts.clock.left() <= 0:
+        return _over(step)
     if step.call.origin == "script" and limits.script_calls is not None:
         if counts.scripts.get(step.call.parent or "", 0) >= limits.script_calls:
             return f"This script has made all its {limits.script_calls} calls. Return what you have."

@@ -11,7 +11,10 @@ async def deadline(step: Step, proceed: Next) -> Result:
     with step.clock.limit(inf if timeout is None else timeout) as limit:
         step.watch(limit.scope)
         return await proceed(step)
-    end = "Its thread cannot be stopped and may still be running." if step.still_running else "It was ended."
     if step.terminated:
-        return Failure("cancelled", f"{step.tool.name} was ended by the user. {end}", data={"killed_by": "user"})
-    return Failure("timeout", f"{step.tool.name} ran longer than {limit.seconds:g} s. {end} Ask for less at once.")
+        return Failure(
+            "cancelled", f"{step.tool.name} was ended by the user. {step.end_told}", data={"killed_by": "user"}
+        )
+    return Failure(
+        "timeout", f"{step.tool.name} ran longer than {limit.seconds:g} s. {step.end_told} Ask for less at once."
+    )

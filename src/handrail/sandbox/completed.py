@@ -6,10 +6,10 @@ from typing import Any, Final, Literal, get_args
 from handrail.sandbox.capture import STDERR_CAP, STDOUT_CAP
 from handrail.sandbox.spool import SPOOL_LIMIT, Spool
 
-EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output"]
-"""What ended it: itself, a limit, a person, the model, or too much output."""
+EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
+"""What ended it: itself, a limit, a person, the model, too much output, or the end of its run's seconds."""
 TIMED_OUT: Final = 124
-"""The exit code of a command that a wall or idle limit ended."""
+"""The exit code of a command that a limit on its time ended."""
 
 
 @dataclass(frozen=True, slots=True)

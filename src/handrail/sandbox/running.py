@@ -22,7 +22,7 @@ from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
 from handrail.sandbox.notes import notes_on
 from handrail.sandbox.spool import Spool
 
-Asked = Literal["timeout", "idle", "user", "model", "output", "close", "cancel"]
+Asked = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
 """Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
 KILL_WAIT: Final = 1.0
@@ -112,7 +112,7 @@ class Running:
             raise self.error
         ended_by: EndedBy = "exit" if self.asked is None or self.asked == "cancel" else self.asked
         exit_code = KILLED if self.exit_code is None else self.exit_code
-        if ended_by in ("timeout", "idle"):
+        if ended_by in ("timeout", "idle", "budget"):
             exit_code = TIMED_OUT
         out, err = self._cut("stdout"), self._cut("stderr")
         out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size

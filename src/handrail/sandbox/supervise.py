@@ -16,6 +16,7 @@ _GRACE: Final[Mapping[Asked, float]] = {
     "timeout": LIMIT_GRACE,
     "idle": LIMIT_GRACE,
     "output": LIMIT_GRACE,
+    "budget": LIMIT_GRACE,
     "cancel": LIMIT_GRACE,
     "user": USER_GRACE,
     "model": USER_GRACE,
@@ -42,20 +43,22 @@ async def supervise(running: Running, timeout: float | None, idle_timeout: float
 
 
 async def _watch(running: Running, timeout: float | None, idle_timeout: float | None) -> None:
-    if timeout is None and idle_timeout is None:
+    clock = running.clock
+    if timeout is None and idle_timeout is None and clock.left() == inf:
         await running.wake.wait()
         return
-    clock = running.clock
     deadline = inf if timeout is None else clock.now() + timeout
     silence = inf if idle_timeout is None else idle_timeout
     while not running.wake.is_set():
         seen, now = running.received, clock.now()
-        wall_left, idle_left = deadline - now, running.heard + silence - now
-        with clock.limit(max(0.0, min(wall_left, idle_left))):
+        wall_left, idle_left, budget_left = deadline - now, running.heard + silence - now, clock.left()
+        with clock.limit(max(0.0, min(wall_left, idle_left, budget_left))):
             await running.wake.wait()
         if running.wake.is_set():
             return
-        if wall_left <= idle_left:
+        if budget_left <= min(wall_left, idle_left):
+            running.ask("budget")
+        elif wall_left <= idle_left:
             running.ask("timeout")
         elif running.received == seen:
             running.ask("idle")

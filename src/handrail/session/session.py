@@ -141,7 +141,7 @@ class Session:
 
     def begin_run(self) -> None:
         """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
-        self.rules.counts = Counts()
+        self.rules.counts = Counts(self.rules.budget.seconds)
         self.rules.counts.clock.start()
 
     @at_home

@@ -59,12 +59,16 @@ class CallLimit:
 
 
 class CallClock:
-    """Implements contract.clock.Clock. `around` is the clock of the call, or run, inside which this one runs."""
+    """Implements contract.clock.Clock. `around` is the clock of the call, or run, inside which this one runs.
 
-    __slots__ = ("_around", "_began", "_state", "limits")
+    `seconds` is the budget of a run: how long its calls may take together.
+    """
 
-    def __init__(self, around: "CallClock | None" = None) -> None:
+    __slots__ = ("_around", "_began", "_seconds", "_state", "limits")
+
+    def __init__(self, around: "CallClock | None" = None, seconds: float | None = None) -> None:
         self._around = around
+        self._seconds = inf if seconds is None else seconds
         self._began: float | None = None
         self._state = (0, 0.0, 0.0)
         """How often it is paused, since when, and the seconds that earlier pauses took; changed all at once."""
@@ -106,6 +110,10 @@ class CallClock:
         """Seconds of unpaused time, from no particular moment on."""
         pauses, since, lost = self._state
         return (since if pauses else monotonic()) - lost
+
+    def left(self) -> float:
+        own = self._seconds - self.now() if self._seconds < inf else inf
+        return own if self._around is None else min(own, self._around.left())
 
     def _count(self, change: int) -> None:
         with _pausing:

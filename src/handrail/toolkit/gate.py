@@ -20,18 +20,18 @@ from handrail.toolkit.tool import Tool
 
 
 class Counts:
-    """What the gates count in one run. A new user turn brings a new one."""
+    """What the gates count in one run, which may take so many seconds. A new user turn brings a new one."""
 
     __slots__ = ("calls", "clock", "failures", "refusals", "scripts")
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
         """Calls made by each script."""
         self.failures: dict[str, dict[str, tuple[str, int]]] = {}
         """By tool, then by arguments: how a call last failed, and how often in a row."""
-        self.clock = CallClock()
+        self.clock = CallClock(seconds=seconds)
 
 
 class Rules:
@@ -47,7 +47,7 @@ class Rules:
         self.remembered: list[Rule] = []
         """What a person allowed for the rest of the session."""
         self.lanes: dict[str, Lane] = {}
-        self.counts = Counts()
+        self.counts = Counts(budget.seconds)
         self.tokens_left: int | None = None
         """In the model's context; answers shrink with it."""
         self._about: dict[Tool, Lists] = {}
@@ -106,6 +106,11 @@ class Step:
         self.scope = scope
         if self.terminated:
             scope.cancel()
+
+    @property
+    def end_told(self) -> str:
+        """What became of the body of a call that was ended, as the model is told."""
+        return "Its thread cannot be stopped and may still be running." if self.still_running else "It was ended."
 
     def terminate(self) -> None:
         """A person ends the call, wherever it is."""

@@ -78,6 +78,9 @@ def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: 
     if completed.ended_by == "idle":
         message = f"The command printed nothing for {idle_timeout:g} s and was ended with everything it started. {kept}"
         return Failure("timeout", f"{message}{rest}", data=data, warnings=notes)
+    if completed.ended_by == "budget":
+        message = f"The time of this run is over: the command was ended with everything it started. {kept}{rest}"
+        return Failure("budget_exhausted", f"{message} Answer with what you have.", data=data, warnings=notes)
     if completed.ended_by == "user":
         data["killed_by"] = "user"
         return Failure("cancelled", f"The user ended the command. {kept}{rest}", data=data, warnings=notes)

@@ -36,7 +36,10 @@ async def process(
         return {"jobs": [_state(each) for each in sandbox.jobs()]}
     found = _find(sandbox, job)
     if action == "wait":
-        await found.wait(timeout)
+        await found.wait(min(timeout, max(0.001, context.clock.left())))
+        if found.running and context.clock.left() <= 0:
+            message = "The time of this run is over, and the job still runs. Answer with what you have."
+            raise ToolFailed(Failure("budget_exhausted", message, data=_state(found)))
     elif action == "kill":
         ended = await sandbox.terminate(found.id, by="user" if context.call.origin == "user" else "model")
         return {**_state(found), "killed": ended}
