@@ -110,7 +110,8 @@ async def test_a_view_begins_elsewhere_and_bounds_nothing() -> None:
     view = sandbox.at("src")
     assert await view.read_text("a") == "inner"
     assert await view.read_text("../a") == await view.read_text("/workspace/a") == "outer"
-    assert (view.cwd, view.at("..").cwd, view.at("/").cwd) == ("/workspace/src", "/workspace", "/")
+    assert (view.cwd, view.at("deeper").cwd, view.at("/").cwd) == ("/workspace/src", "/workspace/src/deeper", "/")
+    assert await view.at("..").read_text("a") == "outer"
     assert (await view.run("ls")).cwd == "/workspace/src"
     assert (await view.run("ls", cwd="..", env={"A": "1"}, timeout=3)).cwd == "/workspace"
     assert (driver.started[0].cwd, driver.started[1].env, driver.started[1].timeout) == (
@@ -124,10 +125,16 @@ async def test_a_view_begins_elsewhere_and_bounds_nothing() -> None:
     await job.wait()
 
 
-async def test_paths_are_normalised_by_their_words_alone() -> None:
+async def test_dots_and_slashes_never_change_what_a_path_means_and_only_directories_have_a_parent() -> None:
     sandbox = Sandbox(MemoryDriver({"/data2/x": "2", "/data/x": "1"}, workspace="/data"))
     assert sandbox.workspace == "/data"
-    assert await sandbox.read_text("./b/../x") == "1"
+    await sandbox.make_dir("b")
+    assert await sandbox.read_text("./b/..//x/") == "1"
+    for path, error in (("missing/../x", FileNotFoundError), ("x/../x", NotADirectoryError)):
+        with pytest.raises(error):
+            await sandbox.read_text(path)
+        with pytest.raises(error):
+            await sandbox.write_text(path, "never")
     assert await sandbox.read_text("../data2/x") == "2"
     assert await sandbox.read_text("//data2///x") == "2"
     assert await sandbox.read_text("../../../../data2/x") == "2"

@@ -72,7 +72,7 @@ async def test_a_limit_keeps_what_was_printed(real: World, limit: str) -> None:
 
 
 async def test_output_resets_the_idle_limit(real: World) -> None:
-    value = await real.value("bash", command="for n in 1 2 3 4; do echo $n; sleep 0.4; done", idle_timeout=1)
+    value = await real.value("bash", command="for n in 1 2 3 4; do echo $n; sleep 1; done", idle_timeout=3)
     assert value["stdout"] == "1\n2\n3\n4\n"
 
 

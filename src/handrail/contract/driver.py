@@ -1,7 +1,8 @@
 """A Driver: the one thing that a sandbox connector writes.
 
-Paths are absolute, as seen inside the sandbox. File operations raise OSError's children (FileNotFoundError,
-IsADirectoryError, PermissionError, …); anything raises Unavailable when the sandbox below is gone or busy.
+Paths are absolute, as seen inside the sandbox; those of file operations have no `..`, which the Sandbox has resolved
+as the kernel would. File operations raise OSError's children (FileNotFoundError, IsADirectoryError,
+PermissionError, …); anything raises Unavailable when the sandbox below is gone or busy.
 The tree is the unit of killing: a signal reaches the command and everything it started, setsid or not.
 """
 

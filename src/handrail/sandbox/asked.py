@@ -8,14 +8,20 @@ from handrail.contract.driver import Command
 
 
 def resolve(directory: str, path: str) -> str:
-    """`path` as an absolute, normalised path; a relative one begins in `directory`. Links are not looked at."""
+    """`path` as an absolute path; a relative one begins in `directory`. `..` stays: it depends on links."""
     if not isinstance(path, str):
         raise ValueError(f"A path is a string, not {type(path).__name__}.")
     if not path:
         raise ValueError("The path is empty; give '.' for the sandbox's own directory.")
     if "\0" in path:
         raise ValueError("The path contains a NUL character, which no file name can; leave it out.")
-    return posixpath.normpath("/" + posixpath.join(directory, path).lstrip("/"))
+    return tidy("/" + posixpath.join(directory, path).lstrip("/"))
+
+
+def tidy(path: str) -> str:
+    """Without `.`, double slashes and a final slash, which never change what a path means; `..` may."""
+    slash = "/" if path.startswith("/") else ""
+    return slash + "/".join(name for name in path.split("/") if name not in ("", ".")) or "."
 
 
 def as_command(

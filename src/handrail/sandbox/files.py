@@ -1,5 +1,8 @@
 """The files of a sandbox: bytes and text apart, relative paths from its own directory, errors as OSError's children."""
 
+import errno
+import os
+import posixpath
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -29,7 +32,7 @@ class Files:
         """A file, or a range of it."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
-        target = self._target(path)
+        target = await self._target(path)
         data = await _answer(self._shared.driver.read(target, start=start, length=length))
         if not isinstance(data, bytes):
             raise BrokenDriver(f"The driver's read gave {type(data).__name__}, not bytes.")
@@ -46,7 +49,7 @@ class Files:
             raise ValueError(f"mode is {mode!r}; give permissions such as 0o644.")
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ValueError(f"data is bytes, not {type(data).__name__}; write_text takes text.")
-        target = self._target(path)
+        target = await self._target(path)
         await _answer(self._shared.driver.write(target, bytes(data), mode=mode))
 
     async def write_text(self, path: str, text: str, *, mode: int | None = None, encoding: str = "utf-8") -> None:
@@ -58,7 +61,7 @@ class Files:
     @at_home
     async def stat(self, path: str) -> FileStat:
         """What a path is, and where it really leads."""
-        target = self._target(path)
+        target = await self._target(path)
         return await _answer(self._shared.driver.stat(target))
 
     async def exists(self, path: str) -> bool:
@@ -72,24 +75,41 @@ class Files:
     @at_home
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents; no error when it is there."""
-        target = self._target(path)
+        target = await self._target(path)
         await _answer(self._shared.driver.make_dir(target))
 
     @at_home
     async def remove(self, path: str) -> None:
         """Remove a file, a link (not what it leads to), or a directory with everything in it."""
-        target = self._target(path)
+        target = await self._target(path)
         await _answer(self._shared.driver.remove(target))
 
     @at_home
     async def list(self, path: str = ".") -> _Entries:
         """The entries of a directory, sorted by name."""
-        target = self._target(path)
+        target = await self._target(path)
         return await _answer(self._shared.driver.list(target))
 
-    def _target(self, path: str) -> str:
+    async def _target(self, path: str) -> str:
+        """The path as drivers take it: absolute, and `..` is the parent of where the path before it really leads."""
         self._shared.check_open()
-        return resolve(self._cwd, path)
+        asked = resolve(self._cwd, path)
+        if ".." not in asked:
+            return asked
+        found, is_real = "/", True
+        for name in asked.split("/")[1:]:
+            if name != "..":
+                found, is_real = posixpath.join(found, name), False
+            else:
+                found, is_real = posixpath.dirname(found if is_real else await self._real_directory(found)), True
+        return found
+
+    async def _real_directory(self, path: str) -> str:
+        stat = await _answer(self._shared.driver.stat(path))
+        if stat.type != "directory":
+            number = errno.ENOENT if stat.type == "symlink" else errno.ENOTDIR
+            raise OSError(number, os.strerror(number), path)
+        return stat.real_path
 
 
 async def _answer(asked: Awaitable[_Answer]) -> _Answer:

@@ -64,7 +64,8 @@ class Sandbox(Files):
         ends the whole tree and keeps what was printed. Raises ValueError for what cannot be asked, OSError's children
         for what cannot be started, Unavailable when the sandbox below is gone. A cancellation ends the tree first.
         """
-        order = self._order(command, cwd, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
+        where = await self._where(cwd)
+        order = self._order(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         running = shared.begin(id or self._call_id or shared.number("run"), order, self._clock or WallClock())
@@ -87,7 +88,7 @@ class Sandbox(Files):
         log = Log()
         show = log.add if on_output is None else _both(log, on_output)
         fed = as_bytes(stdin, "stdin")
-        order = self._order(command, cwd, env, fed, timeout, max_output, show, for_job=True)
+        order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         running = shared.begin(shared.number("job"), order, WallClock())
@@ -106,7 +107,7 @@ class Sandbox(Files):
         if not isinstance(code, str):
             raise ValueError(f"code is text, not {type(code).__name__}.")
         seconds(timeout, "timeout")
-        path = resolve(self._cwd, f".handrail-code-{urandom(4).hex()}{tongue.ending}")
+        path = await self._target(f".handrail-code-{urandom(4).hex()}{tongue.ending}")
         await self.stat(".")  # writing would make a directory that is not there
         await self.write_text(path, code)
         try:
@@ -194,7 +195,7 @@ class Sandbox(Files):
     def _order(
         self,
         command: str | Sequence[str],
-        cwd: str | None,
+        where: str,
         env: Mapping[str, str] | None,
         stdin: bytes | None,
         timeout: float | None,
@@ -202,11 +203,18 @@ class Sandbox(Files):
         on_output: OnOutput | None,
         for_job: bool = False,
     ) -> Order:
-        where = self._cwd if cwd is None else resolve(self._cwd, cwd)
         fed = stdin is not None or (for_job and "stdin" in self.features)
         limit = seconds(timeout, "timeout")
         asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
         return Order(asked, where, stdin, count(max_output, "max_output"), on_output)
+
+    async def _where(self, cwd: str | None) -> str:
+        """Where a command begins. Commands may see more than file operations do: there the system finds `..` itself."""
+        path = self._cwd if cwd is None else cwd
+        try:
+            return await self._target(path)
+        except PermissionError:
+            return resolve(self._cwd, path)
 
     async def _see_through(self, job: Job, running: Running, timeout: float | None, silence: float | None) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Final
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
+from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 
 SHOWN: Final = 20
@@ -16,7 +17,7 @@ COMPARED: Final = 5_000
 
 async def missing(sandbox: Sandbox, path: str, field: str = "path") -> ToolFailed:
     """A not_found that names the nearest directory that exists, and what in it comes closest."""
-    parent, wanted = posixpath.split(posixpath.normpath(path))
+    parent, wanted = posixpath.split(tidy(path))
     names: list[str] = []
     while True:
         try:

@@ -9,6 +9,7 @@ from pydantic import Field
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Image, Success
+from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
@@ -77,7 +78,7 @@ async def _listing(sandbox: Sandbox, path: str, offset: int, limit: int) -> Any:
     named = [
         {
             "name": (name := posixpath.basename(entry.path)),
-            "path": posixpath.normpath(posixpath.join(path, name)),
+            "path": tidy(posixpath.join(path, name)),
             "type": entry.type,
         }
         for entry in shown

@@ -10,6 +10,7 @@ from handrail.artifacts.scope import BINARY
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Failure, Success
+from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
@@ -127,17 +128,10 @@ def _candidates(sandbox: Sandbox, path: str) -> list[str]:
     """The places in the workspace where the file may be, the one that was asked for first."""
     inside = path.strip("/")
     usual = [posixpath.join(folder, part) for part in (inside, posixpath.basename(inside)) for folder in FOLDERS]
-    guessed = [posixpath.normpath(posixpath.join(sandbox.workspace, each)) for each in (inside, *usual)]
-    places = [
-        place for place in (_asked(sandbox, path), *guessed) if _is_below(posixpath.normpath(place), sandbox.workspace)
-    ]
+    guessed = [tidy(posixpath.join(sandbox.workspace, each)) for each in (inside, *usual)]
+    asked = tidy(posixpath.join(sandbox.cwd, path))
+    places = [place for place in (asked, *guessed) if _is_below(posixpath.normpath(place), sandbox.workspace)]
     return list(dict.fromkeys(places))
-
-
-def _asked(sandbox: Sandbox, path: str) -> str:
-    """The path as it was meant; what `..` after a link means is left to the sandbox."""
-    whole = posixpath.join(sandbox.cwd, path)
-    return whole if ".." in path.split("/") else posixpath.normpath(whole)
 
 
 def _is_below(path: str, root: str) -> bool:

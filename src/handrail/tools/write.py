@@ -9,6 +9,7 @@ from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools.change import LARGEST, difference
+from handrail.tools.missing import missing
 from handrail.tools.place import explained, only_a_file, place_or_none
 from handrail.tools.seen import changed_since_seen, remember
 
@@ -46,8 +47,11 @@ async def write(
         with explained(sandbox, path):
             old = await sandbox.read_bytes(path, length=LARGEST + 1)
     data = content.encode()
-    with explained(sandbox, path):
-        await sandbox.write_bytes(path, data)
+    try:
+        with explained(sandbox, path):
+            await sandbox.write_bytes(path, data)
+    except FileNotFoundError:  # directories are made, but a `..` after one that is not there leads nowhere
+        raise await missing(sandbox, path) from None
     remember(context, await sandbox.stat(path))
     return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": _diff(path, old, content)}
 
