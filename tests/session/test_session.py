@@ -1,12 +1,29 @@
 """The only door: order, ids, nesting, memory, state and what is refused at construction."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import Budget, Call, Context, HandrailError, Policy, Result, Session, Tool, Toolbox, tool
+from handrail import (
+    ApprovalRequest,
+    Budget,
+    Call,
+    Context,
+    Decision,
+    HandrailError,
+    Policy,
+    Result,
+    Sandbox,
+    Session,
+    Tool,
+    Toolbox,
+    tool,
+)  # fmt: skip
+from handrail.contract.driver import Feature
 from handrail.session.standard import STANDARD
+from handrail.testing import MemoryDriver
 from handrail.toolkit.gate import Next, Step
 from tests.journeys.evidence import endings, events_of
 
@@ -154,6 +171,30 @@ def test_what_is_not_built_or_not_served_is_refused_when_the_session_is_made() -
             Budget(calls=wrong)
     with pytest.raises(TypeError, match="colour"):
         Session(colour="red")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("sandboxed", [True, False])
+async def test_a_tool_added_later_that_the_sandbox_cannot_serve_is_unavailable_at_its_call(sandboxed: bool) -> None:
+    ran: list[str] = []
+
+    async def approver(request: ApprovalRequest) -> Decision:
+        ran.append("asked")
+        return Decision.approve()
+
+    def made(name: str, needs: Sequence[Feature]) -> Tool:
+        return Tool(name, {"type": "object"}, lambda context, arguments: ran.append(name), needs=needs, risk="critical")
+
+    sandbox = Sandbox(MemoryDriver()) if sandboxed else None
+    async with Session([trivial], sandbox=sandbox, approver=approver) as session:
+        session.toolbox.add(made("shell", ["exec", "files"]))
+        result = await session.call("shell")
+        assert not result.ok
+        assert (result.kind, result.retryable, ran) == ("unavailable", False, [])
+        assert "shell needs" in result.message
+        assert "exec" in result.message
+        session.toolbox.replace(made("shell", ["files"] if sandboxed else []))
+        assert (await session.call("shell")).ok, "the control"
+        assert ran == ["asked", "shell"]
 
 
 async def test_one_toolbox_serves_many_sessions_and_each_loads_its_own_deferred_tools() -> None:

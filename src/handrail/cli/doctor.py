@@ -44,7 +44,7 @@ async def examine() -> list[DriverReport]:
 
 async def _examine(name: str, opener: Opener | str) -> DriverReport:
     if isinstance(opener, str):
-        return _broken(name, f"its package cannot be loaded: {opener}")
+        return _broken(name, opener)
     workspace = make_scratch()
     try:
         with anyio.fail_after(WAIT):

@@ -15,6 +15,8 @@ async def permit(step: Step, proceed: Next) -> Result:
     if step.call.origin not in tool.callable_from:
         allowed = ", ".join(sorted(tool.callable_from))
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
+    if tool.needs and (lacks := rules.lacks(tool)):  # it was added after the session was made
+        return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
     report = rules.sandbox.report if rules.sandbox is not None else None
     about = rules.about(tool) if rules.policy.rules else NO_RULES
     if about or rules.remembered:

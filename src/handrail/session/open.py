@@ -9,6 +9,7 @@ from typing import Any, Final
 from handrail.contract.driver import Driver, Limits, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
 from handrail.lazy import Lazy
+from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 Opener = Callable[..., Awaitable[Driver]]
@@ -31,15 +32,22 @@ BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_mem
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
-    """By name: how to open each driver, or why it cannot be had."""
+    """By name: how to open each driver, or why it cannot be had.
+
+    A plugin that claims a name which is taken is not loaded, and stands under `name=its entry point`.
+    """
     found: dict[str, Opener | str] = {}
     for name in BUILT_IN:
         found[name] = _built_in(name) if system == "linux" or name not in ON_LINUX else "it needs Linux"
     for point in Lazy("importlib.metadata").entry_points(group=GROUP):
+        if point.name in found or point.name == "auto":
+            whose = "another plugin's" if point.name not in (*BUILT_IN, "auto") else "a built-in driver's"
+            found[f"{point.name}={point.value}"] = f"{point.name} is {whose} name, and the plugin was not loaded"
+            continue
         try:
-            found.setdefault(point.name, point.load())
+            found[point.name] = point.load()
         except Exception as error:  # noqa: BLE001 - a broken plugin is reported and does not stop the rest
-            found[point.name] = f"{type(error).__name__}: {error}"
+            found[point.name] = f"its package cannot be loaded: {type(error).__name__}: {error}"
     return found
 
 
@@ -92,11 +100,18 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
         )
-    return await _as_strong(await _tested(name, opener, options), allow_weaker)
+    return _with_notes(await _as_strong(await _tested(name, opener, options), allow_weaker), _claims(known, name))
 
 
-def _with_note(driver: Any, note: str) -> Driver:
-    driver.report = replace(driver.report, notes=(*driver.report.notes, note))
+def _claims(known: Mapping[str, Opener | str], name: str) -> list[str]:
+    """What should be said of plugins that claim the name of this driver."""
+    return [f"Ignored {key}: {why}." for key, why in known.items() if key.startswith(f"{name}=")]
+
+
+def _with_notes(driver: Any, notes: Sequence[str]) -> Driver:
+    if notes:
+        report = report_of(driver)
+        driver.report = replace(report, notes=(*report.notes, *notes))
     noted: Driver = driver
     return noted
 
@@ -127,11 +142,12 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     if isinstance(known["jail"], str):
         raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; there are {_usable(known)}, by name")
     try:
-        return await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
+        jail = await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
+        return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
             host = await _tested("host", _built_in("host"), {word: options[word] for word in COMMON})
-            return _with_note(host, f"Used because no jail can be made here: {error}")
+            return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
             "machine without isolation"

@@ -29,7 +29,6 @@ from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, Rules, Step, fold
 from handrail.toolkit.policy import Budget, Policy
-from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 if TYPE_CHECKING:
@@ -82,7 +81,8 @@ class Session:
         self.artifacts = self._scoped(artifacts)
         self._closed = False
         for tool in self.toolbox:
-            _refuse_unserved(tool, sandbox)
+            if lacks := self.rules.lacks(tool):
+                raise HandrailError(f"tool {lacks}")
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
@@ -264,14 +264,3 @@ def _refuse_unbuilt(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise HandrailError(f"Session({name}=…) is not built yet; leave it out")
-
-
-def _refuse_unserved(tool: Tool, sandbox: Sandbox | None) -> None:
-    if not tool.needs:
-        return
-    if sandbox is None:
-        needs = ", ".join(sorted(tool.needs))
-        raise HandrailError(f"tool {tool.name} needs a sandbox that enforces {needs}, and this session has none")
-    if missing := sorted(set(tool.needs) - sandbox.features):
-        driver = sandbox.report.driver
-        raise HandrailError(f"tool {tool.name} needs {', '.join(missing)}, which the {driver} sandbox does not enforce")

@@ -37,7 +37,9 @@ class Counts:
 class Rules:
     """What a session lays down for its gates."""
 
-    __slots__ = ("_about", "approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left")
+    __slots__ = (
+        "_about", "_lacks", "approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left",
+    )  # fmt: skip
 
     def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
         self.policy = policy
@@ -51,6 +53,7 @@ class Rules:
         self.tokens_left: int | None = None
         """In the model's context; answers shrink with it."""
         self._about: dict[Tool, Lists] = {}
+        self._lacks: dict[Tool, str] = {}
 
     def about(self, tool: Tool) -> Lists:
         """The policy's rules that may mean a call of this tool."""
@@ -58,6 +61,21 @@ class Rules:
         if found is None:
             found = self._about[tool] = self.policy.rules.about(tool.name, tool.risk, tool.effects)
         return found
+
+    def lacks(self, tool: Tool) -> str:
+        """What the tool needs and the sandbox does not enforce, as a sentence without its full stop; "" for nothing."""
+        if tool not in self._lacks:
+            self._lacks[tool] = _lacks(tool, self.sandbox)
+        return self._lacks[tool]
+
+
+def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
+    missing = ", ".join(sorted(set(tool.needs) - (sandbox.features if sandbox is not None else frozenset())))
+    if not missing:
+        return ""
+    if sandbox is None:
+        return f"{tool.name} needs a sandbox that enforces {missing}, and this session has none"
+    return f"{tool.name} needs {missing}, which the {sandbox.report.driver} sandbox does not enforce"
 
 
 class Step:
