@@ -6,7 +6,8 @@ import pytest
 from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver, Script
-from handrail.sandbox import Sandbox
+from handrail.sandbox import Caps, Sandbox
+from handrail.sandbox.spool import SPOOL_LIMIT
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +56,36 @@ async def test_the_tail_of_a_flood_is_its_end_in_bounded_memory_and_splits_no_ch
     assert "\ufffd" not in tail
     assert job.tail(3) == line * 3
     assert job.size == 2000 * len(line.encode())
+
+
+async def test_any_range_of_a_flood_is_read_at_its_true_place_and_what_was_discarded_is_named() -> None:
+    lines = [f"{number:0999}\n".encode() for number in range(1_000)]
+    pieces = [Chunk("stdout" if number % 3 else "stderr", line) for number, line in enumerate(lines)]
+    whole = b"".join(lines)
+    for limit, gone in ((SPOOL_LIMIT, 0), (256 << 10, 700_000)):
+        job = await Sandbox(MemoryDriver(commands={"x": Script(chunks=pieces)}), caps=Caps(spool=limit)).start("x")
+        await job.wait()
+        first, last = job.discarded.start, job.discarded.stop
+        assert (len(job.discarded) > gone) == bool(gone)
+        for start, end in ((0, 5), (1_000, 3_000), (990_000, 1_000_000), (999_999, 2_000_000), (900_000, None)):
+            assert job.read(start, end) == whole[start:end]
+        if gone:
+            around = job.read(first - 10, last + 10)
+            assert around.startswith(whole[first - 10 : first] + b"\n[\xe2\x80\xa6 ")
+            assert around.endswith(b"bytes were discarded here]\n" + whole[last : last + 10])
+            assert b"discarded" in job.read(first + 10, last - 10)
+
+
+async def test_what_an_old_job_printed_is_let_go_and_its_tail_stays() -> None:
+    sandbox = Sandbox(MemoryDriver(commands={"big": Script("x" * 300_000 + "\nend\n"), "x": ""}))
+    job = await sandbox.start("big")
+    await job.wait()
+    assert job.read(300_000) == b"\nend\n"
+    for _ in range(40):
+        await (await sandbox.start("x")).wait()
+    with pytest.raises(ValueError, match="given back"):
+        job.read(0, 10)
+    assert job.tail(1) == "end\n"
 
 
 async def test_a_job_is_fed_while_it_runs() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Budget, Event, Failure, Policy, Session, Success
+from handrail import Budget, Event, Failure, Policy, Sandbox, Session, Success, builtin_tools
+from handrail.drivers.host import open_host
+from handrail.sandbox import Caps
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +93,83 @@ async def test_a_job_gives_its_real_exit_code_long_after_its_end(real: World) ->
     listed = (await real.value("process", action="list"))["jobs"]
     assert [each["exit_code"] for each in listed if each["job"] == job] == [7]
     assert (await real.value("process", action="kill", job=job))["killed"] is False
+
+
+async def test_any_range_of_a_jobs_output_can_be_read_in_the_order_in_which_it_was_printed(real: World) -> None:
+    command = "echo one; sleep 0.3; echo two >&2; sleep 0.3; printf 'thr€e\\n'"
+    job = (await real.value("bash", command=command, background=True))["job"]
+    await real.value("process", action="wait", job=job)
+    whole = await real.value("process", action="output", job=job)
+    assert (whole["text"], whole["start"], whole["end"]) == ("one\ntwo\nthr€e\n", 0, 16)
+    assert (whole["output_bytes"], whole["exit_code"]) == (16, 0)
+    part = await real.value("process", action="output", job=job, start=4, end=8)
+    assert (part["text"], part["start"], part["end"]) == ("two\n", 4, 8)
+    split = await real.value("process", action="output", job=job, start=8, end=12)  # inside the euro sign
+    assert (split["text"], split["end"]) == ("thr", 11)
+    assert (await real.value("process", action="output", job=job, start=11, end=500))["text"] == "€e\n"
+    for arguments, field in (({"start": 17}, "start"), ({"start": 4, "end": 4}, "end")):
+        failure = await real.failure("process", action="output", job=job, **arguments)
+        assert (failure.kind, failure.field) == ("invalid_args", field)
+
+
+async def test_a_long_output_is_read_page_by_page_also_while_the_job_runs(real: World) -> None:
+    job = (await real.value("bash", command="seq 1 60000; touch said; sleep 600", background=True))["job"]
+    whole = command_output(60_000)
+    with in_time(60):
+        while (await real.value("process", action="wait", job=job, timeout=1))["output_bytes"] < len(whole):
+            pass
+    pages, start = [], 0
+    while start < len(whole):
+        result = await real.call("process", action="output", job=job, start=start)
+        assert isinstance(result, Success)
+        assert result.value["running"] is True
+        pages.append(result.value["text"])
+        start = result.value["end"]
+        assert bool(result.warnings) == (start < len(whole))
+        assert start == len(whole) or f"start={start}" in result.warnings[0]
+    assert len(pages) > 2
+    assert "".join(pages) == whole
+
+
+async def test_reading_on_passes_over_what_was_discarded_and_says_so(tmp_path: Path) -> None:
+    sandbox = Sandbox(await open_host(workspace=str(tmp_path)), caps=Caps(spool=256 << 10))
+    async with Session(builtin_tools(), sandbox=sandbox, policy=Policy(mode="open")) as session:
+        job = (await session.call("bash", {"command": "seq 1 300000", "background": True})).value["job"]
+        await session.call("process", {"action": "wait", "job": job, "timeout": 600})
+        pages, start, notes = [], 0, ""
+        while start < 2_000_000 and len(pages) < 30:
+            page: Any = await session.call("process", {"action": "output", "job": job, "start": start})
+            pages.append(page.value["text"])
+            start = page.value["end"]
+            notes += " ".join(page.warnings)
+            if start == page.value["output_bytes"]:
+                break
+    assert start == len(command_output(300_000))
+    assert pages[0].startswith("1\n2\n")
+    assert pages[-1].endswith("299999\n300000\n")
+    assert "bytes were discarded here" in "".join(pages)
+    assert re.search(r"The bytes 131,072 to [\d,]+ were discarded", notes)
+
+
+async def test_a_shortened_tail_names_the_range_that_was_left_out(real: World) -> None:
+    job = (await real.value("bash", command="seq 1 60000", background=True))["job"]
+    await real.value("process", action="wait", job=job)
+    result = await real.call("process", action="tail", job=job, lines=5_000)
+    assert isinstance(result, Success)
+    whole = command_output(60_000)
+    assert (whole[result.value["start"] :], result.value["end"]) == (result.value["text"], len(whole))
+    assert result.warnings == (), "5,000 lines fit"
+    job = (await real.value("bash", command="seq -f %099g 1 3000", background=True))["job"]
+    await real.value("process", action="wait", job=job)
+    result = await real.call("process", action="tail", job=job, lines=2_000)
+    assert isinstance(result, Success)
+    named = re.search(r'process\(action="output", job="(.+)", start=(\d+), end=(\d+)\)', result.warnings[0])
+    assert named
+    assert (named[1], int(named[3])) == (job, result.value["start"])
+    before = await real.value("process", action="output", job=job, start=int(named[2]), end=int(named[3]))
+    whole = "".join(f"{number:099}\n" for number in range(1, 3_001))
+    assert result.value["text"] == whole[int(named[3]) :], "whole lines"
+    assert before["text"] == whole[int(named[2]) : int(named[3])]
 
 
 async def test_a_job_runs_on_is_seen_and_is_killed_with_its_tree(real: World) -> None:

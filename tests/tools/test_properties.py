@@ -124,6 +124,8 @@ CASES: dict[str, Case] = {
     "process.action": of({"job": "job-1"}, "action", "poll", "tail", two_jobs),
     "process.job": of({"action": "poll"}, "job", "job-1", "job-2", two_jobs),
     "process.timeout": of({"action": "wait"}, "timeout", 1, 30, slow_job),
+    "process.start": of({"action": "output", "job": "job-1"}, "start", 0, 4, two_jobs),
+    "process.end": of({"action": "output", "job": "job-1"}, "end", 3, 6, two_jobs),
     "process.lines": of({"action": "tail", "job": "job-1"}, "lines", 1, 2, two_jobs),
     "run_code.code": of({}, "code", "print(1)", "print(2)"),
     "run_code.language": of({"code": "print('x')"}, "language", "bash", "python"),

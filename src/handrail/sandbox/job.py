@@ -12,30 +12,58 @@ from handrail.sandbox.asked import as_bytes, seconds
 from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Completed
 from handrail.sandbox.running import Running
-from handrail.sandbox.spool import Spool
+from handrail.sandbox.spool import SPOOL_LIMIT, Spool
 
 LOG_KEPT: Final = 64 << 10
-"""Bytes of the end of a job's output that `tail` can show, both streams in the order in which they came."""
+"""Bytes of the end of a job's output that stay at hand for `tail` when the rest was let go."""
 TAIL_LINES: Final = 20
 
 
 class Log:
-    """The last bytes of both streams, in the order in which they came."""
+    """Both streams in the order in which they came: up to a limit as they were, and the last bytes whatever happens."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("_last", "_size", "_spool")
 
-    def __init__(self) -> None:
-        self._data = bytearray()
+    def __init__(self, limit: int = SPOOL_LIMIT) -> None:
+        self._last = bytearray()
+        self._size = 0
+        self._spool = Spool(limit)
 
     def add(self, chunk: Chunk) -> None:
-        self._data += chunk.data[-LOG_KEPT:]
-        if len(self._data) > 2 * LOG_KEPT:
-            del self._data[:-LOG_KEPT]
+        self._size += len(chunk.data)
+        self._spool.add("stdout", chunk.data)
+        self._last += chunk.data[-LOG_KEPT:]
+        if len(self._last) > 2 * LOG_KEPT:
+            del self._last[:-LOG_KEPT]
 
-    def lines(self, n: int) -> str:
-        """The last `n` lines."""
-        text = re.sub(rb"\A[\x80-\xbf]{1,3}", b"", self._data[-LOG_KEPT:]).decode("utf-8", "replace")
-        return "".join(text.splitlines(keepends=True)[-n:]) if n > 0 else ""
+    def last(self, n: int, room: int) -> tuple[bytes, bool]:
+        """The last `n` lines, and whether they had to be shortened: to whole lines, or characters, of `room` bytes."""
+        data = bytes(self._last[-room:])
+        lines = data.splitlines(keepends=True)
+        if len(lines) > n or len(data) == self._size or n < 1:
+            return b"".join(lines[-n:]) if n > 0 else b"", False
+        if len(lines) == n and self._last[-len(data) - 1 : -len(data)] == b"\n":
+            return data, False
+        return b"".join(lines[1:]) or re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data), True
+
+    def read(self, start: int, end: int | None) -> bytes:
+        """The bytes from `start` to `end`; a line stands for those that were discarded. Raises as `Spool.read` does."""
+        gap, kept = self.gap, self._spool.size()
+        line = kept - (self._size - len(gap))  # how long that line is
+
+        def at(place: int, inside: int) -> int:
+            return place if place <= gap.start else place - len(gap) + line if place >= gap.stop else gap.start + inside
+
+        begin = at(start, 0)
+        return self._spool.read(begin, max(0, (kept if end is None else at(end, line)) - begin))
+
+    @property
+    def gap(self) -> range:
+        return self._spool.gap()
+
+    def close(self) -> None:
+        """Let go of all but the last bytes."""
+        self._spool.close()
 
 
 class Job:
@@ -97,8 +125,29 @@ class Job:
         return self.poll()
 
     def tail(self, n: int = TAIL_LINES) -> str:
-        """The last `n` lines it printed, both streams in the order in which they came."""
-        return self._log.lines(n)
+        """The last `n` lines it printed, as far as they are at hand, both streams in the order in which they came."""
+        return self.last(n)[0].decode("utf-8", "replace")
+
+    def last(self, n: int, room: int = LOG_KEPT) -> tuple[bytes, bool]:
+        """The same as bytes, at most `room` of them, and whether the lines had to be shortened for that."""
+        return self._log.last(n, min(room, LOG_KEPT))
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Any range of what it printed so far, both streams in the order in which they came.
+
+        One line stands for what was `discarded`. Raises ValueError when the sandbox has let go of the output.
+        """
+        return self._log.read(start, end)
+
+    @property
+    def discarded(self) -> range:
+        """Which bytes of its output are gone, because there were more than are kept."""
+        return self._log.gap
+
+    def let_go_of_output(self) -> None:
+        """Give back what its output takes on disk; what `tail` shows stays."""
+        self.spool.close()
+        self._log.close()
 
     @at_home
     async def send(self, data: str | bytes | None) -> None:

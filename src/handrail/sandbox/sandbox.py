@@ -85,7 +85,7 @@ class Sandbox(Files):
         on_output: OnOutput | None = None,
     ) -> Job:
         """Start a command that goes on after this call. `stdin` is fed and closed; without it `Job.send` feeds it."""
-        log = Log()
+        log = Log(self._shared.caps.spool)
         show = log.add if on_output is None else _both(log, on_output)
         fed = as_bytes(stdin, "stdin")
         order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)

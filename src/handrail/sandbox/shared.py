@@ -87,7 +87,7 @@ class Shared:
         self.jobs[job.id] = job
         over = [old for old in self.jobs.values() if not old.running]
         for old in over[:-JOB_SPOOLS_KEPT]:
-            old.spool.close()
+            old.let_go_of_output()
         for old in over[:-JOBS_KEPT]:
             del self.jobs[old.id]
 
@@ -115,6 +115,8 @@ class Shared:
         finally:
             for spool in list(self._spools):
                 spool.close()
+            for job in self.jobs.values():
+                job.let_go_of_output()
             self._gone.set()
 
     async def _end_all(self) -> None:

@@ -79,6 +79,11 @@ class Spool:
         sides = self._sides.values() if stream is None else (self._sides[stream],)
         return sum((side.oldest - side.head) * SEGMENT for side in sides)
 
+    def gap(self, stream: StreamName = "stdout") -> range:
+        """Which bytes of a stream are gone, as they were counted when they were printed; they are always together."""
+        side = self._sides[stream]
+        return range(side.head * SEGMENT, side.oldest * SEGMENT)
+
     def read(self, start: int = 0, length: int | None = None, *, stream: StreamName = "stdout") -> bytes:
         """A range of what is kept; shorter at the end. Raises ValueError when the sandbox has given the file back."""
         if start < 0 or (length is not None and length < 0):
