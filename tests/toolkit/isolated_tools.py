@@ -24,6 +24,14 @@ def where() -> dict[str, int]:
 
 
 @tool(isolate=True)
+def surroundings() -> dict[str, Any]:
+    """Tell what this process was given."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return {"environment": dict(os.environ), "directory": os.getcwd(), "path": sys.path, "umask": mask}
+
+
+@tool(isolate=True)
 def moved(point: Point, by: int = 1) -> Point:
     return Point(point.x + by, point.y)
 
@@ -55,6 +63,19 @@ def leaves_a_child(note: str) -> str:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     Path(note).write_text(f"{os.getpid()} {child.pid}")
     return "left"
+
+
+@tool(isolate=True, timeout=30)
+def flees(note: str, stays: bool) -> str:
+    """Start a child that leaves the session and the group, and is nobody's child, and write its number down."""
+    code = "import os, sys, time; os.setsid(); os.fork() and os._exit(0); "
+    code += "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    subprocess.Popen([sys.executable, "-c", code, f"{note}.part"]).wait()
+    while not os.path.exists(f"{note}.part") or not Path(f"{note}.part").read_text():
+        time.sleep(0.01)
+    Path(f"{note}.part").rename(note)
+    time.sleep(600 if stays else 0)
+    return "fled"
 
 
 @tool(isolate=True)

@@ -1,5 +1,6 @@
 """An isolated tool runs in a process that really dies, with its group, when nobody waits any more."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Context, HandrailError, Session, Tool, tool
+from handrail import Budget, Context, HandrailError, Session, Tool, ToolFailed, tool
+from handrail.toolkit.isolated import run_isolated
 from tests.journeys.evidence import only_ending
 from tests.toolkit import isolated_tools as made
 
@@ -113,6 +115,80 @@ async def test_what_it_leaves_running_in_its_group_ends_with_the_call(tmp_path: 
     async with Session([made.leaves_a_child]) as session:
         assert (await session.call("leaves_a_child", {"note": str(note)})).value == "left"
         assert await are_dead(*map(int, note.read_text().split()))
+
+
+async def test_without_a_guard_it_answers_and_dies_with_its_group_all_the_same(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    assert await run_isolated(made.moved.function, {"point": made.Point(1), "by": 4}) == made.Point(5)  # type: ignore[arg-type]
+    assert await run_isolated(made.chatty.function, {"lines": 20_000}) == "quiet"  # type: ignore[arg-type]
+    with pytest.raises(ToolFailed, match="exit code 7 before it answered: last words"):
+        await run_isolated(made.dies.function, {"code": 7})  # type: ignore[arg-type]
+    async with anyio.create_task_group() as group:
+        group.start_soon(run_isolated, made.hangs.function, {"note": str(note)})
+        with anyio.fail_after(30):
+            while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
+                await anyio.sleep(0.01)
+        pids = [int(word) for word in note.read_text().split()]
+        assert all(map(is_alive, pids))
+        group.cancel_scope.cancel()
+    assert await are_dead(*pids)
+
+
+async def fled(note: Path) -> int:
+    """The number of the child that left its session, once it is there and runs."""
+    with anyio.fail_after(30):
+        while not note.exists():  # noqa: ASYNC110 - another process writes it
+            await anyio.sleep(0.01)
+    pid = int(note.read_text())
+    assert is_alive(pid)
+    return pid
+
+
+async def test_a_child_that_called_setsid_dies_when_the_call_is_answered(tmp_path: Path) -> None:
+    async with Session([made.flees]) as session:
+        assert (await session.call("flees", {"note": str(tmp_path / "pid"), "stays": False})).value == "fled"
+        assert await are_dead(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("how", ["scope", "task", "terminated", "budget"])
+async def test_a_child_that_called_setsid_dies_when_the_run_is_cancelled(tmp_path: Path, how: str) -> None:
+    note, budget = tmp_path / "pid", Budget(seconds=8 if how == "budget" else None)
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def call() -> None:
+        tasks.append(asyncio.current_task())  # type: ignore[arg-type]
+        await session.call("flees", {"note": str(note), "stays": True}, id="it")
+
+    async with Session([made.flees], budget=budget) as session:
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            pid = await fled(note)
+            if how == "scope":
+                group.cancel_scope.cancel()
+            elif how == "task":
+                tasks[0].cancel()
+            elif how == "terminated":
+                assert await session.terminate("it")
+        assert await are_dead(pid)
+    kind = "budget_exhausted" if how == "budget" else "cancelled"
+    assert only_ending(session).data["kind"] == kind
+
+
+async def test_it_has_this_processs_own_environment_directory_module_path_and_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANDRAIL_TEST_WORD", "set while this process runs")
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    monkeypatch.chdir(tmp_path)
+    mask = os.umask(0o137)
+    try:
+        async with Session([made.surroundings]) as session:
+            value = (await session.call("surroundings")).value
+    finally:
+        os.umask(mask)
+    assert value["environment"].items() >= os.environ.items()
+    assert "HANDRAIL_TEST_WORD" in os.environ, "the control"
+    assert (value["directory"], value["path"], value["umask"]) == (str(tmp_path), sys.path, 0o137)
 
 
 def plain_function(n: int) -> int:

@@ -107,7 +107,7 @@ class GuardedDriver:
     """A place where a guard runs commands and keeps files."""
 
     def __init__(
-        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str], tmp: str,
+        self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str] | None, tmp: str,
         program: str, explain: Explain = nothing_elsewhere, on_close: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = report.driver
@@ -121,7 +121,8 @@ class GuardedDriver:
         """Where a command inside finds the guard's program, which can also attempt what should be refused."""
         self.tmp = tmp
         """Its own place for temporary files, inside."""
-        self.env = dict(env)
+        self.env = None if env is None else dict(env)
+        """What every command is given; None for the guard's own environment."""
         self.silence = SILENCE
         self._explain = explain
         self._on_close = on_close

@@ -3,15 +3,19 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from handrail.contract.driver import Limits, Mount
 from handrail.contract.errors import HandrailError
 from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers.promises import host_report
 from handrail.drivers.scratch import make_scratch, remove_scratch
+
+UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 
 async def open_host(
@@ -46,3 +50,14 @@ async def open_host(
         env=fixed_env(home, scratch, env or {}, bin_dirs=[str(Path(sys.executable).parent)]),
         on_close=lambda: remove_scratch(scratch),
     )
+
+
+async def open_own() -> GuardedDriver:
+    """A guard for programs of this process's own: in its environment, without limits, and with no files to look after.
+
+    All it does is end their trees. Raises Unavailable when it cannot start.
+    """
+    program, fds = runnable()
+    guard = spawn(lambda arguments: [program, *arguments], fds=fds, own_environment=True)
+    await guard.greet(jail=False, limits=UNLIMITED, roots=[])
+    return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=None)

@@ -172,7 +172,7 @@ def judge(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> li
 def _environment(driver: GuardedDriver, tried: Tried, outside: Tried) -> list[Finding]:
     if VARIABLE not in outside.shown:
         raise NotTried("the control did not show its environment")
-    strange = sorted(set(tried.shown) - set(driver.env))
+    strange = sorted(set(tried.shown) - set(driver.env or ()))
     if not strange:
         return []
     return [Finding("env_isolation", "absent", f"{FOUND} variables that nobody gave: {', '.join(strange[:5])}")]

@@ -15,13 +15,13 @@ ARGUMENT_MAX: Final = 128 * 1024 - 1
 _BUSY: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
-def encode_command(command: Command, *, workspace: str, env: Mapping[str, str]) -> Callable[[int], bytes]:
-    """The request, still without its id. Raises ValueError, naming what is wrong."""
+def encode_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Callable[[int], bytes]:
+    """The request, still without its id; no `env` means the guard's own. Raises ValueError, naming what is wrong."""
     words = _words(command)
     cwd = command.cwd if command.cwd is not None else workspace
     if not cwd.startswith("/"):
         raise ValueError(f"cwd {cwd!r} is not an absolute path")
-    pairs = [_pair(name, value) for name, value in {**env, **command.env}.items()]
+    pairs = None if env is None else [_pair(name, value) for name, value in {**env, **command.env}.items()]
     line = command.line is not None
 
     def request(id: int) -> bytes:

@@ -26,6 +26,7 @@ WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
 
 
+_build, _host = Lazy("handrail.drivers.guard.build"), Lazy("handrail.drivers.host")
 _scratch, _selftest = Lazy("handrail.drivers.scratch"), Lazy("handrail.drivers.selftest")
 BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_memory"}
 """Each name is a module in drivers/, loaded when it is wanted, and the function in it that opens the driver."""
@@ -54,6 +55,14 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
 def _built_in(name: str) -> Opener:
     opener: Opener = getattr(Lazy(f"handrail.drivers.{name}"), BUILT_IN[name])
     return opener
+
+
+async def open_own_guard() -> Driver | None:
+    """A guard for this process's own programs, which ends their trees; None on a machine that has none."""
+    if sys.platform != "linux" or not _build.PROGRAM.exists():
+        return None
+    driver: Driver = await _host.open_own()
+    return driver
 
 
 @asynccontextmanager

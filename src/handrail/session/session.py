@@ -22,6 +22,7 @@ from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
 from handrail.session.live import LiveOutput
+from handrail.session.open import open_own_guard
 from handrail.session.readers import ReaderQueue
 from handrail.session.standard import STANDARD
 from handrail.session.transcript import Transcript
@@ -69,6 +70,7 @@ class Session:
         self.call_count = 0
         self.sandbox = sandbox
         self.rules = Rules(policy, budget, approver, sandbox)
+        self.rules.open_guard = open_own_guard
         self._walk = fold(STANDARD if gates is None else gates)
         self._transcript = Transcript()
         self._memory: dict[str, dict[str, Any]] = {}

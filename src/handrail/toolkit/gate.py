@@ -14,6 +14,7 @@ from handrail.sandbox.lane import Place as LanePlace
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Desk
+from handrail.toolkit.isolated import OpenGuard
 from handrail.toolkit.policy import Budget, Lists, Policy
 from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
@@ -38,7 +39,8 @@ class Rules:
     """What a session lays down for its gates."""
 
     __slots__ = (
-        "_about", "_lacks", "approver", "budget", "counts", "lanes", "policy", "remembered", "sandbox", "tokens_left",
+        "_about", "_lacks", "approver", "budget", "counts", "lanes", "open_guard", "policy", "remembered", "sandbox",
+        "tokens_left",
     )  # fmt: skip
 
     def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
@@ -49,6 +51,8 @@ class Rules:
         self.remembered: list[Rule] = []
         """What a person allowed for the rest of the session."""
         self.lanes: dict[str, Lane] = {}
+        self.open_guard: OpenGuard | None = None
+        """For isolated tools."""
         self.counts = Counts(budget.seconds)
         self.tokens_left: int | None = None
         """In the model's context; answers shrink with it."""

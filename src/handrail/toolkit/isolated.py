@@ -1,24 +1,35 @@
-"""Run a function in a process of its own, which is killed, with its process group, when nobody waits any more."""
+"""Run a function in a process of its own, which is killed, with all it started, when nobody waits any more."""
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.driver import Command, Driver, Process
+from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
 from handrail.lazy import Lazy
 
 pickle, subprocess = Lazy("pickle"), Lazy("subprocess")
+OpenGuard = Callable[[], Awaitable[Driver | None]]
+"""Opens a driver whose commands run on this machine in this process's own environment; None where there is none."""
 HEADER: Final = 8
 """Bytes of the length before the answer."""
 KEPT: Final = 4_000
 """Bytes of what the process printed to its error stream, for the message when it dies."""
+_HOME: Final = str(Path(__file__).parents[2])
+_START: Final = (
+    "import pickle, sys; sys.path.append(pickle.load(sys.stdin.buffer)); "
+    "from handrail.toolkit.isolated_child import main; main()"
+)
+"""What the process runs. With -P nothing that lies in its directory is loaded before the function's own module."""
 
 
 def refuse_unimportable(name: str, function: Callable[..., Any], context_parameter: str | None) -> None:
@@ -35,71 +46,124 @@ def refuse_unimportable(name: str, function: Callable[..., Any], context_paramet
         raise HandrailError(f"tool {name}: isolate=True needs a function in a file, and {qualname} is in none")
 
 
-async def run_isolated(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """The function's value; what it raised comes as ToolFailed. Cancelling kills the process."""
+async def run_isolated(
+    function: Callable[..., Any], arguments: Mapping[str, Any], open_guard: OpenGuard | None = None
+) -> Any:
+    """The function's value; what it raised comes as ToolFailed. Cancelling kills the process.
+
+    Under a guard everything that the process started dies with it; without one, what stayed in its process group.
+    """
     main = getattr(sys.modules.get("__main__"), "__file__", None) if function.__module__ == "__main__" else None
-    order = pickle.dumps((list(sys.path), main, function.__module__, function.__qualname__))
-    process = await anyio.open_process(
-        [sys.executable, "-m", "handrail.toolkit.isolated_child"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    errors = bytearray()
+    target = (list(sys.path), _umask(), main, function.__module__, function.__qualname__)
+    heard = _Heard(b"".join(map(pickle.dumps, (_HOME, target, dict(arguments)))))
+    argv = (sys.executable, "-P", "-c", _START)
+    driver = None if open_guard is None else await open_guard()
+    await (_in_group(argv, heard) if driver is None else _under_guard(driver, argv, heard))
+    return heard.value()
+
+
+def _umask() -> int:
+    """This process's own, which can only be asked for by changing it, but on Linux is told."""
+    with suppress(OSError):
+        if found := re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE):
+            return int(found[1], 8)
+    return -1
+
+
+class _Heard:
+    """What to say to the process, and what it said."""
+
+    def __init__(self, order: bytes) -> None:
+        self.order = order
+        self.exit_code: int | None = None
+        self._said = bytearray()
+        self._errors = bytearray()
+
+    def add(self, stream: str, data: bytes) -> None:
+        if stream == "stdout":
+            self._said += data
+        else:
+            self._errors += data
+            del self._errors[:-KEPT]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer is there; what the process left behind then holds nobody up."""
+        said = self._said
+        return len(said) >= HEADER and len(said) >= HEADER + int.from_bytes(said[:HEADER], "big")
+
+    def value(self) -> Any:
+        """The function's value. Raises what it raised, or ToolFailed when the process never answered."""
+        if not self.whole:
+            last = self._errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            ended = f"The tool's process ended with exit code {self.exit_code} before it answered"
+            raise ToolFailed(Failure("execution_error", f"{ended}: {last[0][:500]}"))
+        try:
+            outcome, value = pickle.loads(self._said[HEADER:])
+        except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
+            raise ToolFailed(Failure("execution_error", f"The answer cannot leave its process: {error}")) from None
+        if outcome == "failure":
+            raise ToolFailed(value)
+        if outcome == "error":
+            raise value
+        return value
+
+
+async def _under_guard(driver: Driver, argv: tuple[str, ...], heard: _Heard) -> None:
+    lost: list[Unavailable] = []
     try:
+        process = await driver.start(Command(argv=argv, cwd=os.getcwd(), input=True))
         async with anyio.create_task_group() as group:
-            group.start_soon(_feed, process, order + pickle.dumps(dict(arguments)))
-            group.start_soon(_drain, process, errors)
-            answer = await _answer(process)
+            group.start_soon(_feed, process, heard.order)
+            try:
+                async for chunk in process.output():
+                    heard.add(chunk.stream, chunk.data)
+                    if heard.whole:
+                        break
+                else:
+                    heard.exit_code = await process.wait()
+            except Unavailable as error:
+                lost.append(error)
             group.cancel_scope.cancel()
-        if answer is None:
-            raise ToolFailed(Failure("execution_error", await _died(process, bytes(errors))))
     finally:
-        _kill(process)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-    return _unpack(answer)
+        await driver.close()
+    if lost:
+        raise lost[0]
 
 
 async def _feed(process: Process, data: bytes) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await process.stdin.send(data)  # type: ignore[union-attr]
-        await process.stdin.aclose()  # type: ignore[union-attr]
+    with suppress(BrokenPipeError, Unavailable):  # whoever listens hears that it has ended
+        await process.send(data)
+        await process.send(None)
 
 
-async def _drain(process: Process, kept: bytearray) -> None:
-    async for chunk in process.stderr:  # type: ignore[union-attr]
-        kept += chunk
-        del kept[:-KEPT]
-
-
-async def _answer(process: Process) -> bytes | None:
-    """The whole answer, or None when the process ended without one. What the process left behind holds nobody up."""
-    data = bytearray()
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while len(data) < HEADER or len(data) < HEADER + int.from_bytes(data[:HEADER], "big"):
-            data += await process.stdout.receive()  # type: ignore[union-attr]
-        return bytes(data[HEADER:])
-    return None
-
-
-async def _died(process: Process, errors: bytes) -> str:
-    with anyio.move_on_after(1):
-        await process.wait()
-    last = errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-    return f"The tool's process ended with exit code {process.returncode} before it answered: {last[0][:500]}"
-
-
-def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _unpack(answer: bytes) -> Any:
+async def _in_group(argv: tuple[str, ...], heard: _Heard) -> None:
+    process = await anyio.open_process(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
     try:
-        outcome, value = pickle.loads(answer)
-    except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
-        raise ToolFailed(Failure("execution_error", f"The answer cannot leave its process: {error}")) from None
-    if outcome == "failure":
-        raise ToolFailed(value)
-    if outcome == "error":
-        raise value
-    return value
+        async with anyio.create_task_group() as group:
+            group.start_soon(_feed_stream, process.stdin, heard.order)
+            group.start_soon(_listen, process.stderr, "stderr", heard)
+            await _listen(process.stdout, "stdout", heard)
+            group.cancel_scope.cancel()
+        if not heard.whole:
+            with anyio.move_on_after(1):
+                heard.exit_code = await process.wait()
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+
+
+async def _feed_stream(stream: ByteSendStream | None, data: bytes) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.send(data)  # type: ignore[union-attr]
+        await stream.aclose()  # type: ignore[union-attr]
+
+
+async def _listen(stream: ByteReceiveStream | None, name: str, heard: _Heard) -> None:
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while not heard.whole:
+            heard.add(name, await stream.receive())  # type: ignore[union-attr]

@@ -37,8 +37,10 @@ def _answer() -> bytes:
 
 
 def _call() -> Any:
-    path, main_file, module, qualname = pickle.load(sys.stdin.buffer)
+    path, umask, main_file, module, qualname = pickle.load(sys.stdin.buffer)
     sys.path[:] = path
+    if umask >= 0:
+        os.umask(umask)
     if main_file is None:
         names: Any = importlib.import_module(module)
         found = reduce(getattr, qualname.split("."), names)
@@ -55,7 +57,3 @@ def _call() -> Any:
 
 async def _await(value: Any) -> Any:
     return await value
-
-
-if __name__ == "__main__":
-    main()

@@ -161,7 +161,7 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a typed function: the schema comes from its signature and docstring.
 
-    `isolate=True` runs it in a process of its own, which is killed at the deadline.
+    `isolate=True` runs it in a process of its own, which is killed at the deadline with all it started.
     """
     options = {"risk": risk, "effects": effects, "timeout": timeout, "lane": lane, "needs": needs}
     options |= {"deferred": deferred, "isolate": isolate, "output_cap": output_cap}

@@ -67,7 +67,7 @@ static const char *read_start(struct cursor *cursor, struct message *message)
 {
 	message->start.kind = (uint8_t)number(cursor, 1);
 	message->start.flags = (uint8_t)number(cursor, 1);
-	if (message->start.kind > KIND_LINE || message->start.flags > WITH_INPUT)
+	if (message->start.kind > KIND_LINE || message->start.flags > (WITH_INPUT | OWN_ENVIRONMENT))
 		return "an unknown kind of command";
 	read_one_string(cursor, &message->start.cwd);
 	read_strings(cursor, &message->start.argv);

@@ -69,9 +69,12 @@ def hello(jail: bool, limits: Iterable[int], roots: Iterable[bytes]) -> bytes:
     return frame(HELLO, 0, struct.pack("<HBB4Q", VERSION, jail, 0, *limits) + strings(roots))
 
 
-def start(id: int, words: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes], input: bool) -> bytes:
-    """Run a command: words, or one line for the shell."""
-    return frame(START, id, bytes((line, input)) + strings((cwd,)) + strings(words) + strings(env))
+def start(
+    id: int, words: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes] | None, input: bool
+) -> bytes:
+    """Run a command: words, or one line for the shell; without an `env`, in the guard's own."""
+    flags = input | (env is None) << 1
+    return frame(START, id, bytes((line, flags)) + strings((cwd,)) + strings(words) + strings(env or ()))
 
 
 def file(id: int, op: int, path: bytes, *, start: int = 0, length: int = NO_LIMIT, mode: int = NO_MODE) -> bytes:

@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+extern char **environ;
+
 static int pipe_for(int *ours, int *theirs, bool we_read)
 {
 	int ends[2];
@@ -120,6 +122,8 @@ int launch_command(struct work *work, const struct message *message)
 	plan.env = lists + message->start.argv.count + 1;
 	strings_list(&message->start.argv, plan.argv);
 	strings_list(&message->start.env, plan.env);
+	if (message->start.flags & OWN_ENVIRONMENT)
+		plan.env = environ;
 	if (message->start.kind == KIND_LINE && shell_words(&plan, message->start.argv.bytes, shell) < 0)
 		error = errno;
 	if (!error && open_pipes(work, &plan, message->start.flags & WITH_INPUT, true) < 0)

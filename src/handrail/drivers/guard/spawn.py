@@ -4,7 +4,7 @@ import math
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -159,12 +159,17 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def spawn(
-    words: Callable[[tuple[str, ...]], Sequence[str]], *, fds: Sequence[int] = (), info: int | None = None
+    words: Callable[[tuple[str, ...]], Sequence[str]],
+    *,
+    fds: Sequence[int] = (),
+    info: int | None = None,
+    own_environment: bool = False,
 ) -> Guard:
     """Start the guard by the command that `words` makes of its own arguments, with these descriptors besides its own.
 
-    `info` is where bubblewrap names the guard's process; the Guard closes it. The guard ends when the stream does, or
-    when this process does, whichever thread started it. Raises Unavailable.
+    `info` is where bubblewrap names the guard's process; the Guard closes it. It gets no environment at all, or this
+    process's own. The guard ends when the stream does, or when this process does, whichever thread started it.
+    Raises Unavailable.
     """
     if not PROGRAM.exists():
         raise Unavailable(NOT_BUILT, retryable=False)
@@ -173,7 +178,7 @@ def spawn(
     try:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        process = _start(words, theirs.fileno(), said, fds)
+        process = _start(words, theirs.fileno(), said, fds, None if own_environment else {})
     except BaseException:
         ours.close()
         os.close(said)
@@ -184,7 +189,11 @@ def spawn(
 
 
 def _start(
-    words: Callable[[tuple[str, ...]], Sequence[str]], stream: int, said: int, more: Sequence[int]
+    words: Callable[[tuple[str, ...]], Sequence[str]],
+    stream: int,
+    said: int,
+    more: Sequence[int],
+    env: Mapping[str, str] | None,
 ) -> subprocess.Popen[bytes]:
     fds = [stream, *more]
     arguments = ["--channel", str(stream)]
@@ -198,7 +207,7 @@ def _start(
     try:
         return subprocess.Popen(
             words(tuple(arguments)), pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
-            cwd="/", env={}, start_new_session=True,
+            cwd="/", env=env, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise Unavailable(f"the sandbox did not start: {error}", retryable=False) from None
