@@ -129,9 +129,14 @@ def _candidates(sandbox: Sandbox, path: str) -> list[str]:
     inside = path.strip("/")
     usual = [posixpath.join(folder, part) for part in (inside, posixpath.basename(inside)) for folder in FOLDERS]
     guessed = [tidy(posixpath.join(sandbox.workspace, each)) for each in (inside, *usual)]
-    asked = tidy(posixpath.join(sandbox.cwd, path))
-    places = [place for place in (asked, *guessed) if _is_below(posixpath.normpath(place), sandbox.workspace)]
+    places = [
+        place for place in (_asked(sandbox, path), *guessed) if _is_below(posixpath.normpath(place), sandbox.workspace)
+    ]
     return list(dict.fromkeys(places))
+
+
+def _asked(sandbox: Sandbox, path: str) -> str:
+    return tidy(posixpath.join(sandbox.cwd, path))
 
 
 def _is_below(path: str, root: str) -> bool:
