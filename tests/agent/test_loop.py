@@ -193,8 +193,6 @@ async def test_a_call_that_the_policy_refuses_is_a_result_like_any_other() -> No
 def test_what_an_agent_cannot_use_is_refused_when_it_is_made() -> None:
     with pytest.raises(HandrailError, match="no `ask`"):
         Agent(object())  # type: ignore[arg-type]
-    with pytest.raises(HandrailError, match="output"):
-        Agent(ScriptedModel([]), output=int)
     with pytest.raises(HandrailError, match="give tools, budget to the Session"):
         Agent(ScriptedModel([]), tools=[add], budget=Budget(calls=1), session=Session())
     assert Agent(ScriptedModel([]), session=Session([add])).session.toolbox.names() == ["add"]

@@ -25,12 +25,10 @@ class Agent:
     def __init__(
         self, model: str | Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
-        budget: Budget = Budget(), rounds: int = ROUNDS, system: str = "", output: Any = None, store: Any = None,
+        budget: Budget = Budget(), rounds: int = ROUNDS, system: str = "",
     ) -> None:  # fmt: skip
-        self.model = open_model(model, output=output)
-        self.session = make_session(
-            session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store
-        )
+        self.model = open_model(model)
+        self.session = make_session(session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
         self.rounds, self.system = rounds, system
         self.messages: list[Message] = []
         self.usage = Usage()

@@ -11,10 +11,8 @@ from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 
-def open_model(model: str | Model, *, output: Any) -> Model:
+def open_model(model: str | Model) -> Model:
     """The model itself; names of providers' models are not built yet."""
-    if output is not None:
-        raise HandrailError("Agent(output=…) is not built yet; leave it out")
     if isinstance(model, str):
         raise HandrailError(f"the model {model!r} is named, and providers are not built yet; give a Model object")
     if not callable(getattr(model, "ask", None)):
@@ -30,12 +28,11 @@ def make_session(
     policy: Policy,
     approver: Approver | None,
     budget: Budget,
-    store: Any,
 ) -> Session:
     """The given session, which already has its tools and rules, or a new one."""
     if session is None:
-        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store)
-    extra = {"tools": tools, "sandbox": sandbox, "approver": approver, "store": store}
+        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
+    extra = {"tools": tools, "sandbox": sandbox, "approver": approver}
     given = [name for name, value in extra.items() if value is not None and value != ()]
     given += [
         name

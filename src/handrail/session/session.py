@@ -53,15 +53,12 @@ class Session:
         approver: Approver | None = None,
         budget: Budget = Budget(),
         artifacts: "Artifacts | Scope | None" = None,
-        store: Any = None,
         readers: Sequence[Reader] = (),
-        secrets: Sequence[str] = (),
         state: Any = None,
         host: Host | None = None,
         gates: Sequence[Gate] | None = None,
         id: str | None = None,
     ) -> None:
-        _refuse_unbuilt(store=store, secrets=secrets or None)
         self.id = id or urandom(6).hex()
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
@@ -260,9 +257,3 @@ class Session:
 
     def _warn(self, message: str) -> None:
         self.emit("warning", data={"message": message})
-
-
-def _refuse_unbuilt(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise HandrailError(f"Session({name}=…) is not built yet; leave it out")
