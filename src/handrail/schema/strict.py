@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pydantic import ByteSize
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -28,18 +29,51 @@ _BOUNDS: Final = {
 _UNREAD: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
 """What pydantic leaves in a schema of a bound that it does not know for the type."""
 
+_SIZE: Final = r"^\s*[0-9]{1,15}\s*([A-Za-z]*|\.[0-9]{1,9}\s*[KMGTPEkmgtpe][A-Za-z]*)\s*$"
+"""The whole of a size, in whole bytes: the plain pattern takes `1,000` for 1."""
+_NUMBER: Final = {"pattern": r"^(0|-?(0\.|[1-9][0-9]{0,14}\.)[0-9]{0,14}[1-9]|-?[1-9][0-9]{0,14})$"}
+_KEYS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "int": {"pattern": "^-?(0|[1-9][0-9]{0,17})$"},
+    "float": _NUMBER,
+    "decimal": _NUMBER,
+    "bool": {"enum": ["true", "false"]},
+    "date": {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
+}
+"""One spelling for each key that is not text, so that no two keys become one."""
+
 
 class Strict(GenerateJsonSchema):
-    """Says of integer keys what they look like, which the plain generator leaves out; never warns."""
+    """Says of types what they really take, where the plain generator leaves it out; never warns."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         made = super().dict_schema(schema)
-        keys = schema.get("keys_schema", {})
-        if keys.get("type") == "int" and "propertyNames" not in made:
-            made["propertyNames"] = {"pattern": "^-?(0|[1-9][0-9]{0,17})$"}
+        kind = schema.get("keys_schema", {}).get("type", "")
+        if kind in _KEYS and (kind == "int" or self.mode == "validation"):
+            made["propertyNames"] = dict(_KEYS[kind])
         return made
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """Raises TypeError for a type that would import what a model names, before anybody agreed to the call."""
+        if getattr(schema.get("function", {}).get("function"), "__name__", "") == "import_string":
+            raise TypeError("an ImportString imports code while the arguments are still being checked")
+        return super().generate_inner(schema)
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        made = super().str_schema(schema)
+        return {**made, "pattern": _SIZE} if made.get("pattern") == ByteSize.byte_string_pattern else made
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """Unlike a float, it holds every integer."""
+        made = super().decimal_schema(schema)
+        for branch in made.get("anyOf", ()):
+            if branch.get("type") == "number":
+                branch["format"] = "decimal"
+        return made
+
+    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
+        return {**super().complex_schema(schema), "pattern": r"^[0-9eEjJ+.()\s-]+$"}
 
 
 def tidy(schema: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +84,13 @@ def tidy(schema: dict[str, Any]) -> dict[str, Any]:
 def _tidy_one(schema: Schema) -> Schema:
     if isinstance(schema.get("title"), str):
         del schema["title"]
+    branches = schema.get("anyOf")
+    if (
+        isinstance(branches, list) and {"type": "string", "format": "fraction"} in branches
+    ):  # 0.1 is no tenth as a float
+        schema["anyOf"] = [
+            {**branch, "type": "integer"} if branch == {"type": "number"} else branch for branch in branches
+        ]
     if "properties" in schema and schema.get("type") == "object":
         schema.setdefault("additionalProperties", False)
     return schema

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from handrail.contract.errors import BadSchema
 from handrail.lazy import Lazy
 from handrail.schema.explain import Problem, explain
+from handrail.schema.formats import CHECKS, only_checked
 from handrail.schema.lenient import Reason, loosen
 from handrail.schema.parse import too_deep
 from handrail.schema.places import Place, View, look
@@ -40,20 +41,23 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is no object, or that refers elsewhere.
     """
 
-    __slots__ = ("_compiled", "_inner", "_referring", "_views", "is_valid", "schema", "traits")
+    __slots__ = ("_compiled", "_inner", "_referring", "_views", "is_valid", "schema", "traits", "typed")
 
     schema: dict[str, Any]
+    typed: bool
+    """Whether what fits is converted to Python types, so that the texts of some formats are looked at."""
     traits: Traits
     is_valid: Callable[[Any], bool]
     """Whether an instance fits; takes plain JSON values only."""
 
-    def __init__(self, schema: Mapping[str, Any], *, any_root: bool = False) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, any_root: bool = False, typed: bool = False) -> None:
         """`any_root` is for what a tool returns, which may be anything."""
         self.schema = _copy(schema)
+        self.typed = typed
         root = resolve(self.schema, self.schema)
         if not any_root and (not isinstance(root, Mapping) or root.get("type") != "object"):
             raise BadSchema('the root of a tool\'s schema must say "type": "object"')
-        self._compiled = _compile(self.schema)
+        self._compiled = _compile(self.schema, typed=typed)
         self._inner: engine.ValidatorMap | None = None
         self._referring: Validator | None = None
         self._views: dict[Place, View] = {}
@@ -83,10 +87,11 @@ class Validator:
         """Whether a value fits the schema at a place such as `("#/properties/path",)`."""
         if self._inner is None:
             self._inner = engine.validator_map_for(
-                _of_known_draft(self.schema),
+                _as_checked(self.schema, typed=self.typed),
                 pattern_options=engine.RegexOptions(),
                 offline=True,
-                validate_formats=False,
+                formats=dict(CHECKS),
+                validate_formats=self.typed,
             )
         inner = [self._inner.get(pointer) for pointer in place]
         return all(one is None or one.is_valid(value) for one in inner)
@@ -95,7 +100,7 @@ class Validator:
     def with_references(self) -> "Validator":
         """The same schema, in which every value inside may be `{"$artifact": ref}` instead."""
         if self._referring is None:
-            self._referring = Validator(accept_references(self.schema))
+            self._referring = Validator(accept_references(self.schema), typed=self.typed)
         return self._referring
 
 
@@ -113,10 +118,14 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
     return total
 
 
-def _compile(schema: Mapping[str, Any]) -> "engine.Validator":
+def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> "engine.Validator":
     try:
         return engine.validator_for(
-            _of_known_draft(schema), pattern_options=engine.RegexOptions(), offline=True, validate_formats=False
+            _as_checked(schema, typed=typed),
+            pattern_options=engine.RegexOptions(),
+            offline=True,
+            formats=dict(CHECKS),
+            validate_formats=typed,
         )
     except engine.ValidationError as error:
         where = dotted(error.instance_path)
@@ -125,11 +134,12 @@ def _compile(schema: Mapping[str, Any]) -> "engine.Validator":
         raise BadSchema(f"the schema does not compile: {shorten(str(error), 200)}") from error
 
 
-def _of_known_draft(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _as_checked(schema: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
     """A schema that names no draft, or one that nobody knows, is read by the rules of the latest."""
     draft = schema.get("$schema")
     known = isinstance(draft, str) and draft.rstrip("#").partition("://")[2] in DRAFTS
-    return {keyword: value for keyword, value in schema.items() if known or keyword != "$schema"}
+    checked = {keyword: value for keyword, value in schema.items() if known or keyword != "$schema"}
+    return only_checked(checked) if typed else checked
 
 
 def _why_not(schema: dict[str, Any]) -> Reason | None:

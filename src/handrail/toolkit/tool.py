@@ -68,7 +68,7 @@ class Tool:
         put(self, "needs", _subset(self, "needs", self.needs, Feature))
         put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
         try:
-            put(self, "checks", Validator(self.parameters))
+            put(self, "checks", Validator(self.parameters, typed=self.convert is not None))
             put(self, "output_checks", None if self.output is None else Validator(self.output, any_root=True))
         except BadSchema as error:
             raise BadSchema(f"tool {self.name}: {error}") from None
