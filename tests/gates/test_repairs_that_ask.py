@@ -1,8 +1,9 @@
-"""A repair that changed a path, command, content, id or amount is a guess: a person sees it, or it bounces."""
+"""A repair that changed a value on a tool with effects is a guess: a person sees it, or it bounces."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from handrail import Decision, Policy, Session, tool
 from handrail.contract.approval import Effect
@@ -18,9 +19,15 @@ def a_tool(effects: list[Effect]) -> tuple[Tool, list[Any]]:
 
     @tool(effects=effects, name="keep")
     async def keep(
-        path: str, paths: list[str] | None = None, amount: int = 0, label: str = "", dry: bool = False
+        path: str,
+        paths: list[str] | None = None,
+        amount: int = 0,
+        label: str = "",
+        dry: bool = False,
+        colour: Annotated[str, Field(json_schema_extra={"consequential": False})] = "",
+        rows: list[dict[str, int]] | None = None,
     ) -> None:
-        ran.append((path, paths, amount, label, dry))
+        ran.append((path, paths, amount, label, dry, colour, rows))
 
     return keep, ran
 
@@ -30,15 +37,20 @@ GUESSES = [
     ('{"path": ["only"]}', "path"),
     ('{"path": "x", "paths": "one"}', "paths"),
     ("{'path': 'x \"y\"'}", "path"),
+    ("{'path': 'it is \"x\"'}", "path"),
+    ('{"path": "x", "label": 7}', "label"),
+    ('{"path": "x", "rows": {"a": 1}}', "rows"),
 ]
 NO_GUESSES = [
     '```json\n{"path": "x"}\n```',
     '{"path": "x",}',
     '{"Path": "x"}',
     '{"path": "x", "amount": "15"}',
-    '{"path": "x", "label": 7}',
+    '{"path": "x", "colour": 7}',
     '{"path": "x", "dry": "yes"}',
     "{'path': 'x', 'dry': True}",
+    '{"path": "x", "dry": True}',
+    '{"path": "x", "paths": None}',
     '{"path": "x"}',
 ]
 
@@ -78,7 +90,7 @@ async def test_a_guess_bounces_where_nobody_can_be_asked(sent: str, field: str) 
 
 
 @pytest.mark.parametrize("sent", NO_GUESSES)
-async def test_what_left_every_such_value_as_it_was_sent_runs(sent: str) -> None:
+async def test_what_is_no_guess_or_does_not_matter_runs(sent: str) -> None:
     keep, ran = a_tool(["writes"])
     async with Session([keep], policy=Policy(mode="open")) as session:
         assert (await session.call("keep", sent)).ok

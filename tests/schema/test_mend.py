@@ -1,5 +1,6 @@
 """The one way in: what is kept, what is converted, what is doubtful, and what may stand for a value."""
 
+import json
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -7,7 +8,6 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from handrail.contract.result import Failure
-from handrail.schema.consequential import consequential
 from handrail.schema.derive import derive
 from handrail.schema.mend import Mended, mend
 from handrail.schema.validate import Validator
@@ -78,23 +78,55 @@ def test_conversion_comes_after_repair_and_its_refusal_is_a_bounce() -> None:
     assert "must be even" in failure.message
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n\t "])
 @pytest.mark.parametrize("as_text", [True, False])
-def test_a_blank_in_optional_text_of_our_own_tools_is_left_out(as_text: bool) -> None:
-    arguments: Any = {"item": {"number": 2, "label": ""}, "note": "", "kept": "", "limit": "", "maybe": "", "mode": ""}
-    sent = str(arguments).replace("'", '"') if as_text else arguments
-    answer = mended(sent, OWN, own=True)
-    assert answer.arguments == {"item": {"number": 2}, "kept": ""}
+def test_a_blank_in_optional_text_of_our_own_tools_is_left_out_where_its_default_is_empty(
+    as_text: bool, blank: str
+) -> None:
+    arguments: Any = {
+        "item": {"number": 2, "label": blank},
+        "note": blank,
+        "kept": blank,
+        "limit": blank,
+        "maybe": blank,
+    }
+    answer = mended(json.dumps(arguments) if as_text else arguments, OWN, own=True)
+    assert answer.arguments == {"item": {"number": 2}, "note": blank, "kept": blank}
     assert answer.warnings == ()
-    assert {repair.path for repair in answer.repairs} == {"item.label", "note", "limit", "maybe", "mode"}
+    assert {repair.path for repair in answer.repairs} == {"item.label", "limit", "maybe"}
+    assert refused({"item": {"number": 2}, "mode": ""}, OWN, own=True).field == "mode"
 
 
 def test_blanks_stay_where_they_are_required_and_in_schemas_from_outside() -> None:
-    required = Validator(closed({"s": {"type": "string"}}, "s"))
+    required = Validator(closed({"s": {"type": "string", "default": ""}}, "s"))
     assert mended({"s": ""}, required, own=True).arguments == {"s": ""}
-    assert mended({"n": 1, "s": ""}, own=False).arguments == {"n": 1, "s": ""}
-    assert mended({"n": 1, "s": ""}, own=True).arguments == {"n": 1}
-    assert mended({"n": 1, "s": " "}, own=True).arguments == {"n": 1, "s": " "}
+    for default in ({}, {"default": None}, {"default": ""}, {"default": "x"}):
+        validator = Validator(closed({"s": {"type": "string", **default}}))
+        assert mended({"s": ""}, validator, own=False).arguments == {"s": ""}
+        empty = default.get("default", "x") != "x"
+        assert mended({"s": " "}, validator, own=True).arguments == ({} if empty else {"s": " "})
     assert refused({"mode": ""}, Validator(closed({"mode": {"type": "string", "minLength": 1}}))).field == "mode"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_schema_written_by_hand_may_say_that_blank_means_absent(own: bool) -> None:
+    text = {"type": "string", "blank": "absent"}
+    inner = closed({"s": text})
+    validator = Validator(
+        closed({"s": text, "kept": {**text, "blank": "keep"}, "o": inner, "short": {**text, "minLength": 1}})
+    )
+    sent = {"s": " ", "kept": "", "o": {"s": ""}, "short": ""}
+    assert mended(sent, validator, own=own).arguments == {"kept": "", "o": {}}
+
+
+def test_a_blank_for_an_optional_enum_is_left_out() -> None:
+    modes = {"enum": ["a", "b"]}
+    validator = Validator(
+        closed({"mode": modes, "either": {"anyOf": [modes, {"type": "null"}]}, "must": modes}, "must")
+    )
+    for blank in ("", "  "):
+        assert mended({"mode": blank, "either": blank, "must": "a"}, validator).arguments == {"must": "a"}
+    assert refused({"must": ""}, validator).field == "must"
 
 
 def test_a_blank_that_is_a_member_is_kept() -> None:
@@ -105,9 +137,42 @@ def test_a_blank_that_is_a_member_is_kept() -> None:
 def test_whole_floats_become_integers_where_only_integers_are_meant() -> None:
     value = {"n": 2.0, "f": 2.0, "ids": [1.0, 2]}
     assert repr(mended(value).arguments) == "{'n': 2, 'f': 2.0, 'ids': [1, 2]}"
-    assert repr(mended({"n": 1e300}).arguments) == "{'n': 1e+300}"
     either = Validator(closed({"x": {"anyOf": [{"type": "integer"}, {"type": "number"}]}}))
     assert repr(mended({"x": 2.0}, either).arguments) == "{'x': 2.0}"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_no_digit_of_an_integer_is_lost(own: bool) -> None:
+    big = 12345678901234567890
+    for text in (f"{big}", f"{big}.0", '"12345678901234567890"', '"12345678901234567890.0"', "12345678901234567.89e3"):
+        assert mended(f'{{"n": {text}}}', own=own).arguments["n"] == big, text
+    assert mended('{"n": 1e23}', own=own).arguments["n"] == 10**23
+    for lossy in ('{"n": 9007199254740993.0, "f": 9007199254740992.0}', {"n": 9007199254740992.0}, {"n": 1e300}):
+        failure = refused(lossy, own=own)
+        assert failure.field == "n"
+        assert "last digit" in failure.message
+    assert mended({"n": 9007199254740991.0}, own=own).arguments["n"] == 9007199254740991
+    assert mended({"n": 1, "f": "9007199254740993.0"}, own=own).arguments["f"] == 9007199254740993
+
+
+ECHOES: dict[str, Any] = {
+    "a property": {"any": {"type": "object", "description": "What to keep."}},
+    "the whole": {"type": "object", "properties": {"any": {"type": "object", "description": "What to keep."}}},
+    "the properties": {"properties": {"any": {"type": "object"}, "s": {"type": "string"}}},
+    "the properties in another wrapper": {"arguments": {"any": {"type": "object"}}},
+    "the properties as text": {"properties": '{"any": {"type": "object"}}'},
+}
+
+
+@pytest.mark.parametrize("name", ECHOES)
+@pytest.mark.parametrize("more", [{}, {"additionalProperties": False}], ids=["open", "closed"])
+def test_a_schema_sent_back_as_values_bounces(name: str, more: dict[str, Any]) -> None:
+    properties = {"any": {"type": "object", "description": "What to keep."}, "s": {"type": "string"}}
+    validator = Validator({"type": "object", "properties": properties, **more})
+    refused(ECHOES[name], validator)
+    for value in ({"type": "object"}, {"type": "circle", "description": "What to keep."}, {"type": "string", "n": 1}):
+        assert mended({"any": value}, validator).arguments == {"any": value}  # the control: a value like any other
+    assert mended({"properties": {"any": {"type": "x"}}}, validator).arguments == {"any": {"type": "x"}}
 
 
 def test_an_open_schema_passes_unknown_keys_on_with_a_warning() -> None:
@@ -122,11 +187,16 @@ def test_an_open_schema_passes_unknown_keys_on_with_a_warning() -> None:
 
 DOUBTFUL = {
     "number as text": {"n": 1, "path": 15},
-    "quotes rewritten": "{'n': 1, 'path': 'a\\'b'}",
+    "quotes rewritten with an escape": "{'n': 1, 'path': 'a\\'b'}",
+    "quotes rewritten": "{'n': 1, 'path': 'a \"b\"'}",
+    "a field of any name": {"n": 1, "title": 15},
+    "inside an object": {"n": 1, "o": {"x": 15}},
+    "inside a union": {"n": 1, "u": {"x": 15}},
     "put into a list": {"n": 1, "command": "ls"},
     "taken out of its list": {"n": 1, "path": ["a"]},
-    "quotes inside a wrapper": "{'arguments': {'n': 1, 'path': 'a\"b'}}",
+    "quotes inside a wrapper": "{'arguments': {'n': 1, 'path': 'a \"b\"'}}",
     "by its own word": {"n": 1, "special": 5},
+    "by its own word inside one that does not matter": {"n": 1, "slight": {"special": 5}},
 }
 CERTAIN = {
     "fence": '```json\n{"n": 1, "path": "a"}\n```',
@@ -139,19 +209,26 @@ CERTAIN = {
     "raw line break": '{"n": 1, "content": "a\nb"}',
     "trailing text": '{"n": 1, "path": "a"} done',
     "silent repairs": {"n": "1", "id": "7"},
-    "a field of no consequence": {"n": 1, "title": 15},
+    "a word for true": {"n": 1, "amount": "yes"},
+    "a Python literal": '{"n": 1, "amount": True}',
     "a field that says so": {"n": 1, "path_style": 5},
+    "a field inside one that says so": {"n": 1, "slight": {"x": 5}},
+    "a field in a branch that says so": {"n": 1, "u": {"y": 5}},
 }
 
 
 def weighty() -> Validator:
     text = {"type": "string"}
+    slight = {**text, "consequential": False}
+    special = {**text, "consequential": True}
     return Validator(
         closed(
             {
+                "o": closed({"x": text}), "slight": {**closed({"x": text, "special": special}), "consequential": False},
+                "u": {"anyOf": [closed({"x": text, "y": slight}), {"type": "null"}]},
                 "n": {"type": "integer"}, "path": text, "content": text, "title": text, "id": {"type": "integer"},
                 "amount": {"type": "boolean"}, "command": {"type": "array", "items": text},
-                "special": {**text, "consequential": True}, "path_style": {**text, "consequential": False},
+                "special": special, "path_style": slight,
             },
             "n",
         )
@@ -159,7 +236,7 @@ def weighty() -> Validator:
 
 
 @pytest.mark.parametrize("name", DOUBTFUL)
-def test_a_changed_value_in_a_consequential_field_is_doubtful(name: str) -> None:
+def test_a_changed_value_is_doubtful_whatever_its_field_is_called(name: str) -> None:
     answer = mended(DOUBTFUL[name], weighty())
     assert len(answer.doubtful) == 1
     repair = answer.doubtful[0]
@@ -168,19 +245,10 @@ def test_a_changed_value_in_a_consequential_field_is_doubtful(name: str) -> None
 
 
 @pytest.mark.parametrize("name", CERTAIN)
-def test_what_leaves_every_value_as_sent_is_not_doubtful(name: str) -> None:
+def test_what_leaves_every_value_as_sent_or_does_not_matter_is_not_doubtful(name: str) -> None:
     answer = mended(CERTAIN[name], weighty())
     assert answer.repairs
     assert answer.doubtful == ()
-
-
-def test_fields_of_consequence_are_known_by_name() -> None:
-    for name in ("path", "file_path", "filePath", "command", "content", "id", "user_id", "userID", "amount", "url"):
-        assert consequential(name)
-    for name in ("title", "limit", "verbose", "idle", "pathological", "timeout", "count"):
-        assert not consequential(name)
-    assert consequential("title", {"consequential": True})
-    assert not consequential("path", {"consequential": False})
 
 
 def known(reference: str) -> bool:

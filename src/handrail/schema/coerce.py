@@ -1,18 +1,39 @@
-"""The other ways to read one scalar: `"15"` as 15, `"yes"` as true, 15 as `"15"`."""
+"""The other ways to read one scalar: `"15"` as 15, `"yes"` as true, 15 as `"15"`, `"a"` as `["a"]`."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from handrail.lazy import Lazy
 from handrail.schema.places import View
 from handrail.schema.syntax import Note
+
+_characters = Lazy("unicodedata")
 
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))(?:\.([0-9]{1,400}))?([eE][+-]?[0-9]{1,4})?")
 _FLOATS: Final = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _TRUE: Final = frozenset({"yes", "1", "on", "true"})
 _FALSE: Final = frozenset({"no", "0", "off", "false"})
+_THOUSANDS: Final = re.compile(r"-?[1-9][0-9]{0,2}\.000")
 LONGEST: Final = 400
+LONGEST_WORD: Final = 2_083
+"""Characters of a text that may stand for a list of one: as many as a URL may have."""
+EXACT: Final = 2**53
+"""From here on a float does not tell one integer from the next."""
+_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
+_SEPARATORS: Final = frozenset(",;|/&")
+_SEPARATOR_NAMES: Final = ("COMMA", "SEMICOLON", "VERTICAL LINE", "VERTICAL BAR", "SLASH", "SOLIDUS", "AMPERSAND")
+_QUOTES: Final = frozenset("\"'`<>()[]{}")
+_PATH_BEGINS: Final = ("/", "./", "../", "~/")
+_PATH_WORDS: Final = frozenset(
+    {
+        "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "dir", "dirs", "directory",
+        "directories", "folder", "folders", "url", "urls", "uri", "uris",
+    }
+)  # fmt: skip
+_PATH_FORMATS: Final = ("uri", "uri-reference", "path", "file-path", "directory-path")
+_NAME_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +59,58 @@ def options(view: View, value: Any, written: Callable[[float], str | None]) -> I
             yield Option(value == 1, "word for true or false", changed=True)
 
 
-def may_be_listed(view: View, value: Any) -> bool:
-    """Whether one scalar may stand for a list of one: never a text that could be several."""
+def listed(view: View, items: View, name: str, value: Any) -> Iterator[Option]:
+    """The lists that one scalar may stand for: of one word, of one member, or of members with separators between."""
     if view.kinds != frozenset(("array",)) or value is None or isinstance(value, dict | list):
-        return False
+        return
     if not isinstance(value, str):
+        yield Option([value], "put into a list", changed=True)
+    elif len(value) <= LONGEST_WORD and items.members is not None:
+        yield Option([value], "put into a list", changed=True)
+        yield from (Option(parts, "split into members", changed=True) for parts in _member_lists(items.members, value))
+    elif len(value) <= LONGEST_WORD and _is_one_word(value, slashes=_may_hold_slashes(items, name, value)):
+        yield Option([value], "put into a list", changed=True)
+
+
+def _is_one_word(text: str, *, slashes: bool) -> bool:
+    """Whether a text can only be one thing: no white space, quotes, brackets or separators, no word for nothing."""
+    if text.casefold() in _NOTHING or all(_characters.category(letter) == "Pd" for letter in text):
+        return False
+    return not any(_parts(letter) and not (slashes and letter == "/") for letter in text)
+
+
+def _may_hold_slashes(items: View, name: str, text: str) -> bool:
+    """Whether the property is named as a path or URL, or the text is one."""
+    if text.startswith(_PATH_BEGINS) or "://" in text or items.word("format") in _PATH_FORMATS:
         return True
-    return bool(value.strip()) and not any(mark in value for mark in ",\n\r") and value.lstrip()[0] not in "[{`"
+    return any(part.lower() in _PATH_WORDS for part in _NAME_PARTS.findall(name[:200]))
+
+
+def _parts(letter: str) -> bool:
+    """Whether a character may stand between two words, or around one."""
+    if letter.isascii():
+        return letter <= " " or letter == "\x7f" or letter in _QUOTES or letter in _SEPARATORS
+    category = _characters.category(letter)
+    return category[0] in "ZC" or category in ("Ps", "Pe", "Pi", "Pf") or _separates(letter, _QUOTES | _SEPARATORS)
+
+
+def _separates(letter: str, marks: frozenset[str] = _SEPARATORS) -> bool:
+    """Whether a character is one of the marks, in any script."""
+    if letter.isascii():
+        return letter in marks
+    if letter.isalnum():
+        return False
+    name = _characters.name(letter, "")
+    return _characters.normalize("NFKC", letter) in marks or any(word in name for word in _SEPARATOR_NAMES)
+
+
+def _member_lists(members: list[Any], text: str) -> Iterator[list[str]]:
+    """The text split at its separators, and at white space too, where every part is a member."""
+    known = {member.strip().casefold() for member in members if isinstance(member, str)}
+    marked = "".join("\n" if _separates(letter) else " " if letter.isspace() else letter for letter in text)
+    for parts in ([part.strip() for part in marked.split("\n")], marked.split()):
+        if len(parts) > 1 and all(part.casefold() in known for part in parts):
+            yield parts
 
 
 def _from_string(view: View, kinds: frozenset[str], word: str) -> Iterator[Option]:
@@ -66,7 +132,9 @@ def _numbers(kinds: frozenset[str], word: str) -> Iterator[Option]:
         return
     whole, fraction, exponent = match.groups()
     integral = exponent is None and not (fraction or "").strip("0")
-    if integral and ("integer" in kinds or fraction is None):
+    if integral and "number" not in kinds and _THOUSANDS.fullmatch(word):
+        return  # five, or five thousand
+    if integral and ("integer" in kinds or fraction is None or abs(int(whole)) >= EXACT):
         yield Option(int(whole), "text read as a number", changed=True)
     elif "number" in kinds:
         yield Option(float(word), "text read as a number", changed=True)

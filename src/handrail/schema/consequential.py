@@ -1,39 +1,41 @@
-"""Which fields matter so much that a guess about them is not run: paths, commands, contents, ids and amounts."""
+"""Whether a changed value matters: always, unless the schema says `"consequential": false`."""
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable
 
-from handrail.schema.places import ROOT, look
+from handrail.schema.places import ROOT, Place, View
 
-_WORDS: Final = """
-    path paths file files filename filenames filepath dir directory folder cwd source src target destination dest
-    glob url uri host address email recipient recipients
-    command commands cmd argv script code shell query sql statement expression
-    content contents text body message payload patch diff old new edits stdin
-    id ids uuid guid key ref reference account branch commit job pid
-    amount amounts price cost total sum quantity balance money
-"""
-WORDS: Final = frozenset(_WORDS.split())
-_PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+Path = tuple[str | int, ...]
 
 
-def consequential(name: str, property_schema: Any = None) -> bool:
-    """By what the property says of itself (`consequential`), else by its name."""
-    if isinstance(property_schema, Mapping) and isinstance(property_schema.get("consequential"), bool):
-        return bool(property_schema["consequential"])
-    return any(part.lower() in WORDS for part in _PARTS.findall(name[:200]))
+class Consequences:
+    """What a schema says of its fields; each path is looked up once."""
 
+    def __init__(self, view: Callable[[Place], View]) -> None:
+        self._view = view
+        self._known: dict[Path, tuple[Place, bool]] = {(): (ROOT, True)}
 
-def is_consequential(root: Mapping[str, Any], path: tuple[str | int, ...]) -> bool:
-    """Whether a field, or one that it is inside of, is consequential."""
-    place = ROOT
-    answer = False
-    for step in path:
-        view = look(root, place) if place else None
-        place = () if view is None else view.item(step) if isinstance(step, int) else view.properties.get(step, ())
-        if isinstance(step, int):
-            continue
-        said = look(root, place).word("consequential") if place else None
-        answer = said if isinstance(said, bool) else answer or consequential(step)
-    return answer
+    def matters(self, path: Path) -> bool:
+        """What is said of the field, else of the one around it, else yes; branches that disagree mean yes."""
+        return self._look(path)[1]
+
+    def _look(self, path: Path) -> tuple[Place, bool]:
+        found = self._known.get(path)
+        if found is None:
+            place, answer = self._look(path[:-1])
+            place = self._inside(place, path[-1])
+            schemas = self._view(place).schemas
+            said = [schema["consequential"] is not False for _, schema in schemas if "consequential" in schema]
+            found = self._known[path] = (place, any(said) if said else answer)
+        return found
+
+    def _inside(self, place: Place, step: str | int) -> Place:
+        """The places of a field in every branch of the one around it."""
+        found: list[str] = []
+        waiting, seen = [place], set(place)
+        while waiting:
+            here = self._view(waiting.pop())
+            found += here.item(step) if isinstance(step, int) else here.properties.get(step, here.others)
+            more = tuple(inner for _, group in here.branches for inner in group if inner not in seen)
+            seen.update(more)
+            waiting += [more] if more else []
+        return tuple(dict.fromkeys(found))

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from handrail.contract.result import Failure
 from handrail.schema.bounce import bounce
+from handrail.schema.coerce import EXACT
 from handrail.schema.explain import Convert, NotConvertible
 from handrail.schema.parse import DEEPEST, NotJson, parse, plain
 from handrail.schema.places import ROOT, View
@@ -33,6 +34,7 @@ _PLAINER: Final = {
     "Invalid control character at": "a string has a raw control character",
     "Invalid \\escape": "a string has an escape that JSON does not know",
 }
+_TOO_MUCH: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
 Known = Callable[[str], bool]
 
 
@@ -50,7 +52,7 @@ class Mended:
     @property
     def doubtful(self) -> tuple[Repair, ...]:
         """The repairs that changed the value of a consequential field: not to be run without asking."""
-        return tuple(repair for repair in self.repairs if repair.loud and repair.changed_value and repair.consequential)
+        return tuple(repair for repair in self.repairs if repair.doubtful)
 
 
 class _Refused(Exception):
@@ -110,22 +112,24 @@ def _passes(value: Any, validator: Validator, *, own: bool) -> bool:
     traits = validator.traits
     if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
         return False
-    nested = traits.nested
+    blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
     for name, held in value.items():
         kind = type(held)
-        if kind is str or kind is float:
-            if _is_suspect(held, own):
+        if kind is str:
+            if blanks and (not held or held.isspace()):
                 return False
-        elif name in nested and (kind is dict or kind is list) and _holds_suspect(held, own):
+        elif kind is dict or kind is list:
+            if name in nested and _holds_suspect(held, blanks):
+                return False
+            if kind is dict and name in traits.loose and "type" in held:
+                return False
+        elif kind is float and held.is_integer():
             return False
-    return True
+    return not (validator.typed and any(_holds_large(value[name]) for name in traits.wide & value.keys()))
 
 
-def _is_suspect(value: Any, own: bool) -> bool:
-    return (own and value == "") or (type(value) is float and value.is_integer())
-
-
-def _holds_suspect(value: Any, own: bool) -> bool:
+def _holds_suspect(value: Any, blanks: bool) -> bool:
+    """Whether there is a blank or a whole float inside."""
     level = [value]
     while level:
         inner: list[Any] = []
@@ -133,10 +137,25 @@ def _holds_suspect(value: Any, own: bool) -> bool:
             inner.extend(item.values() if type(item) is dict else item)
         level = []
         for item in inner:
-            if type(item) is dict or type(item) is list:
+            kind = type(item)
+            if kind is str:
+                if blanks and (not item or item.isspace()):
+                    return True
+            elif kind is dict or kind is list:
                 level.append(item)
-            elif _is_suspect(item, own):
+            elif kind is float and item.is_integer():
                 return True
+    return False
+
+
+def _holds_large(value: Any) -> bool:
+    """Whether there is an integer that a float may not hold."""
+    level = [value]
+    while level:
+        if any(type(item) is int and not -EXACT <= item <= EXACT for item in level):
+            return True
+        inner = [item.values() if type(item) is dict else item for item in level if type(item) in (dict, list)]
+        level = [item for items in inner for item in items]
     return False
 
 
@@ -276,7 +295,11 @@ def _settled(settler: Settler, value: Any) -> Any:
         found = settler.settle(ROOT, value)
     except (GaveUp, RecursionError):
         found = NO
+    if settler.problems:
+        raise _Refused(settler.problems)
     if found is NO or not settler.validator.is_valid(found):
+        if settler.moved:
+            raise _Refused(settler.validator.problems(value if found is NO else found) or [_TOO_MUCH])
         del repairs[mark:]
         return value
     return found

@@ -22,6 +22,10 @@ class View:
     branches: tuple[tuple[str, Place], ...]
     """Each `anyOf` or `oneOf`: its own pointer, and those of its branches."""
 
+    def says(self, keyword: str) -> bool:
+        """Whether anybody says a keyword here."""
+        return any(keyword in schema for _, schema in self.schemas)
+
     def word(self, keyword: str) -> Any:
         """What a keyword says here, the outermost first; None where nobody says it."""
         return next((schema[keyword] for _, schema in self.schemas if keyword in schema), None)
@@ -69,6 +73,12 @@ class View:
     def patterned(self) -> bool:
         """Whether keys may be declared by a pattern."""
         return any("patternProperties" in schema for _, schema in self.schemas)
+
+    @cached_property
+    def silent(self) -> bool:
+        """Whether nothing is said of unknown keys, so that they pass without being wanted."""
+        wanted = self.word("unevaluatedProperties") not in (None, False)
+        return not wanted and not self.says("additionalProperties") and not self.patterned
 
     @cached_property
     def others(self) -> Place:
@@ -131,6 +141,15 @@ def takes(root: Mapping[str, Any], place: Place, kind: str, depth: int = 0) -> b
     if depth > 8:
         return True
     return all(any(takes(root, (inner,), kind, depth + 1) for inner in group) for _, group in view.branches)
+
+
+def only_members(root: Mapping[str, Any], place: Place, depth: int = 0) -> bool:
+    """Whether a text at a place must be a member of an enum, in every branch that takes text."""
+    view = look(root, place)
+    if view.members is not None or depth > 8:
+        return view.members is not None
+    groups = [[inner for inner in group if takes(root, (inner,), "string")] for _, group in view.branches]
+    return any(group and all(only_members(root, (inner,), depth + 1) for inner in group) for group in groups)
 
 
 def _further(pointer: str, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -5,26 +5,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from handrail.schema import coerce
+from handrail.schema import coerce, keys
 from handrail.schema.coerce import Option
-from handrail.schema.consequential import is_consequential
+from handrail.schema.consequential import Consequences
 from handrail.schema.parse import NotJson, canonical, parse
-from handrail.schema.places import ROOT, Place, View, takes
+from handrail.schema.places import ROOT, Place, View, only_members, takes
 from handrail.schema.syntax import SPELLINGS, Note, read_nearly
 from handrail.schema.validate import Validator
-from handrail.schema.words import BLANK, declared_keys, dotted, fold, show
+from handrail.schema.words import BLANK, declared_keys, dotted, show
 
 MOST_STEPS: Final = 50_000
 """Values that are looked at; beyond it the call is refused."""
 MOST_REPAIRS: Final = 1_000
-WRAPPERS: Final = ("properties", "arguments", "parameters", "args", "input")
 LOUD: Final = frozenset(
     {
         *SPELLINGS,
         "key respelled", "word for true or false", "number as text", "put into a list", "taken out of its list",
+        "split into members", "undeclared wrapper taken off",
     }
 )  # fmt: skip
 """Rules that the model is warned of."""
+CLOSED: Final = frozenset({"word for true or false", "Python literal"})
+"""Rules of few words, each with one meaning: what they change is no guess."""
 NO: Final = object()
 Path = tuple[str | int, ...]
 
@@ -39,13 +41,18 @@ class Repair:
     after: Any
     changed_value: bool
     """Whether the value itself is another one, not only its spelling or wrapping."""
-    consequential: bool = False
-    """Whether it happened in a path, command, content, id or amount."""
+    consequential: bool = True
+    """False where the schema says that a change there does not matter."""
 
     @property
     def loud(self) -> bool:
         """Whether the model is warned of it."""
         return self.rule in LOUD
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a tool with effects is not run on it unless somebody agrees."""
+        return self.loud and self.changed_value and self.consequential and self.rule not in CLOSED
 
     def __str__(self) -> str:
         where = f"`{self.path}`" if self.path else "the arguments"
@@ -63,7 +70,9 @@ class Repairer:
         self.validator = validator
         self.root = validator.schema
         self.own = own
+        self.text = text
         self.written = coerce.writer(text)
+        self.consequences = Consequences(validator.view)
         self.repairs: list[Repair] = []
         self.steps = 0
         self.seen: Any = None
@@ -73,7 +82,7 @@ class Repairer:
         """Write a repair down; large values are shown, not kept."""
         if len(self.repairs) >= MOST_REPAIRS:
             raise GaveUp
-        weighty = is_consequential(self.root, path)
+        weighty = not changed or rule not in LOUD or self.consequences.matters(path)
         self.repairs.append(Repair(dotted(path), rule, _kept(before), _kept(after), changed, weighty))
 
     def take_notes(self, notes: list[Note], path: Path = ()) -> None:
@@ -89,25 +98,32 @@ class Repairer:
     def whole(self, value: Any) -> Any:
         """Repaired arguments, or NO."""
         self.seen = value
-        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        if isinstance(value, list) and len(value) == 1 and self._is_whole(value[0]):
             self.note("taken out of its list", (), value, value[0], changed=False)
             value = value[0]
         if not isinstance(value, dict):
             return NO
-        value = self.seen = self._unwrap(value)
+        inner = keys.unwrapped(self.validator, self.validator.view(ROOT), value)
+        if inner is not None:
+            self.unwrap(value, ())
+            value = inner
+        self.seen = value
         return value if self.validator.is_valid(value) else self.fix(ROOT, value, ())
 
-    def _unwrap(self, value: dict[str, Any]) -> dict[str, Any]:
-        declared = self.validator.view(ROOT).properties
-        if len(value) != 1 or (name := next(iter(value))) not in WRAPPERS or name in declared:
-            return value
-        inner = value[name]
-        if isinstance(inner, str):
-            inner = _strictly(inner)
-        if not isinstance(inner, dict) or not declared.keys() & inner.keys():
-            return value
-        self.note("wrapper taken off", (), {name: "…"}, "…", changed=False)
-        return inner
+    def _is_whole(self, value: Any) -> bool:
+        """Whether an object in a list is the arguments, and not one pair of key and value."""
+        view = self.validator.view(ROOT)
+        return isinstance(value, dict) and (
+            not value
+            or keys.holds_declared(self.validator, view, value)
+            or keys.unwrapped(self.validator, view, value) is not None
+        )
+
+    def unwrap(self, value: dict[str, Any], path: Path) -> None:
+        """Note a wrapper; one that the schema lets pass, or that is not around the whole, is a warning."""
+        quiet = not path and not self.validator.view(ROOT).silent
+        rule = "wrapper taken off" if quiet else "undeclared wrapper taken off"
+        self.note(rule, path, {next(iter(value)): "…"}, "…", changed=False)
 
     def fix(self, place: Place, value: Any, path: Path, *, in_list: bool = False, chosen: Place = ()) -> Any:
         """The value as it fits its place, or NO. `chosen` are the unions that were decided already."""
@@ -119,13 +135,36 @@ class Repairer:
         view = self.validator.view(place)
         mark = len(self.repairs)
         found = self._directly(place, view, value, path, in_list=in_list)
-        if found is not NO and self.validator.fits(place, found):
-            return found
-        del self.repairs[mark:]
-        for union, group in view.branches:
-            if union not in chosen:
-                return self._by_branch(place, group, value, path, in_list=in_list, chosen=(*chosen, union))
-        return NO
+        if found is NO or not self.validator.fits(place, found):
+            del self.repairs[mark:]
+            unions = [(union, group) for union, group in view.branches if union not in chosen]
+            if not unions:
+                return NO
+            union, group = unions[0]
+            found = self._by_branch(place, group, value, path, in_list=in_list, chosen=(*chosen, union))
+        if found is not NO and self._is_decided_by_spelling(view, value, path, self.repairs[mark:]):
+            del self.repairs[mark:]
+            return NO
+        return found
+
+    def _is_decided_by_spelling(self, view: View, value: Any, path: Path, made: list[Repair]) -> bool:
+        """Whether a `oneOf` of several objects has its one branch only because a key was respelled."""
+        if not isinstance(value, dict) or not any(repair.rule == "key respelled" for repair in made):
+            return False
+        here = {dotted((*path, name)) for name in keys.known(self.validator, view)}
+        if not any(repair.rule == "key respelled" and repair.path in here for repair in made):
+            return False
+        return any(self.branch_of(group, value) is None for group in self.alternatives(view))
+
+    def alternatives(self, view: View) -> list[Place]:
+        """The branches of each `oneOf` that chooses between objects."""
+        groups = [group for union, group in view.branches if union.endswith("/oneOf")]
+        return [group for group in groups if sum(takes(self.root, (inner,), "object") for inner in group) > 1]
+
+    def branch_of(self, group: Place, value: Any) -> str | None:
+        """The one branch that accepts a value as it is."""
+        accepting = [inner for inner in group if self.validator.fits((inner,), value)]
+        return accepting[0] if len(accepting) == 1 else None
 
     def _by_branch(self, place: Place, group: Place, value: Any, path: Path, *, in_list: bool, chosen: Place) -> Any:
         """Take a branch only when exactly one accepts, or when all that accept mean the same."""
@@ -145,17 +184,24 @@ class Repairer:
 
     def _directly(self, place: Place, view: View, value: Any, path: Path, *, in_list: bool) -> Any:
         kinds = view.kinds
+        top = len(path) == 1 and not in_list
         if isinstance(value, dict):
-            return self._object(place, view, value, path) if kinds is None or "object" in kinds else NO
+            if kinds is None or "object" in kinds:
+                return self._object(place, view, value, path)
+            return self._one_object(view, value, path) if top and kinds == frozenset(("array",)) else NO
         if isinstance(value, list):
             if kinds is None or "array" in kinds:
                 return self._list(view, value, path)
-            return NO if in_list or len(value) != 1 else self._only(place, value, path)
+            return NO if in_list or len(value) != 1 else self._only(place, view, value, path)
         return self._scalar(place, view, value, path, in_list=in_list)
 
     def _object(self, place: Place, view: View, value: dict[str, Any], path: Path) -> Any:
         declared = view.properties
-        value = self._respelled(view, declared, value, path)
+        unwrapped = keys.unwrapped(self.validator, view, value) if path else None
+        if unwrapped is not None:
+            self.unwrap(value, path)
+            value = unwrapped
+        value = self.respelled(view, value, path)
         value = self._without_fillers(view, declared, value, path)
         if self.validator.fits(place, value):
             return value
@@ -168,24 +214,11 @@ class Repairer:
                 return NO
         return found
 
-    def _respelled(
-        self, view: View, declared: Mapping[str, Place], value: dict[str, Any], path: Path
-    ) -> dict[str, Any]:
-        unknown = [name for name in value if name not in declared]
-        if not unknown or view.patterned or view.others:
-            return value
-        meant: dict[str, list[str]] = {}
-        for name in declared:
-            meant.setdefault(fold(name), []).append(name)
-        sent: dict[str, list[str]] = {}
-        for name in unknown:
-            sent.setdefault(fold(name), []).append(name)
-        names: dict[str, str] = {}
-        for key, written in sent.items():
-            choices = meant.get(key, [])
-            if len(choices) == 1 and len(written) == 1 and choices[0] not in value:
-                names[written[0]] = choices[0]
-                self.note("key respelled", (*path, choices[0]), written[0], choices[0], changed=False)
+    def respelled(self, view: View, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The same object with its keys as they are declared."""
+        names = keys.respelled(self.validator, view, value)
+        for written, meant in names.items():
+            self.note("key respelled", (*path, meant), written, meant, changed=False)
         return {names.get(name, name): held for name, held in value.items()} if names else value
 
     def _without_fillers(
@@ -203,22 +236,13 @@ class Repairer:
         return kept
 
     def _is_filler(self, place: Place, held: Any) -> bool:
-        if held is not None and not (isinstance(held, str) and not held.strip()):
+        if held is not None and not is_blank(held):
             return False
         if self.validator.fits(place, held):
             return False
-        if held is None:
+        if held is None or not takes(self.root, place, "string") or only_members(self.root, place):
             return True
-        return self._is_choice(place) or (self.own and held == "" and not keeps_blank(self.validator.view(place)))
-
-    def _is_choice(self, place: Place, depth: int = 0) -> bool:
-        """Whether no text stands here but the members of an enum."""
-        view = self.validator.view(place)
-        if view.members is not None or not takes(self.root, place, "string"):
-            return True
-        return depth < 4 and any(
-            all(self._is_choice((inner,), depth + 1) for inner in group) for _, group in view.branches
-        )
+        return leaves_out_blanks(self.validator.view(place), held, own=self.own)
 
     def _list(self, view: View, value: list[Any], path: Path) -> Any:
         found: list[Any] = []
@@ -230,7 +254,10 @@ class Repairer:
             found.append(fixed)
         return found
 
-    def _only(self, place: Place, value: list[Any], path: Path) -> Any:
+    def _only(self, place: Place, view: View, value: list[Any], path: Path) -> Any:
+        """What is alone in its list, unless it may be a pair of key and value for an object of many."""
+        if isinstance(value[0], dict) and not self._may_be_one(view, value[0]):
+            return NO
         mark = len(self.repairs)
         self.note("taken out of its list", path, value, value[0], changed=True)
         found = self.fix(place, value[0], path, in_list=True)
@@ -238,14 +265,31 @@ class Repairer:
             del self.repairs[mark:]
         return found
 
+    def _one_object(self, view: View, value: dict[str, Any], path: Path) -> Any:
+        """A list of one object that was sent without its list."""
+        place = view.item(0)
+        items = self.validator.view(place)
+        plain = items.properties or not any(isinstance(held, dict | list) for held in value.values())
+        if items.kinds != frozenset(("object",)) or not plain or not self._may_be_one(items, value):
+            return NO
+        self.note("put into a list", path, value, [value], changed=True)
+        found = self.fix(place, value, (*path, 0), in_list=True)
+        return NO if found is NO else [found]
+
+    def _may_be_one(self, view: View, value: dict[str, Any]) -> bool:
+        """Whether an object is one of its kind: it has a declared key, or where none is declared, it is no pair."""
+        if keys.known(self.validator, view):
+            return keys.holds_declared(self.validator, view, value)
+        return not keys.may_be_pair(value)
+
     def _scalar(self, place: Place, view: View, value: Any, path: Path, *, in_list: bool) -> Any:
         top = len(path) == 1 and not in_list
         options = list(coerce.options(view, value, self.written))
         if isinstance(value, str):
             options += self._from_text(view, value)
         accepted: dict[str, tuple[Any, Option, list[Repair]]] = {}
-        if top and coerce.may_be_listed(view, value):
-            options.append(Option([value], "put into a list", changed=True))
+        if top:
+            options += coerce.listed(view, self.validator.view(view.item(0)), str(path[0]), value)
         mark = len(self.repairs)
         for option in options:
             found = option.value
@@ -281,9 +325,17 @@ class Repairer:
         return [Option(found, "JSON text read", changed=False, notes=notes)]
 
 
-def keeps_blank(view: View) -> bool:
-    """Whether a blank string means something here: it says so, or the blank is one of its members."""
-    return view.word("blank") == "keep" or "" in (view.members or ())
+def is_blank(value: Any) -> bool:
+    """Whether a value is a text of nothing but white space."""
+    return isinstance(value, str) and (not value or value.isspace())
+
+
+def leaves_out_blanks(view: View, held: str, *, own: bool) -> bool:
+    """Whether a blank in optional text means that it is absent: the schema says so, or its default is null or empty."""
+    said = view.word("blank")
+    if said in ("keep", "absent") or held in (view.members or ()):
+        return bool(said == "absent")
+    return bool(own and view.says("default") and view.word("default") in (None, ""))
 
 
 def _strictly(text: str) -> Any:

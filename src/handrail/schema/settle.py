@@ -1,12 +1,14 @@
-"""Tidy arguments that fit already: blanks in optional text of our own tools go, whole floats become integers."""
+"""Tidy arguments that fit already: blanks, whole floats, and unknown keys that were meant for declared ones."""
 
-from typing import Any, Final
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
+from handrail.schema import keys
+from handrail.schema.coerce import EXACT
+from handrail.schema.explain import Problem
 from handrail.schema.places import Place, View, takes
-from handrail.schema.repair import Path, Repairer, keeps_blank
-
-EXACT: Final = 2**53
-"""Floats beyond it do not tell one integer from the next."""
+from handrail.schema.repair import NO, Path, Repairer, is_blank, leaves_out_blanks
+from handrail.schema.words import dotted, show
 
 
 class Settler:
@@ -17,15 +19,21 @@ class Settler:
         self.validator = repairer.validator
         self.unknown: list[Path] = []
         """Keys that an open schema lets pass without knowing them."""
+        self.problems: list[Problem] = []
+        """Why the arguments are refused although they fit."""
+        self.moved = False
+        """Whether a value is under another key than as it was sent, so that there is no way back."""
 
     def settle(self, place: Place, value: Any, path: Path = ()) -> Any:
         """The value with fillers gone; the very same object when there were none."""
         if isinstance(value, dict):
-            return self._object(self._chosen(place, value), value, path)
+            return self._object(place, value, path)
         if isinstance(value, list):
             return self._list(self._chosen(place, value), value, path)
-        if type(value) is float and value.is_integer() and abs(value) <= EXACT:
-            return self._number(self._chosen(place, value), value, path)
+        if type(value) is float and value.is_integer():
+            return self._whole(self._chosen(place, value), value, path)
+        if type(value) is int and not -EXACT <= value <= EXACT and self.validator.typed:
+            self._check_float(self._chosen(place, value), value, path)
         return value
 
     def _chosen(self, place: Place, value: Any) -> View | None:
@@ -43,18 +51,22 @@ class Settler:
             place = (*place, *more)
         return None
 
-    def _object(self, view: View | None, value: dict[str, Any], path: Path) -> dict[str, Any]:
+    def _object(self, place: Place, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        view = self._chosen(place, value)
         if view is None:
             return value
+        meant = self._as_meant(place, view, value, path)
+        if meant is not value and (view := self._chosen(place, meant)) is None:
+            return meant
         declared, others, required = view.properties, view.others, set(view.required)
         open_to_all = bool(declared) and not (view.closed or view.patterned or others)
         found: dict[str, Any] = {}
-        changed = False
-        for name, held in value.items():
+        changed = meant is not value
+        for name, held in meant.items():
             inner = declared.get(name, others)
             if name not in declared and open_to_all:
                 self.unknown.append((*path, name))
-            if held == "" and name in declared and name not in required and self._is_blank(inner):
+            if is_blank(held) and name in declared and name not in required and self._is_filler(inner, held):
                 self.repairer.note("blank left out", (*path, name), held, None, changed=False)
                 changed = True
                 continue
@@ -62,11 +74,42 @@ class Settler:
             changed = changed or found[name] is not held
         return found if changed else value
 
-    def _is_blank(self, place: Place) -> bool:
-        if not self.repairer.own or not takes(self.validator.schema, place, "string"):
+    def _as_meant(self, place: Place, view: View, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The object without a wrapper and with declared keys, where nothing is said of unknown ones."""
+        for name in keys.echoed(self.validator, view, value):
+            self._refuse((*path, name), "holds a schema as it was shown to you, and no value", "a value", value[name])
+        if not view.silent or not view.properties or self.problems:
+            return value
+        for name in keys.flags(self.validator, view, value):
+            self._refuse((*path, name), "has a dash before its name, which is no key", "the key alone", value[name])
+        inner = keys.unwrapped(self.validator, view, value)
+        if inner is None and not keys.respelled(self.validator, view, value):
+            return value
+        self.moved = True
+        if inner is not None:
+            self.repairer.unwrap(value, path)
+        fixed = self.repairer.fix(place, self.repairer.respelled(view, inner or value, path), path)
+        if fixed is NO or self._took_another_branch(view, value, fixed):
+            sent = ", ".join(name for name in value if name not in view.properties)
+            self._refuse(path, f"has {sent}, which does not fit as what it seems to mean", "declared keys", value)
+            return value
+        return dict(fixed)
+
+    def _took_another_branch(self, view: View, before: Any, after: Any) -> bool:
+        groups = self.repairer.alternatives(view)
+        return any(self.repairer.branch_of(group, before) != self.repairer.branch_of(group, after) for group in groups)
+
+    def _refuse(self, path: Path, what: str, expected: str, held: Any) -> None:
+        where = dotted(path)
+        subject = f"`{where}`" if where else "the whole of the arguments"
+        self.problems.append(Problem(where, f"{subject} {what}", expected, show(held)))
+
+    def _is_filler(self, place: Place, held: str) -> bool:
+        if not takes(self.validator.schema, place, "string"):
             return False
-        chosen = self._chosen(place, "")
-        return not keeps_blank(self.validator.view(place)) and (chosen is None or not keeps_blank(chosen))
+        chosen = self._chosen(place, held)
+        view = self.validator.view(place) if chosen is None else chosen
+        return leaves_out_blanks(view, held, own=self.repairer.own)
 
     def _list(self, view: View | None, value: list[Any], path: Path) -> list[Any]:
         if view is None:
@@ -76,9 +119,33 @@ class Settler:
         ]
         return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
 
-    def _number(self, view: View | None, value: float, path: Path) -> float:
+    def _whole(self, view: View | None, value: float, path: Path) -> float:
+        """An integer that was written with a fraction or an exponent, to its last digit or not at all."""
         kinds = view.kinds if view is not None else None
         if kinds is None or "integer" not in kinds or "number" in kinds:
             return value
-        self.repairer.note("whole number", path, value, int(value), changed=False)
-        return int(value)
+        found = int(value) if abs(value) < EXACT else self._as_written(value)
+        if found is None:
+            self._refuse(path, "is too large to be read to its last digit in this form", "digits alone", value)
+            return value
+        self.repairer.note("whole number", path, value, found, changed=False)
+        return found
+
+    def _as_written(self, value: float) -> int | None:
+        written = self.repairer.written(value) if self.repairer.text is not None else None
+        try:
+            number = Decimal(written or "")
+        except InvalidOperation:
+            return None
+        return int(number) if number == number.to_integral_value() else None
+
+    def _check_float(self, view: View | None, value: int, path: Path) -> None:
+        """An integer that a float cannot hold is not rounded to one that it can."""
+        if view is None or view.kinds != frozenset(("number",)) or view.word("format") == "decimal":
+            return
+        try:
+            exact = int(float(value)) == value
+        except OverflowError:
+            exact = False
+        if not exact:
+            self._refuse(path, "has more digits than a number of this kind can hold", "fewer digits", value)

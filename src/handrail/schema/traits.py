@@ -19,21 +19,44 @@ class Traits:
     """The parameters whose values must be looked into for blanks and whole floats."""
     unusual: bool
     """Whether the quick look is never enough: branches at the root, or an open object inside."""
+    loose: frozenset[str]
+    """The parameters that take any object, and so their own schema too."""
+    blanks: bool
+    """Whether some blank text means that it is absent, because the schema says so."""
+    own_blanks: bool
+    """The same where an empty default says so too."""
+    wide: frozenset[str]
+    """The parameters in which a number may become a float, which does not hold every integer."""
 
 
 def traits_of(schema: Mapping[str, Any]) -> Traits:
     """Never fails."""
     root = resolve(schema, schema)
     if not isinstance(root, Mapping):
-        return Traits(frozenset(), open=False, nested=frozenset(), unusual=True)
+        none: frozenset[str] = frozenset()
+        return Traits(none, open=False, nested=none, unusual=True, loose=none, blanks=True, own_blanks=True, wide=none)
     properties = root.get("properties")
     declared = properties if isinstance(properties, Mapping) else {}
     is_open = root.get("additionalProperties", True) is True and "patternProperties" not in root and bool(declared)
     unusual = any(word in root for word in ("anyOf", "oneOf", "allOf", "if", "patternProperties"))
     unusual = unusual or isinstance(root.get("additionalProperties"), Mapping)
-    unusual = unusual or any(_is_open(inner) for inner in _all(schema) if inner is not root)
+    everything = list(_all(schema))
+    unusual = unusual or any(_is_open(inner) for inner in everything if inner is not root)
+    loose = {name for name, inner in declared.items() if _is_loose(resolve(schema, inner))}
+    blanks = any(inner.get("blank") == "absent" for inner in everything)
+    empty = any("default" in inner and inner["default"] in (None, "") for inner in everything)
+    wide = {name for name, inner in declared.items() if _holds_number(schema, inner, left=6)}
     nested = {name for name, inner in declared.items() if _nests(schema, inner, nested=False, left=6)}
-    return Traits(frozenset(declared), is_open, frozenset(nested), unusual)
+    return Traits(
+        frozenset(declared),
+        is_open,
+        frozenset(nested),
+        unusual,
+        frozenset(loose),
+        blanks,
+        blanks or empty,
+        frozenset(wide),
+    )
 
 
 def _all(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -48,11 +71,19 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
     return bool(schema.get("properties")) and schema.get("additionalProperties", True) is True
 
 
+def _is_loose(schema: Any) -> bool:
+    return (
+        isinstance(schema, Mapping)
+        and not schema.get("properties")
+        and (_says(schema, "object") or "type" not in schema)
+    )
+
+
 def _nests(root: Mapping[str, Any], schema: Any, *, nested: bool, left: int) -> bool:
     schema = resolve(root, schema)
     if not isinstance(schema, Mapping):
         return False
-    if left == 0 or _has_optional_text(root, schema) or (nested and _whole(schema)):
+    if left == 0 or _has_optional_text(root, schema) or (nested and _says(schema, "integer")):
         return True
     nested = nested or any(word in schema for word in ("items", "prefixItems", "properties", "additionalProperties"))
     return any(_nests(root, inner, nested=nested, left=left - 1) for inner in children(schema))
@@ -72,6 +103,15 @@ def _text(schema: Any) -> bool:
     return kind in ("string", None) or (isinstance(kind, list) and "string" in kind)
 
 
-def _whole(schema: Mapping[str, Any]) -> bool:
+def _holds_number(root: Mapping[str, Any], schema: Any, *, left: int) -> bool:
+    schema = resolve(root, schema)
+    if not isinstance(schema, Mapping):
+        return False
+    if left == 0 or _says(schema, "number"):
+        return True
+    return any(_holds_number(root, inner, left=left - 1) for inner in children(schema))
+
+
+def _says(schema: Mapping[str, Any], word: str) -> bool:
     kind = schema.get("type")
-    return kind == "integer" or (isinstance(kind, list) and "integer" in kind)
+    return kind == word or (isinstance(kind, list) and word in kind)

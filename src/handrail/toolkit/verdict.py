@@ -37,10 +37,10 @@ DOUBT: Final = Verdict("ask", "the arguments were repaired in a way that changed
 
 
 def doubtful(tool: Tool, repairs: "Sequence[Repair]") -> "list[Repair]":
-    """The repairs that changed the value of a path, command, content, id or amount: the tool is not run on a guess."""
+    """The repairs that changed a value by a guess, on a tool with effects: it is not run on them as it is."""
     if tool.effects <= HARMLESS:  # type: ignore[operator]
         return []
-    return [repair for repair in repairs if repair.loud and repair.changed_value and repair.consequential]
+    return [repair for repair in repairs if repair.doubtful]
 
 
 def confined(tool: Tool, report: Report | None) -> bool:

@@ -1,6 +1,8 @@
 """Find files by name, the newest first."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
@@ -16,7 +18,12 @@ MOST: Final = 1_000
 
 
 @tool(effects=["reads"], needs=["files"])
-async def glob(pattern: str, context: Context, path: str = ".", no_ignore: bool = False) -> Any:
+async def glob(
+    pattern: str,
+    context: Context,
+    path: Annotated[str, Field(json_schema_extra={"blank": "absent"})] = ".",
+    no_ignore: bool = False,
+) -> Any:
     """Find files by a glob such as `**/*.py` or `src/{a,b}*.ts`; the newest come first.
 
     Args:

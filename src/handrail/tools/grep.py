@@ -27,7 +27,7 @@ LARGEST: Final = 32 << 20
 async def grep(
     pattern: Annotated[str, Field(min_length=1)],
     call: Context,
-    path: str = ".",
+    path: Annotated[str, Field(json_schema_extra={"blank": "absent"})] = ".",
     glob: str | None = None,
     context: Annotated[int, Field(ge=0, le=20)] = 0,
     ignore_case: bool = False,

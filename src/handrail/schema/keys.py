@@ -1,0 +1,112 @@
+"""What the keys of an object tell: another spelling of a declared key, a wrapper, a flag, a schema sent back."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from handrail.schema.parse import NotJson, parse
+from handrail.schema.places import Place, View
+from handrail.schema.validate import Validator
+from handrail.schema.words import fold
+
+WRAPPERS: Final = ("properties", "arguments", "parameters", "args", "input")
+_SCHEMA_WORDS: Final = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
+
+
+def known(validator: Validator, view: View) -> set[str]:
+    """Every key that is declared for an object, in some branch at least."""
+    found, waiting, seen = set(view.properties), [view], set[str]()
+    while waiting:
+        for _, group in waiting.pop().branches:
+            for inner in group:
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(validator.view((inner,)))
+                    found.update(waiting[-1].properties)
+    return found
+
+
+def respelled(validator: Validator, view: View, value: Mapping[str, Any]) -> dict[str, str]:
+    """Each unknown key that can only mean one declared key, which is absent, and that one.
+
+    Where the schema asks for other keys, an unknown one is meant as it is, unless a required one is missing.
+    """
+    declared = view.properties
+    if view.patterned or view.others or all(name in declared for name in value):
+        return {}
+    everything = known(validator, view)
+    meant = _by_fold(everything)
+    sent = _by_fold(name for name in value if name not in everything and not name.lstrip().startswith("-"))
+    wanted = declared.keys() if view.closed or view.silent else set(view.required) & declared.keys()
+    found: dict[str, str] = {}
+    for folded, written in sent.items():
+        choices = meant.get(folded, [])
+        if len(choices) == len(written) == 1 and choices[0] in wanted and choices[0] not in value:
+            found[written[0]] = choices[0]
+    return found
+
+
+def flags(validator: Validator, view: View, value: Mapping[str, Any]) -> list[str]:
+    """Unknown keys that are a declared one behind a dash, such as `-path`: whether they are meant so is not clear."""
+    dashed = [name for name in value if name.lstrip().startswith("-") and name not in view.properties]
+    everything = known(validator, view) if dashed else set[str]()
+    meant = _by_fold(everything)
+    return [name for name in dashed if name not in everything and fold(name) in meant]
+
+
+def unwrapped(validator: Validator, view: View, value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The object inside a wrapper that is the only key, is not declared, and holds a declared key."""
+    if len(value) != 1 or (name := next(iter(value))) not in WRAPPERS or name in known(validator, view):
+        return None
+    inner = _opened(value[name])
+    if not isinstance(inner, dict) or _is_schemas(validator, view, inner):
+        return None
+    return inner if holds_declared(validator, view, inner) else None
+
+
+def holds_declared(validator: Validator, view: View, value: Mapping[str, Any]) -> bool:
+    """Whether an object has a declared key, maybe in another spelling."""
+    return not known(validator, view).isdisjoint(value) or bool(respelled(validator, view, value))
+
+
+def may_be_pair(value: Any) -> bool:
+    """Whether an object may be one pair of key and value, such as `{"name": "HOME", "value": "/root"}`."""
+    return isinstance(value, dict) and len(value) == 2 and any(isinstance(held, str) for held in value.values())
+
+
+def echoes(validator: Validator, place: Place, value: Any, *, least: int) -> bool:
+    """Whether a value is the schema of its own place, or at least that many words of it."""
+    if not isinstance(value, dict) or len(value) < least or not any(word in value for word in _SCHEMA_WORDS):
+        return False
+    own = [schema for _, schema in validator.view(place).schemas]
+    return all(any(word in schema and schema[word] == held for schema in own) for word, held in value.items())
+
+
+def echoed(validator: Validator, view: View, value: Mapping[str, Any]) -> list[str]:
+    """The keys that hold a schema as it was shown, and no values."""
+    declared = view.properties
+    found = [name for name in value if name in declared and echoes(validator, declared[name], value[name], least=2)]
+    wrapped = [name for name in WRAPPERS if name in value and name not in declared]
+    return found + [name for name in wrapped if _is_schemas(validator, view, _opened(value[name]))]
+
+
+def _opened(value: Any) -> Any:
+    """A value, or the JSON that it holds as text."""
+    try:
+        return parse(value) if isinstance(value, str) else value
+    except NotJson:
+        return value
+
+
+def _is_schemas(validator: Validator, view: View, value: Any) -> bool:
+    """Whether every key is declared and holds its own schema."""
+    declared = view.properties
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(name in declared and echoes(validator, declared[name], held, least=1) for name, held in value.items())
+
+
+def _by_fold(names: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(fold(name), []).append(name)
+    return found
