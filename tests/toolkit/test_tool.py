@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, Toolbox, tool
+from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, Toolbox, ToolFailed, tool
 from handrail.contract.errors import BadSchema
 
 OBJECT = {"type": "object"}
@@ -240,6 +240,79 @@ async def test_a_body_may_return_any_of_these(returned: Any, value: Any) -> None
             assert result.ok
             assert result.value == value
             json.dumps(result.to_envelope(name))
+
+
+class Price(BaseModel):
+    amount: float
+    name: str = ""
+
+
+ODD: list[tuple[Any, Any, list[str]]] = [
+    (float("nan"), "nan", ["the result is NaN"]),
+    (
+        {"rows": [{"price": 1.5}, {"price": float("inf")}]},
+        {"rows": [{"price": 1.5}, {"price": "inf"}]},
+        ["`rows[1].price` is infinity"],
+    ),
+    ([1.0, float("-inf"), float("nan")], [1.0, "-inf", "nan"], ["`[1]` is infinity", "`[2]` is NaN"]),
+    (Price(amount=float("nan")), {"amount": "nan", "name": ""}, ["`amount` is NaN"]),
+    ({"name": "half \ud83d", "n": 1}, {"name": "half ?", "n": 1}, ["`name` has half of a character pair"]),
+    ({"half \ud83d": 1}, {"half ?": 1}, ["the result has a key that has half of a character pair"]),
+    (Success("half \ud83d", ("said",)), "half ?", ["said", "the result has half of a character pair"]),
+    ({"fine": [1.5, "ü", 10**30]}, {"fine": [1.5, "ü", 10**30]}, []),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("returned", "value", "said"), ODD, ids=range(len(ODD)))
+async def test_what_json_cannot_hold_is_shown_as_text_with_a_warning(
+    returned: Any, value: Any, said: list[str]
+) -> None:
+    async with Session([Tool("gives", OBJECT, lambda context, arguments: returned)]) as session:
+        result = await session.call("gives")
+    assert result.ok
+    assert result.value == value
+    assert len(result.warnings) == len(said)
+    assert all(part in warning for part, warning in zip(said, result.warnings, strict=True))
+
+
+@pytest.mark.anyio
+async def test_many_of_them_are_counted_not_listed() -> None:
+    async with Session([Tool("gives", OBJECT, lambda context, arguments: [float("nan")] * 500)]) as session:
+        warnings = (await session.call("gives")).warnings
+    assert len(warnings) == 6
+    assert "495 more" in warnings[-1]
+
+
+@pytest.mark.anyio
+async def test_a_number_that_json_cannot_hold_breaks_an_output_schema_and_says_why() -> None:
+    def gives() -> float:
+        return float("nan")
+
+    async with Session([gives]) as session:
+        result = await session.call("gives")
+    assert isinstance(result, Failure)
+    assert result.kind == "execution_error"
+    assert "the result is NaN" in result.warnings[0]
+
+
+@pytest.mark.anyio
+async def test_half_a_character_in_a_failure_is_shown_as_a_question_mark_with_a_warning() -> None:
+    def told() -> Any:
+        raise ToolFailed(Failure("rejected", "no \ud83d", data={"x": "\ud83d", "y": float("nan")}))
+
+    def missing() -> Any:
+        raise FileNotFoundError(2, "No such file", "a\udcff")
+
+    async with Session([told, missing]) as session:
+        first, second = await session.call("told"), await session.call("missing")
+        json.dumps([event.data for event in session.trace if event.type == "call_ended"], ensure_ascii=False).encode()
+    assert isinstance(first, Failure)
+    assert (first.message, first.data) == ("no ?", {"x": "?", "y": "nan"})
+    assert len(first.warnings) == 3
+    assert isinstance(second, Failure)
+    assert second.message == "No such file: a?"
+    assert "half of a character pair" in second.warnings[0]
 
 
 @pytest.mark.anyio

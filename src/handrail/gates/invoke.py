@@ -14,7 +14,7 @@ from handrail.sandbox.background import call_in, running_loop
 from handrail.toolkit.cancelled import is_cancelled, this_task
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
-from handrail.toolkit.plain import NotPlain, notes_of, plain
+from handrail.toolkit.plain import HALF, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
@@ -44,7 +44,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
     await checkpoint_if_cancelled()
     task = this_task()
     before = task.cancelling()
-    result = await _outcome(step)
+    result = _sendable(await _outcome(step))
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
         raise anyio.get_cancelled_exc_class()
@@ -112,27 +112,37 @@ def _settle(tool: Tool, value: Any) -> Result:
     if isinstance(value, Success):
         value, warnings = value.value, value.warnings
     warnings += notes_of(value)
+    odd: Odd = []
     try:
-        value = plain(value)
+        value = plain(value, odd=odd)
     except NotPlain as error:
         return Failure(
             "execution_error", f"{tool.name} returned {type(value).__name__}, which has no JSON form: {error}"
         )
+    warnings += warnings_of(odd) if odd else ()
     if tool.output_checks is not None and not tool.output_checks.is_valid(shown := to_wire(value)):
         problem = tool.output_checks.problems(shown)[0]
         where = f" at {problem.path}" if problem.path else ""
-        return Failure(
-            "execution_error", f"{tool.name} broke its own output schema{where}: {problem.message}"[:LONGEST_MESSAGE]
-        )
+        message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:LONGEST_MESSAGE]
+        return Failure("execution_error", message, warnings=warnings)
     return Success(value, warnings)
+
+
+def _sendable(result: Result) -> Result:
+    """A failure whose message may be sent: a path may hold half of a character pair."""
+    if result.ok or (message := sendable(result.message)) is result.message:
+        return result
+    return replace(result, message=message, warnings=(*result.warnings, f"the message {HALF}"))
 
 
 def _told(failure: Failure) -> Failure:
     """A body's own Failure, whose data must be JSON too."""
     if not failure.data:
         return failure
+    odd: Odd = []
     try:
-        return replace(failure, data=plain(failure.data))
+        data = plain(failure.data, odd=odd)
+        return replace(failure, data=data, warnings=(*failure.warnings, *warnings_of(odd, "the data")))
     except NotPlain as error:
         note = f"The data of this failure has no JSON form and was left out: {error}"
         return replace(failure, data=None, warnings=(*failure.warnings, note))

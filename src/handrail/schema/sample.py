@@ -24,6 +24,7 @@ FORMATS: Final = {
     "ipv6interface": "2001:db8::1/64", "ipvanyinterface": "192.0.2.1/24", "ipv4network": "192.0.2.0/24",
     "ipv6network": "2001:db8::/32", "ipvanynetwork": "192.0.2.0/24", "mac-address": "00:00:5e:00:53:01",
     "json-pointer": "/a", "relative-json-pointer": "0/a", "regex": "[a-z]+", "json-string": "{}",
+    "json": "{}", "complex": "1+2j", "fraction": "1/3",
     "byte": "dGV4dA==", "base64": "dGV4dA==", "base64url": "dGV4dA==", "color": "#336699",
     **{f"uuid{version or ''}": f"0198c2a4-7c1e-{version or 4}d3f-8a1b-5e6f7a8b9c0d" for version in range(9)},
 }  # fmt: skip

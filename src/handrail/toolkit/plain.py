@@ -8,6 +8,7 @@ from typing import Any, Final
 from handrail.contract.result import ArtifactRef, Excerpt, Image
 from handrail.lazy import Lazy
 from handrail.sandbox.completed import Completed
+from handrail.schema.words import dotted
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
@@ -15,6 +16,10 @@ KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
 DEEPEST: Final = 200
 LARGEST: Final = 10**4_000
 """Integers beyond it cannot be written as text."""
+MOST_WARNINGS: Final = 5
+HALF: Final = "has half of a character pair (a lone surrogate), shown as `?`"
+Odd = list[tuple[tuple[str | int, ...], str]]
+"""Where something stood that JSON cannot hold, and what it was."""
 
 
 _pydantic = Lazy("pydantic_core")
@@ -24,24 +29,27 @@ class NotPlain(ValueError):
     """The value has no JSON form; the message says which part of it."""
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """JSON data, of which nobody else holds a part that could change. Raises NotPlain."""
+def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
+    """JSON data, of which nobody else holds a part that could change. Raises NotPlain.
+
+    What has no JSON form but may be shown as text is noted in `odd`.
+    """
     kind = type(value)
     if kind is int and not -LARGEST < value < LARGEST:
         raise NotPlain("an integer has more than 4,000 digits")
     if kind in KEPT:
         return value
     if kind is str:
-        return _text(value)
+        return sendable(value, odd)
     if kind is float:
-        return value if isfinite(value) else str(value)
+        return value if isfinite(value) else _not_finite(value, odd)
     if depth > DEEPEST:
         raise NotPlain(f"it is nested deeper than {DEEPEST} levels, or contains itself")
     if isinstance(value, Mapping):
-        return _mapping(value, depth)
+        return _mapping(value, depth, odd)
     if kind is list or kind is tuple:
-        return _sequence(value, depth)
-    return _other(value, depth)
+        return _sequence(value, depth, odd)
+    return _other(value, depth, odd)
 
 
 def notes_of(value: Any) -> tuple[str, ...]:
@@ -53,47 +61,77 @@ def notes_of(value: Any) -> tuple[str, ...]:
     return tuple(note for each in held if type(each) is Completed for note in each.notes)
 
 
-def _text(value: str) -> str:
-    if value.isascii():
-        return value
+def sendable(text: str, odd: Odd | None = None) -> str:
+    """The text without halves of character pairs, which no provider takes."""
+    if text.isascii():
+        return text
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError:
-        return value.encode("utf-8", "replace").decode()
-    return value
+        if odd is not None:
+            odd.append(((), HALF))
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
-def _mapping(value: Mapping[Any, Any], depth: int) -> Any:
+def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
+    """What to tell the model of the things that were shown as text."""
+    said = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MOST_WARNINGS]]
+    more = len(odd) - MOST_WARNINGS
+    return (*said, *([f"and {more} more values that JSON cannot hold"] if more > 0 else []))
+
+
+def _not_finite(value: float, odd: Odd | None) -> str:
+    text = str(value)
+    if odd is not None:
+        odd.append(
+            ((), f"is {'NaN' if text == 'nan' else 'infinity'}, which JSON cannot hold, shown as the text {text}")
+        )
+    return text
+
+
+def _inside(step: str | int, value: Any, depth: int, odd: Odd | None) -> Any:
+    """The value at one step further in, which what is noted of it names."""
+    before = len(odd) if odd is not None else 0
+    made = plain(value, depth + 1, odd)
+    if odd is not None and len(odd) > before:
+        odd[before:] = [((step, *path), what) for path, what in odd[before:]]
+    return made
+
+
+def _mapping(value: Mapping[Any, Any], depth: int, odd: Odd | None) -> Any:
     if type(value) is dict and all(type(key) is str for key in value) and FLAT.issuperset(map(type, value.values())):
-        if all(type(item) is not str or item.isascii() for item in value.values()):
+        if all(type(item) is not str or item.isascii() for item in value.values()) and all(map(str.isascii, value)):
             return dict(value)
-    return {_key(key): plain(item, depth + 1) for key, item in value.items()}
+    return {(name := _key(key, odd)): _inside(name, item, depth, odd) for key, item in value.items()}
 
 
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return _text(str(key))
-    made = plain(key)
+def _key(key: Any, odd: Odd | None) -> str:
+    noted: Odd = []
+    made = sendable(str(key), noted) if isinstance(key, str) else plain(key, odd=noted)
+    if odd is not None and noted:
+        odd.append(((), f"has a key that {noted[0][1]}"))
     return made if isinstance(made, str) else str(made)
 
 
-def _sequence(value: Any, depth: int) -> Any:
-    if SCALARS.issuperset(map(type, value)):
+def _sequence(value: Any, depth: int, odd: Odd | None) -> Any:
+    kinds = set(map(type, value))
+    if kinds <= SCALARS or (kinds == {float} and all(map(isfinite, value))):
         return list(value)
-    return [plain(item, depth + 1) for item in value]
+    return [_inside(at, item, depth, odd) for at, item in enumerate(value)]
 
 
-def _other(value: Any, depth: int) -> Any:
+def _other(value: Any, depth: int, odd: Odd | None) -> Any:
     """Models, dataclasses, enums, dates, sets and the like, by pydantic's rules."""
     if isinstance(value, Completed):
-        return plain(value.to_data(), depth)
+        return plain(value.to_data(), depth, odd)
     if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
-        return {each.name: plain(getattr(value, each.name), depth + 1) for each in fields(value)}
+        return {each.name: _inside(each.name, getattr(value, each.name), depth, odd) for each in fields(value)}
     try:
-        made = _pydantic.to_jsonable_python(value, inf_nan_mode="strings", fallback=_refuse)
+        made = _pydantic.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
     except (_pydantic.PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
         raise NotPlain(str(error)[:300]) from None
-    return plain(made, depth + 1)
+    return plain(made, depth + 1, odd)
 
 
 def _refuse(value: Any) -> Any:
