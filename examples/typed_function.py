@@ -33,4 +33,4 @@ run_sync(main)
 # > convert was not run: its arguments were refused.
 # > - `amount` must be a number, at least 0; received -1.
 # > - `to` must be one of "km", "miles"; received "parsecs".
-# > Send all of the arguments again, for example: {"amount": 0, "to": "km"}
+# > Send all of the arguments again, for example: {"amount": 1, "to": "km"}
