@@ -1,7 +1,12 @@
 """Name a module now and load it when something of it is first used, so that importing Handrail stays cheap."""
 
+import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
+
+EDGES: Final = ("handrail.cli", "handrail.mcp", "handrail.models", "handrail.web")
+"""Rooms that need extras: they are loaded where they are used already."""
+_named: set[str] = set()
 
 
 class Lazy:
@@ -12,8 +17,20 @@ class Lazy:
 
     def __init__(self, name: str) -> None:
         self.__dict__[""] = name
+        _named.add(name)
 
     def __getattr__(self, attribute: str) -> Any:
         value = getattr(import_module(self.__dict__[""]), attribute)
         self.__dict__[attribute] = value
         return value
+
+
+def load_all() -> None:
+    """Load now what would be loaded later: every module of Handrail, and what those name."""
+    package = import_module("handrail")
+    for found in import_module("pkgutil").walk_packages(package.__path__, "handrail."):
+        room = ".".join(found.name.split(".")[:2])
+        if room not in EDGES or room in sys.modules:
+            import_module(found.name)
+    for name in sorted(_named):
+        import_module(name)

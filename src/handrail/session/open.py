@@ -1,14 +1,16 @@
 """Open a sandbox: the strongest driver this machine has, or the one asked for; never a weaker one silently."""
 
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from handrail.contract.driver import Driver, Limits, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
-from handrail.lazy import Lazy
+from handrail.lazy import Lazy, load_all
 from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
@@ -21,12 +23,20 @@ WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
 """What no sandbox may lack silently."""
+EXPOSED: Final = (
+    "Commands can change what this process loads modules from ({}). All of Handrail was loaded before the first "
+    "command; import what your program needs before that too. isolate=True tools load theirs anew in each call."
+)
+SHOWN: Final = 5
+_HOME: Final = str(Path(__file__).parents[2])
 ON_LINUX: Final = frozenset({"jail", "host"})
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
 
 
 _build, _host = Lazy("handrail.drivers.guard.build"), Lazy("handrail.drivers.host")
+_places, _view = Lazy("handrail.drivers.places"), Lazy("handrail.drivers.jail_view")
+_sealed = Lazy("handrail.drivers.guard.sealed")
 _scratch, _selftest = Lazy("handrail.drivers.scratch"), Lazy("handrail.drivers.selftest")
 BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_memory"}
 """Each name is a module in drivers/, loaded when it is wanted, and the function in it that opens the driver."""
@@ -90,6 +100,10 @@ async def open_sandbox(
     try:
         opened = await _open(driver, options, allow_weaker) if isinstance(driver, str) else driver
         async with Sandbox(opened) as sandbox:
+            if exposed := _exposed(opened, mounts):
+                load_all()
+                _sealed.runnable()
+                sandbox.report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
             yield sandbox
     finally:
         if own is not None:
@@ -161,3 +175,33 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
             "machine without isolation"
         ) from error
+
+
+def _warning(exposed: Sequence[str]) -> str:
+    more = f" and {len(exposed) - SHOWN} more" if len(exposed) > SHOWN else ""
+    return EXPOSED.format(", ".join(exposed[:SHOWN]) + more)
+
+
+def _exposed(driver: Driver, mounts: Sequence[Mount]) -> list[str]:
+    """The places this process loads modules from that commands could change, to have it load what they planted."""
+    name, workspace = report_of(driver).driver, getattr(driver, "workspace", None)
+    if name == "memory" or not isinstance(workspace, str):
+        return []
+    places = list(dict.fromkeys(os.path.realpath(entry) for entry in (*sys.path, _HOME)))
+    if name == "host":
+        return [place for place in places if _writable(place)]
+    tops = [os.path.realpath(each) for each in (workspace, *(mount.source for mount in mounts if mount.writable))]
+    is_below = _places.is_below
+    safe = [place for place in _view.interpreter_dirs() if name == "jail" and _stays(place, tops)]
+    return [place for place in places if is_below(place, tops) and not is_below(place, safe)]
+
+
+def _stays(place: str, tops: Sequence[str]) -> bool:
+    """Whether a directory that the jail shows read-only cannot be moved away either, with one that is above it."""
+    return place not in tops and (os.path.dirname(place) in tops or not _places.is_below(place, tops))
+
+
+def _writable(place: str) -> bool:
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    return os.access(place, os.W_OK)
