@@ -60,7 +60,7 @@ async def test_people_see_the_table_the_reasons_and_what_auto_takes(reports: lis
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["promise", "jail", "host", "memory"]
     assert [line.split()[0] for line in lines[1 : len(FEATURES) + 1]] == list(FEATURES)
-    assert "limit_memory: advisory: needs a cgroup" in text
+    assert "limit_memory: absent: needs a cgroup" in text
     assert text.endswith("auto takes jail.")
 
 

@@ -6,10 +6,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from handrail.contract.driver import Command, SignalName
+from handrail.contract.driver import Command, Limits, SignalName
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.guard.build import FLAGS, HERE, PROGRAM, compiler
+from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.guarded import GuardedDriver, GuardedProcess
+from handrail.drivers.places import fixed_env
+from handrail.drivers.promises import host_report
 from tests.drivers.watching import collect
 
 SHARES_NETWORK = """
@@ -62,6 +65,16 @@ def careless_guard(directory: Path, file: str, old: str, new: str) -> str:
     flags = [flag for flag in FLAGS if not flag.startswith(("-W", "-O"))]
     subprocess.run([*compiler(), *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(made)], check=True)
     return str(made)
+
+
+async def host_with(program: str, workspace: Path) -> GuardedDriver:
+    """The host driver over another guard's program."""
+    guard = spawn(lambda arguments: [program, *arguments])
+    await guard.greet(jail=False, limits=Limits(), roots=[str(workspace)])
+    env = fixed_env(str(workspace), str(workspace), {}, bin_dirs=[])
+    return GuardedDriver(
+        guard, report=host_report(), workspace=str(workspace), env=env, tmp=str(workspace), program=program
+    )
 
 
 class Counting(GuardedDriver):

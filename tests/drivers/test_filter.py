@@ -31,7 +31,7 @@ MODES = {"creat": 1, "mkdir": 1, "chmod": 1, "mkdirat": 2, "fchmod": 1, "fchmoda
 CREATIONS = {"open": 1, "openat": 2}
 NODES = {"mknod": 1, "mknodat": 2}
 SOCKETS = ["socket", "socketpair"]
-OTHERS = ["clone", "unshare", "ioctl", "prlimit64", *SOCKETS]
+OTHERS = ["clone", "unshare", "ioctl", "prlimit64", "shmget", *SOCKETS]
 NAMES = [*REFUSED, *UNKNOWN, *MODES, *CREATIONS, *NODES, *OTHERS]
 NEWER = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "clone3": 435, "openat2": 437,
@@ -107,6 +107,8 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
         return ERRNO | errno.ENOSYS
     if name in SOCKETS:
         return ALLOW if low[0] in (1, 2, 10) or (low[0], low[2]) == (16, 0) else ERRNO | errno.EAFNOSUPPORT
+    if name == "shmget":
+        return ERRNO | errno.EINVAL if arguments[1] > 65536 else ALLOW
     mode = low[MODES[name]] if name in MODES else 0
     if name in CREATIONS and low[CREATIONS[name]] & CREATES:
         mode = low[CREATIONS[name] + 1]
@@ -123,7 +125,8 @@ def expected(name: str | None, arguments: tuple[int, ...]) -> int:
 
 
 TELLING = [0, 1, 2, 3, 10, 16, 17, 40, 0o100, 0o2000, 0o4000, 0o644, 0o4755, 0o20000, 0o60000, 0o100000, 0x80, 0x5412,
-           0x541C, 0x541B, 0x10000000, 0x40000000, 0o20000000, (1 << 32) | 0o4000, 1 << 32, (1 << 64) - 1]  # fmt: skip
+           0x541C, 0x541B, 0x10000000, 0x40000000, 0o20000000, 65536, 65537, (1 << 32) | 0o4000,
+           1 << 32, (1 << 64) - 1]  # fmt: skip
 ARGUMENT = st.sampled_from(TELLING) | st.integers(0, (1 << 64) - 1)
 
 

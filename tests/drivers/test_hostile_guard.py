@@ -82,12 +82,12 @@ async def run_hearing(answer: bytes) -> Ran:
 
 
 GREETINGS = {
-    "another version": greeting(version=2),
+    "another version": greeting(version=frames.VERSION + 1),
     "an unknown shell": greeting(shell=3),
     "no number of its own": greeting(pid=0),
     "something where nothing is": greeting(nothing=1),
     "too short": frames.frame(frames.GREETED, 0, b"\1\0\2"),
-    "too long": frames.frame(frames.GREETED, 0, struct.pack("<HBBII", 1, 2, 0, 7, 7)),
+    "too long": frames.frame(frames.GREETED, 0, struct.pack("<HBBII", frames.VERSION, 2, 0, 7, 7)),
     "twice": greeting() + greeting(),
     "something else first": frames.frame(frames.STARTED, 0, b"\1\0\0\0"),
 }
@@ -174,11 +174,13 @@ async def test_without_credit_no_more_is_kept_than_was_allowed() -> None:
     assert 0 < kept <= frames.FIRST_CREDIT + frames.OVERDRAFT
 
 
-RECORD = struct.Struct("<BIQqII")
+RECORD = struct.Struct("<BIQqIII")
 
 
-def record(kind: int = 0, mode: int = 0o644, size: int = 1, name: bytes = b"", real: bytes = b"/x") -> bytes:
-    return RECORD.pack(kind, mode, size, 0, len(name), len(real)) + name + real
+def record(
+    kind: int = 0, mode: int = 0o644, size: int = 1, ns: int = 0, name: bytes = b"", real: bytes = b"/x"
+) -> bytes:
+    return RECORD.pack(kind, mode, size, 0, ns, len(name), len(real)) + name + real
 
 
 FILES = {
@@ -192,6 +194,7 @@ FILES = {
     "stat of an unknown type": ("stat", output(record(kind=4))),
     "stat of an unknown mode": ("stat", output(record(mode=1 << 20))),
     "stat of a size below nothing": ("stat", output(record(size=1 << 63))),
+    "stat of more than a second": ("stat", output(record(ns=10**9))),
     "stat that ends too early": ("stat", output(record()[:20])),
     "stat whose path ends too early": ("stat", output(record()[:-1])),
     "stat with a relative path": ("stat", output(record(real=b"x"))),

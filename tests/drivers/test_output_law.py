@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
 from handrail.drivers.guard import frames
-from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.words import encode_command
 from tests.drivers import liars
@@ -112,7 +111,7 @@ def write_and_read(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 @given(schedule=schedules)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_every_byte_written_comes_out_on_its_stream(write_and_read: Run, schedule: Schedule) -> None:
     assert write_and_read(schedule) == (0, schedule.expected(1), schedule.expected(2))
 
@@ -125,11 +124,7 @@ def test_control_a_guard_that_reads_without_credit_loses_output(tmp_path: Path) 
     careless = liars.careless_guard(tmp_path, "pump.c", "if (size == 0)", "if (false)")
 
     async def main() -> list[tuple[int, bytes, bytes]]:
-        guard = spawn(lambda arguments: [careless, *arguments])
-        await guard.greet(jail=False, limits=Limits(), roots=[str(tmp_path)])
-        driver = await OPENERS["host"](workspace=str(tmp_path))
-        await driver.guard.close()
-        driver.guard = guard
+        driver = await liars.host_with(careless, tmp_path)
         try:
             return [await read_by(driver, FLOOD) for _ in range(10)]
         finally:

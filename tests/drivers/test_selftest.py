@@ -98,8 +98,14 @@ async def test_a_bubblewrap_that_does_less_is_found_out(tmp_path: Path, home: st
 
 GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
     "has no filter": ("payload.c", "if (settings.jail && install_filter() < 0)", "if (0)", {"no_privileges"}),
-    "leaves the bounding set": ("payload.c", "\t\t\tprctl(PR_CAPBSET_DROP, capability);", "\t\t\t;", {"no_privileges"}),
-    "sets no limits": ("payload.c", "\tset_limits();\n", "", {"limit_open_files", "limit_file_size", "limit_cpu"}),
+    "leaves the bounding set": ("payload.c", "prctl(PR_CAPBSET_DROP, capability)", "0", {"no_privileges"}),
+    "sets no limits": ("payload.c", "error = set_limits();", "", {"limit_open_files", "limit_file_size", "limit_cpu"}),
+    "counts no files": (
+        "jail.c",
+        "snprintf(options, sizeof options",
+        "return true; snprintf(options, sizeof options",
+        {"limit_tmp"},
+    ),
     "leaves the root writable": ("jail.c", '!make_read_only("/", 0) ||', "", {"file_isolation"}),
     "leaves /dev writable": ("jail.c", ' || !make_read_only("/dev", 0)', "", {"file_isolation"}),
     "leaves the machine's devices": (

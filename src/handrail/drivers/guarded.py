@@ -249,8 +249,8 @@ class GuardedDriver:
         code, flags = talk.exited or (talk.failed or (errno.EIO, 0))
         if talk.failed is not None:
             raise Unavailable(f"the sandbox cannot take on more work now: {os.strerror(code)}")
-        if flags & frames.BY_SIGNAL:
-            raise Unavailable("the file operation was ended from outside")
+        if flags & (frames.BY_SIGNAL | frames.NO_ANSWER):
+            raise Unavailable("the file operation was ended before it had an answer: try again")
         if code:
             raise file_error(code, path)
 

@@ -7,6 +7,7 @@ from handrail.contract.driver import Feature, Promise, Report, Standing
 
 ALWAYS: Final[tuple[Feature, ...]] = ("files", "atomic_write", "range_read", "exec", "stdin", "live_output")
 USE_JAIL: Final = "use the jail driver"
+CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with all that it starts."
 Weak = Mapping[Feature, tuple[Standing, str]]
 
 HOST: Final[Weak] = {
@@ -20,12 +21,13 @@ HOST: Final[Weak] = {
     "limit_workspace": ("absent", "the workspace is an ordinary directory"),
 }  # fmt: skip
 JAIL: Final[Weak] = {
-    "limit_memory": ("advisory", "needs a cgroup"),
+    "limit_memory": ("absent", "needs a cgroup"),
     "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
 }
 HOST_NOTES: Final = (
     "No isolation: commands run as this user, on this machine.",
     "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
+    CPU_NOTE,
 )
 
 
@@ -39,7 +41,7 @@ def jail_report(
 ) -> Report:
     """The jail: what needs a cgroup, or an ordinary user, is named."""
     weak = dict(JAIL)
-    notes = ["Commands of one sandbox share its loopback and its /tmp; nothing else of it is shared."]
+    notes = ["Commands of one sandbox share its loopback and its /tmp; nothing else of it is shared.", CPU_NOTE]
     if root:
         weak["limit_processes"] = ("advisory", "the kernel does not count root's processes; run as an ordinary user")
         notes.append("Commands run as root without any capability, and see /proc read-only.")

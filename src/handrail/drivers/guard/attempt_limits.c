@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOW = 24, CPU_SECONDS = 1000, PAGE = 4096, DIRECTORY_MAX = 3072 };
+enum { LOW = 24, FEW = 16, CPU_SECONDS = 1000, PAGE = 4096, DIRECTORY_MAX = 3072 };
 
 /* False when the limit in force is not the one that was asked for. */
 static int in_force(int resource, rlim_t asked)
@@ -134,6 +134,8 @@ static int private_space(const char *text)
 	whole = (uint64_t)space.f_blocks * space.f_frsize;
 	if (whole == 0 || whole > asked + PAGE)
 		return 0;
+	if (space.f_files == 0 || space.f_files > asked / PAGE + FEW)
+		return 0;               /* empty files take memory too */
 	fd = open_nameless(copy);
 	return fd < 0 ? 0 : attempt_errno(fallocate(fd, 0, 0, (off_t)whole + PAGE));
 }

@@ -24,14 +24,17 @@ void work_ended(struct work *work)
 			work->left[i] = (size_t)size;
 }
 
+/* A supervisor reports how its command ended, and a worker writes its answer down: what they exit with is neither. */
 static void end_without_report(struct work *work, int status)
 {
-	work->code = (uint32_t)(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
-	work->flags = WIFSIGNALED(status) ? BY_SIGNAL : 0;
-	if (work->command) {
-		work->flags |= SUPERVISOR_LOST;
-		orphans_possible = !settings.jail;
+	if (!work->command && *work->answer > 0) {
+		work->code = (uint32_t)*work->answer - 1;
+		return;
 	}
+	work->code = (uint32_t)(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+	work->flags = (uint8_t)(NO_ANSWER | (WIFSIGNALED(status) ? BY_SIGNAL : 0));
+	if (work->command)
+		orphans_possible = !settings.jail;
 }
 
 void work_child_ended(pid_t pid, int status)

@@ -16,7 +16,7 @@
 #define WHOLE_MAX (512ull << 20)        /* what is larger is read by range */
 #define LIST_MAX (256ull << 20)         /* what the answer may cost whoever keeps it: a path and some more for each entry */
 
-enum { PIECE = 64 << 10, RECORD = 29, ENTRY_COST = 256, TYPE_FILE = 0, TYPE_DIRECTORY, TYPE_DANGLING, TYPE_OTHER };
+enum { PIECE = 64 << 10, RECORD = 33, ENTRY_COST = 256, TYPE_FILE = 0, TYPE_DIRECTORY, TYPE_DANGLING, TYPE_OTHER };
 
 static int put_all(const void *bytes, size_t size)
 {
@@ -121,9 +121,10 @@ static size_t record(uint8_t *at, const struct stat *status, const char *name, c
 	at[0] = type_of(status->st_mode);
 	put_number(at + 1, status->st_mode & 07777, 4);
 	put_number(at + 5, (uint64_t)status->st_size, 8);
-	put_number(at + 13, (uint64_t)(status->st_mtim.tv_sec * 1000000000ll + status->st_mtim.tv_nsec), 8);
-	put_number(at + 21, name_size, 4);
-	put_number(at + 25, real_size, 4);
+	put_number(at + 13, (uint64_t)status->st_mtim.tv_sec, 8);
+	put_number(at + 21, (uint64_t)status->st_mtim.tv_nsec, 4);
+	put_number(at + 25, name_size, 4);
+	put_number(at + 29, real_size, 4);
 	memcpy(at + RECORD, name, name_size);
 	memcpy(at + RECORD + name_size, real, real_size);
 	return RECORD + name_size + real_size;
@@ -246,19 +247,21 @@ static int operate(const struct message *message)
 	}
 }
 
-_Noreturn void file_operation(const struct message *message)
+_Noreturn void file_operation(const struct message *message, int *answer)
 {
 	size_t count = settings.root_count + 2;
-	int *kept = calloc(count, sizeof *kept);
+	int *kept = calloc(count, sizeof *kept), error;
 
 	if (!kept)
-		_exit(ENOMEM);
+		_exit(1);
 	kept[0] = 0;
 	kept[1] = 1;
 	memcpy(kept + 2, settings.root_fds, settings.root_count * sizeof *kept);
 	keep_only(kept, count);
 	free(kept);
-	drop_capabilities();
-	set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
-	_exit(operate(message));
+	error = drop_capabilities();
+	if (!error)
+		error = set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
+	*answer = 1 + (error ? error : operate(message));
+	_exit(0);
 }

@@ -30,12 +30,14 @@
 #define X32_BIT 0x40000000
 #define ANY_NAMESPACE (0x7e020000u | 0x80u)
 #define SPECIAL_MODE (S_ISUID | S_ISGID)
+#define SHARED_MAX (64 << 10)           /* of one segment: its memory is nobody's, and outlives who made it */
 #define CREATES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
-/* What is refused of one call: always; when an argument has one of these bits, or is this, or is anything but this; when
-   it creates a file with a special mode (flags, then mode); when it makes a device, or a node with a special mode; when
-   a socket is of another family than these: the others are in no network namespace, or open up the kernel. */
-enum kind { ALWAYS, BITS, VALUE, OTHERS, CREATION, NODE, FAMILIES };
+/* What is refused of one call: always; when an argument has one of these bits, or is this, or is anything but this, or is
+   this or more; when it creates a file with a special mode (flags, then mode); when it makes a device, or a node with a
+   special mode; when a socket is of another family than these: the others are in no network namespace, or open up the
+   kernel. */
+enum kind { ALWAYS, BITS, VALUE, OTHERS, FROM, CREATION, NODE, FAMILIES };
 struct rule {
 	int number;
 	enum kind kind;
@@ -46,6 +48,7 @@ struct rule {
 #define REFUSE_BITS(number, which, bits) {number, BITS, which, bits}
 #define REFUSE_VALUE(number, which, value) {number, VALUE, which, value}
 #define REFUSE_OTHERS(number, which, value) {number, OTHERS, which, value}
+#define REFUSE_FROM(number, which, value) {number, FROM, which, value}
 #define REFUSE_CREATION(number, flags) {number, CREATION, flags, 0}
 #define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
 #define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
@@ -86,6 +89,7 @@ static struct rule rules[] = {
 	REFUSE_OTHERS(__NR_prlimit64, 0, 0),    /* of itself only: its supervisor is of the same user */
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCSTI),
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCLINUX),
+	REFUSE_FROM(__NR_shmget, 1, SHARED_MAX + 1),
 	REFUSE(__NR_ptrace, EPERM),
 	REFUSE(__NR_process_vm_readv, EPERM),
 	REFUSE(__NR_process_vm_writev, EPERM),
@@ -194,6 +198,12 @@ static void put_rule(const struct rule *rule)
 		put(BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
 		when(BPF_JEQ, S_IFCHR, 1);
 		put(BPF_JMP | BPF_K | BPF_JEQ, S_IFBLK, 0, 1);
+	} else if (rule->kind == FROM) {        /* the upper half of the argument, then the lower */
+		refused = SECCOMP_RET_ERRNO | EINVAL;
+		load(offsetof(struct seccomp_data, args) + rule->argument * sizeof(uint64_t) + sizeof(uint32_t));
+		put(BPF_JMP | BPF_K | BPF_JEQ, 0, 0, 2);
+		load_argument(rule->argument);
+		put(BPF_JMP | BPF_K | BPF_JGE, rule->value, 0, 1);
 	} else if (rule->kind == OTHERS) {
 		load_argument(rule->argument);
 		when(BPF_JEQ, rule->value, 1);

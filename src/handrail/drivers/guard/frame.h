@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum {
-	PROTOCOL_VERSION = 1,
+	PROTOCOL_VERSION = 2,
 	FRAME_PREFIX = 4,       /* the size */
 	FRAME_HEAD = 9,         /* size, type, id */
 	FRAME_MAX = 4 << 20,

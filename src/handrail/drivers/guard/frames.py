@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from handrail.contract.driver import FileStat
 
-VERSION: Final = 1
+VERSION: Final = 2
 FRAME_MAX: Final = 4 << 20
 INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
@@ -23,6 +23,7 @@ FLAGS_MAX: Final = 7
 PID_MAX: Final = 1 << 22
 MODE_MAX: Final = 0o7777
 SIZE_MAX: Final = (1 << 63) - 1
+NS_MAX: Final = 10**9 - 1
 NO_LIMIT: Final = (1 << 64) - 1
 NO_MODE: Final = (1 << 32) - 1
 
@@ -30,14 +31,14 @@ HELLO, START, INPUT, CLOSE, CREDIT, SIGNAL, FILE = range(1, 8)
 GREETED, STARTED, FAILED, OUTPUT, TAKEN, DEAF, EXITED, BROKEN = range(65, 73)
 READ, WRITE, STAT, LIST, MAKE_DIR, REMOVE = range(1, 7)
 AT_START, AT_CWD, AT_EXEC = 1, 2, 3
-LEFT_RUNNING, BY_SIGNAL, SUPERVISOR_LOST = 1, 2, 4
+LEFT_RUNNING, BY_SIGNAL, NO_ANSWER = 1, 2, 4
 SHELLS: Final = (None, "sh", "bash")
 
 _HEAD: Final = struct.Struct("<IBI")
 HEAD_SIZE: Final = _HEAD.size
 _PREFIX: Final = 4
 _GREETING: Final = struct.Struct("<HBBI")
-_RECORD: Final = struct.Struct("<BIQqII")
+_RECORD: Final = struct.Struct("<BIQqIII")
 _TYPES: Final[tuple[Literal["file", "directory", "symlink", "other"], ...]] = (
     "file", "directory", "symlink", "other",
 )  # fmt: skip
@@ -139,9 +140,11 @@ def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:
     while at < len(body):
         if len(body) - at < _RECORD.size:
             raise BadFrame("a record that ends too early")
-        kind, mode, size, mtime, name_size, real_size = _RECORD.unpack_from(body, at)
+        kind, mode, size, seconds, ns, name_size, real_size = _RECORD.unpack_from(body, at)
         at += _RECORD.size
-        if kind >= len(_TYPES) or mode > MODE_MAX or size > SIZE_MAX or name_size + real_size > len(body) - at:
+        if kind >= len(_TYPES) or mode > MODE_MAX or size > SIZE_MAX or ns > NS_MAX:
+            raise BadFrame("a record out of range")
+        if name_size + real_size > len(body) - at:
             raise BadFrame("a record out of range")
         name = body[at : at + name_size].decode("utf-8", "surrogateescape")
         at += name_size
@@ -149,4 +152,4 @@ def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:
         at += real_size
         if "/" in name or name in (".", "..") or "\0" in name + real or (real and not real.startswith("/")):
             raise BadFrame("a record with a path that is none")
-        yield name, real, FileStat("", "", _TYPES[kind], size, mode, mtime / 1e9)
+        yield name, real, FileStat("", "", _TYPES[kind], size, mode, seconds + ns / 1e9)

@@ -12,13 +12,14 @@
 #include "frame.h"
 
 enum { FAILED_START = 1, FAILED_CWD, FAILED_EXEC };
-enum { LEFT_RUNNING = 1, BY_SIGNAL = 2, SUPERVISOR_LOST = 4 };
+enum { LEFT_RUNNING = 1, BY_SIGNAL = 2, NO_ANSWER = 4 };
 enum { SHELL_NONE, SHELL_SH, SHELL_BASH };
 enum { SCRIPT_FD = 9, LONG_LINE = 100 << 10 };
 
 /* Said once, in the hello. */
 struct settings {
 	bool greeted, jail;
+	int not_forgotten;      /* the errno with which privileges were not given up */
 	uint64_t limits[LIMIT_COUNT];
 	char **roots;
 	int *root_fds;
@@ -66,6 +67,7 @@ struct work {
 	size_t left[2];         /* once ended: what is still to be read from each pipe */
 	uint32_t code;
 	uint8_t flags;
+	int *answer;            /* of a file operation: 1 + its errno, once it has one; shared with the worker */
 	int64_t kill_at;        /* when the supervisor itself is killed, in ms; 0 for never */
 	struct work *next;
 };
@@ -98,9 +100,9 @@ struct report {
 _Noreturn void supervise(struct plan *plan);
 int payload(void *plan);
 void keep_only(int *fds, size_t count);
-void drop_capabilities(void);
-void forget_privileges(void);                               /* once: what no child needs */
-void set_limit(int resource, uint64_t value);
+int drop_capabilities(void);                                /* these three: 0, or an errno */
+int forget_privileges(void);                                /* once: what no child needs */
+int set_limit(int resource, uint64_t value);
 struct sock_filter;
 const struct sock_filter *make_filter(size_t *length);      /* once, before it is installed anywhere */
 int install_filter(void);
@@ -118,7 +120,7 @@ struct place {
 	char real[65536];
 };
 int resolve(const char *path, bool follow, bool make_parents, struct place *place);
-_Noreturn void file_operation(const struct message *message);
+_Noreturn void file_operation(const struct message *message, int *answer);
 bool forbidden_system(int fd);
 int file_write(const char *path, uint64_t length, uint32_t mode);
 int file_make_dir(const char *path);

@@ -8,15 +8,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define OUTER_DEVICES "/run/handrail/dev"
+#define TERMINALS "newinstance,ptmxmode=0666,mode=620,max=256"
+
+#define KEPT (ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME)
+
+enum { PAGE = 4096, FEWEST_FILES = 16 };
 
 struct device {
 	const char *name;
@@ -36,7 +43,7 @@ static bool forbid_user_namespaces(void)
 /* This mount alone, not what is mounted below it; what else is forbidden there stays forbidden. */
 static bool make_read_only(const char *path, unsigned long more)
 {
-	unsigned long kept = ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME;
+	unsigned long kept = KEPT;
 	struct statvfs found;
 
 	if (statvfs(path, &found) < 0)
@@ -75,6 +82,22 @@ static bool hide_devices(void)
 	return hidden && lstat(OUTER_DEVICES, &outer) == 0 && stat("/run", &around) == 0 && outer.st_dev == around.st_dev;
 }
 
+/* An empty file takes no page, but memory of the kernel: so there are as many files as pages. What is not a mount of the
+   jail's own, whose place was asked for, is left alone: it is refused, or is no mount. */
+static bool bound_files(const char *place)
+{
+	struct statfs system;
+	struct statvfs space;
+	char options[64];
+	unsigned long long most;
+
+	if (statfs(place, &system) < 0 || statvfs(place, &space) < 0 || system.f_type != TMPFS_MAGIC)
+		return true;
+	most = (unsigned long long)space.f_blocks * space.f_frsize / PAGE;
+	snprintf(options, sizeof options, "nr_inodes=%llu", most > FEWEST_FILES ? most : FEWEST_FILES);
+	return mount(NULL, place, NULL, MS_REMOUNT | (space.f_flag & KEPT), options) == 0 || errno == EPERM || errno == EINVAL;
+}
+
 /* Only these of the machine's devices; then the rest is out of sight, whatever else could be done. */
 static bool make_devices(void)
 {
@@ -86,16 +109,16 @@ static bool make_devices(void)
 		if (!show_device(&devices[i]))
 			return false;
 	/* An old kernel refuses this to ordinary users: then there are no terminals, and who asks for one is told so. */
-	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
+	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, TERMINALS);
 	return hide_devices();
 }
 
-static void keep_capabilities(uint32_t kept)
+static bool keep_capabilities(uint32_t kept)
 {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct data[2] = {{kept, kept, 0}, {0, 0, 0}};
 
-	syscall(SYS_capset, &header, data);
+	return syscall(SYS_capset, &header, data) == 0;
 }
 
 const char *prepare_jail(void)
@@ -104,6 +127,8 @@ const char *prepare_jail(void)
 
 	if (getpid() != 1)
 		return "no jail: the guard is not the first process of a process namespace";
+	if (settings.not_forgotten)
+		return "no jail: privileges cannot be given up";
 	/* bubblewrap leaves them slaves of the machine's own: what is mounted there later would appear here, writable. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return "no jail: its mounts cannot be made private";
@@ -113,7 +138,10 @@ const char *prepare_jail(void)
 		return "no jail: the devices cannot be shown, or the others not hidden";
 	if (!make_read_only("/", 0) || !make_read_only("/dev", 0))
 		return "no jail: the guard may not make its file system read-only";
+	if (!bound_files("/tmp") || !bound_files("/var/tmp") || !bound_files("/dev/shm"))
+		return "no jail: the number of temporary files cannot be limited";
 	make_filter(&length);
-	keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP));
+	if (!keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP)))
+		return "no jail: privileges cannot be given up";
 	return NULL;
 }

@@ -144,13 +144,18 @@ int launch_file(struct work *work, const struct message *message)
 {
 	struct plan plan = {.input = settings.null_fd, .output = {-1, -1}, .script = -1, .link = -1};
 	int error = open_pipes(work, &plan, message->file.op == OP_WRITE, false) < 0 ? errno : 0;
+	void *answer = mmap(NULL, sizeof *work->answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
+	if (answer != MAP_FAILED)
+		work->answer = answer;
+	else if (!error)
+		error = errno;
 	if (!error) {
 		work->pid = split(0);
 		if (work->pid == 0) {
-			dup2(plan.input, 0);
-			dup2(plan.output[0], 1);
-			file_operation(message);
+			if (dup2(plan.input, 0) < 0 || dup2(plan.output[0], 1) < 0)
+				_exit(1);
+			file_operation(message, work->answer);
 		}
 		error = work->pid < 0 ? errno : 0;
 	}

@@ -66,7 +66,7 @@ static void prepare_process(void)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	forget_privileges();
+	settings.not_forgotten = forget_privileges();
 }
 
 static void choose_shell(void)
@@ -109,6 +109,8 @@ static void greet(const struct message *message)
 
 	memcpy(settings.limits, message->hello.limits, sizeof settings.limits);
 	settings.jail = message->hello.jail;
+	if (!settings.jail && settings.not_forgotten && settings.not_forgotten != EPERM)
+		channel_broken("no sandbox: privileges cannot be given up");
 	if (settings.jail && (wrong = prepare_jail()))
 		channel_broken(wrong);
 	settings.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -16,47 +16,61 @@ enum { PATH_ROOM = 8192 };
 
 static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
 
-void forget_privileges(void)
+/* The worst errno: EPERM only where nothing else went wrong, because who has no privileges is not let to drop them. */
+static int worse(int error, int result)
 {
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	for (int there, capability = 0; (there = prctl(PR_CAPBSET_READ, capability)) >= 0; capability++)
-		if (there)
-			prctl(PR_CAPBSET_DROP, capability);
-	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE);
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return result >= 0 || (error && errno == EPERM) ? error : errno;
 }
 
-void drop_capabilities(void)
+int forget_privileges(void)
+{
+	int error = worse(0, prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0));
+
+	for (int there, capability = 0; (there = prctl(PR_CAPBSET_READ, capability)) >= 0; capability++)
+		if (there)
+			error = worse(error, prctl(PR_CAPBSET_DROP, capability));
+	error = worse(error, prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE));
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? EINVAL : error;
+}
+
+int drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
 
-	syscall(SYS_capset, &header, none);
+	return syscall(SYS_capset, &header, none) < 0 ? errno : 0;
 }
 
-void set_limit(int resource, uint64_t value)
+int set_limit(int resource, uint64_t value)
 {
 	struct rlimit limit;
 
-	if (value == NO_LIMIT || getrlimit(resource, &limit) < 0)
-		return;
+	if (value == NO_LIMIT)
+		return 0;
+	if (getrlimit(resource, &limit) < 0)
+		return errno;
 	if (value < limit.rlim_max) {
 		limit.rlim_max = value + (resource == RLIMIT_CPU);      /* a warning, then the end */
 		limit.rlim_cur = value;
 	} else {
 		limit.rlim_cur = limit.rlim_max;
 	}
-	setrlimit(resource, &limit);
+	return setrlimit(resource, &limit) < 0 ? errno : 0;
 }
 
-static void set_limits(void)
+static int set_limits(void)
 {
-	set_limit(RLIMIT_CORE, 0);
-	set_limit(RLIMIT_NOFILE, settings.limits[LIMIT_OPEN_FILES]);
-	set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
-	set_limit(RLIMIT_CPU, settings.limits[LIMIT_CPU]);
-	if (settings.jail)
-		set_limit(RLIMIT_NPROC, settings.limits[LIMIT_PROCESSES]);
+	int error = set_limit(RLIMIT_CORE, 0);
+
+	if (!error)
+		error = set_limit(RLIMIT_NOFILE, settings.limits[LIMIT_OPEN_FILES]);
+	if (!error)
+		error = set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
+	if (!error)
+		error = set_limit(RLIMIT_CPU, settings.limits[LIMIT_CPU]);
+	if (!error && settings.jail)
+		error = set_limit(RLIMIT_NPROC, settings.limits[LIMIT_PROCESSES]);
+	return error;
 }
 
 static const char *path_of(char **env)
@@ -108,6 +122,7 @@ int payload(void *given)
 {
 	struct plan *plan = given;
 	struct sigaction plain = {.sa_handler = SIG_DFL};
+	int error;
 
 	setsid();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -120,10 +135,14 @@ int payload(void *given)
 	sigaction(SIGPIPE, &plain, NULL);
 	sigaction(SIGXFSZ, &plain, NULL);
 	sigprocmask(SIG_SETMASK, &while_waiting, NULL);
-	drop_capabilities();
+	error = drop_capabilities();
+	if (error)
+		return refuse(plan, FAILED_START, error);
 	if (chdir(plan->cwd) < 0)
 		return refuse(plan, FAILED_CWD, errno);
-	set_limits();
+	error = set_limits();
+	if (error)
+		return refuse(plan, FAILED_START, error);
 	if (settings.jail && install_filter() < 0)
 		return refuse(plan, FAILED_START, errno);
 	return refuse(plan, FAILED_EXEC, run(plan));

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -81,15 +82,34 @@ static void say(int link, uint8_t kind, uint32_t a, uint8_t flags)
 	send(link, &report, sizeof report, MSG_NOSIGNAL);
 }
 
-static pid_t start_payload(struct plan *plan)
+/* Its own score for when memory runs out; who cannot be dumped is not let to open it. */
+static int open_score(void)
+{
+	int fd;
+
+	prctl(PR_SET_DUMPABLE, 1);
+	fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+	prctl(PR_SET_DUMPABLE, 0);
+	return fd;
+}
+
+/* With the highest score, which it inherits: the kernel takes a command before anything else, but not its supervisor. */
+static pid_t start_payload(struct plan *plan, int score)
 {
 	static char stack[STACK] __attribute__((aligned(16)));
-	pid_t pid = clone(payload, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+	char own[16];
+	ssize_t width = pread(score, own, sizeof own, 0);
+	pid_t pid;
 
+	if (width > 0 && pwrite(score, "1000", 4, 0) < 0)
+		width = 0;
+	pid = clone(payload, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
 	if (pid < 0) {
 		plan->where = FAILED_START;
 		plan->error = errno;
 	}
+	if (width > 0)
+		width = pwrite(score, own, (size_t)width, 0);
 	return pid;
 }
 
@@ -186,14 +206,16 @@ _Noreturn void supervise(struct plan *plan)
 	int kept[] = {plan->input, plan->output[0], plan->output[1], plan->script, plan->link};
 	uint32_t code;
 	bool by_signal;
+	int score;
 
 	keep_only(kept, sizeof kept / sizeof *kept);
-	if (!settings.jail)
-		prctl(PR_SET_CHILD_SUBREAPER, 1);
-	else if (mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+	score = open_score();
+	if (!settings.jail && prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		plan->error = errno, plan->where = FAILED_START;
+	else if (settings.jail && mount("proc", "/proc", "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		plan->error = errno, plan->where = FAILED_START;
 	if (!plan->error)
-		watch.leader = start_payload(plan);
+		watch.leader = start_payload(plan, score);
 	if (plan->error) {
 		say(plan->link, OUT_FAILED, (uint32_t)plan->error, (uint8_t)plan->where);
 		_exit(0);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,6 +43,8 @@ void release(struct work *work)
 	shut(&work->input);
 	shut(&work->output[0]);
 	shut(&work->output[1]);
+	if (work->answer)
+		munmap(work->answer, sizeof *work->answer);
 	free(work->queue);
 	free(work);
 	work_count--;
