@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -217,6 +218,22 @@ async def test_storing_and_reading_holds_the_content_once_in_memory(tmp_path: Pa
         tracemalloc.stop()
     assert stored < size / 4
     assert read < size * 1.25
+
+
+async def test_many_first_answers_at_once_make_one_private_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change places as often as they can
+    request.addfinalizer(lambda: sys.setswitchinterval(interval))
+    for _ in range(5):
+        with Artifacts() as store:
+            async with anyio.create_task_group() as tasks:
+                for n in range(16):
+                    tasks.start_soon(store.put, str(n) * 100_000)
+            assert len(list(tmp_path.iterdir())) == 1
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_private_directory_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The digest is the sha256 of the sha256 of each MiB, so a range is checked withou
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Blob:
 
 
 class Writer:
-    """A file on its way into a store. Nobody sees it before `finish`."""
+    """A file on its way into a store. Nobody sees it before `finish`. A thread may add while another abandons it."""
 
     def __init__(self, directory: Path) -> None:
         incoming, self._objects = directory / "incoming", directory / "objects"
@@ -49,6 +50,7 @@ class Writer:
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = incoming / token_hex(8)
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._using = threading.Lock()
         self._size = 0
         self._checksums = bytearray()
         self._piece = sha256()
@@ -60,7 +62,8 @@ class Writer:
             part = rest[: PIECE - self._size % PIECE]
             self._piece.update(part)
             self._size += len(part)
-            _write(self._file, part)
+            with self._using:  # a descriptor that was closed may be another file's by now
+                _write(self._file, part)
             if self._size % PIECE == 0:
                 self._end_piece()
             rest = rest[len(part) :]
@@ -81,9 +84,10 @@ class Writer:
 
     def abandon(self) -> None:
         """Give the unfinished file back; what was finished stays. May be called twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        with self._using:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
         with suppress(FileNotFoundError):
             self._path.unlink()
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +16,10 @@ _LOCK: Final = "in-use"
 
 
 class Home:
-    """Made when it is first needed. A lock tells a later start whether the owner still lives."""
+    """Made once, when it is first needed, by whichever thread. A lock tells a later start whether the owner lives."""
 
     def __init__(self) -> None:
+        self._making = threading.Lock()
         self._path: Path | None = None
         self._end: weakref.finalize[..., Home] | None = None
 
@@ -28,21 +30,24 @@ class Home:
     @property
     def path(self) -> Path:
         """The directory, which only this user can read."""
-        if self._path is None:
-            sweep()
-            self._path = Path(tempfile.mkdtemp(prefix=_NAME))
-            fresh = self._path / f"{_LOCK}-soon"
-            lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(fresh, self._path / _LOCK)  # nobody ever sees it unlocked while the owner lives
-            self._end = weakref.finalize(self, _remove, self._path, lock, os.getpid())
-        return self._path
+        with self._making:
+            if self._path is None:
+                sweep()
+                path = Path(tempfile.mkdtemp(prefix=_NAME))
+                fresh = path / f"{_LOCK}-soon"
+                lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                os.rename(fresh, path / _LOCK)  # nobody ever sees it unlocked while the owner lives
+                self._end = weakref.finalize(self, _remove, path, lock, os.getpid())
+                self._path = path
+            return self._path
 
     def close(self) -> None:
         """Remove it with everything in it. May be called twice; a later use makes a new one."""
-        if self._end is not None:
-            self._end()
-        self._path = self._end = None
+        with self._making:
+            if self._end is not None:
+                self._end()
+            self._path = self._end = None
 
 
 def sweep() -> int:
