@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from handrail.contract.errors import HandrailError, ToolFailed
     from handrail.contract.event import Event
     from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, read_envelope
+    from handrail.policy.policy import Budget, Policy
+    from handrail.policy.rule import Rule
     from handrail.sandbox.sandbox import Sandbox
     from handrail.session.open import open_sandbox
     from handrail.session.session import Session
     from handrail.toolkit.bridge import run_sync
     from handrail.toolkit.context import Context
-    from handrail.toolkit.policy import Budget, Policy
-    from handrail.toolkit.rule import Rule
     from handrail.toolkit.tool import Tool, tool
     from handrail.toolkit.toolbox import Toolbox
     from handrail.tools.builtin import builtin_tools
@@ -35,8 +35,8 @@ _HOMES = {
     "session.session": ("Session",),
     "toolkit.bridge": ("run_sync",),
     "toolkit.context": ("Context",),
-    "toolkit.policy": ("Budget", "Policy"),
-    "toolkit.rule": ("Rule",),
+    "policy.policy": ("Budget", "Policy"),
+    "policy.rule": ("Rule",),
     "toolkit.tool": ("Tool", "tool"),
     "toolkit.toolbox": ("Toolbox",),
     "tools.builtin": ("builtin_tools",),

@@ -9,8 +9,8 @@ import pytest
 from handrail import ApprovalRequest, Decision, Policy, Result, Sandbox, Session, Tool
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.driver import Feature, Promise, Report
+from handrail.policy.policy import Mode
 from handrail.testing import MemoryDriver
-from handrail.toolkit.policy import Mode
 
 pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"

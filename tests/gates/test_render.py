@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail import Decision, Policy, Session, tool
-from handrail.toolkit.render import look_alikes, render, visible
+from handrail.policy.approval import look_alikes, render, visible
 from tests.gates.asked import saying
 
 pytestmark = pytest.mark.anyio

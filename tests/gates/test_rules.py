@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from handrail import HandrailError, Policy, Rule, Session, Tool
-from handrail.toolkit.glob import escape, glob_matches, literal, path_matches
+from handrail.policy.glob import escape, glob_matches, literal, path_matches
 from tests.gates.judging import verdicts
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,8 @@
 import pytest
 
 from handrail import Policy
-from handrail.toolkit.glob import escape
-from handrail.toolkit.shell import shell_forbids, shell_matches, simple_command
+from handrail.policy._shell import shell_forbids, shell_matches, simple_command
+from handrail.policy.glob import escape
 from tests.gates.judging import commands, verdicts
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from handrail import Policy, Rule, Session, Tool
+from handrail.policy.match import Place, matches
 from handrail.session.open import open_sandbox
-from handrail.toolkit.matching import Place, matches
 from tests.gates.judging import verdicts
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from handrail.contract.call import Call
 from handrail.contract.event import Event
 from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
 from handrail.contract.result import Failure, Result
+from handrail.policy.policy import Budget, Policy
 from handrail.session.session import Session
-from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 ROUNDS = 64

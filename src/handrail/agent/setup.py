@@ -6,8 +6,8 @@ from typing import Any
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Model
+from handrail.policy.policy import Budget, Policy
 from handrail.session.session import Session
-from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 

@@ -14,11 +14,11 @@ from handrail.cli.terminal import TerminalApprover, TerminalHost
 from handrail.contract.approval import Approver
 from handrail.contract.event import Event
 from handrail.contract.result import Result
+from handrail.policy.approval import visible
+from handrail.policy.policy import Policy
 from handrail.session.open import open_sandbox
 from handrail.session.session import Session
 from handrail.testing.approvers import approve_all
-from handrail.toolkit.policy import Policy
-from handrail.toolkit.render import visible
 from handrail.tools.builtin import builtin_tools
 
 CALL = "call"

@@ -11,9 +11,9 @@ from handrail.cli.call import approver
 from handrail.cli.comparison import compare_timeouts
 from handrail.cli.screen import Screen, report_lines
 from handrail.cli.story import Outside, model, surprises, tools
+from handrail.policy.policy import Policy
 from handrail.session.open import open_sandbox
 from handrail.session.session import Session
-from handrail.toolkit.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

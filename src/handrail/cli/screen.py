@@ -9,7 +9,7 @@ from rich.text import Text
 
 from handrail.contract.driver import Report
 from handrail.contract.event import Event
-from handrail.toolkit.render import visible
+from handrail.policy.approval import visible
 
 WIDTH: Final = 110
 SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "yellow")}

@@ -13,7 +13,7 @@ from rich.text import Text
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
-from handrail.toolkit.render import visible
+from handrail.policy.approval import visible
 from handrail.toolkit.threads import Work
 
 LONGEST_LINE = 1 << 16

@@ -10,13 +10,13 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.contract.approval import ApprovalRequest, Approver, Decision
 from handrail.contract.result import Failure, to_wire
 from handrail.gates.request import places_of, request_for, shown
+from handrail.policy.approval import visible
+from handrail.policy.judge import DOUBT, Verdict, doubtful, judge
+from handrail.policy.rule import Rule
 from handrail.schema.mend import mend
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.cancelled import cancels, is_cancelled
 from handrail.toolkit.gate import Step
-from handrail.toolkit.render import visible
-from handrail.toolkit.rule import Rule
-from handrail.toolkit.verdict import DOUBT, Verdict, doubtful, judge
 
 WAIT: Final = 300.0
 """Seconds to wait for an answer, unless the approver carries its own `.wait`."""

@@ -3,9 +3,9 @@
 from typing import Final
 
 from handrail.contract.result import Failure, Result
+from handrail.policy.judge import HARMLESS
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.verdict import HARMLESS
 
 REPEATS: Final = 3
 """Equal failures after which the same call is not run again."""

@@ -4,8 +4,8 @@ from math import inf
 from typing import Final
 
 from handrail.contract.result import REFUSALS, Failure, Result
+from handrail.policy.policy import Budget
 from handrail.toolkit.gate import Counts, Next, Step
-from handrail.toolkit.policy import Budget
 
 GRACE: Final = 5.0
 """Seconds for a tool that keeps its own clock to end its work, and to tell what came of it."""

@@ -3,9 +3,9 @@
 from handrail.contract.result import Failure, Result
 from handrail.gates.request import places_of
 from handrail.lazy import Lazy
+from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
+from handrail.policy.policy import NO_RULES
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.policy import NO_RULES
-from handrail.toolkit.verdict import DOUBT, Verdict, by_mode, doubtful, judge
 
 _asking = Lazy("handrail.gates.asking")
 

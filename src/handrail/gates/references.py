@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
 from handrail.gates.request import places_of
+from handrail.policy.judge import judge
+from handrail.policy.policy import Policy
 from handrail.schema.bounce import bounce
 from handrail.schema.explain import NotConvertible
 from handrail.schema.parse import NotJson, parse
@@ -16,8 +18,6 @@ from handrail.schema.references import references as references_in
 from handrail.schema.validate import Problem, Validator
 from handrail.schema.words import dotted
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.policy import Policy
-from handrail.toolkit.verdict import judge
 
 if TYPE_CHECKING:
     from handrail.artifacts.scope import Scope

@@ -10,14 +10,14 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.approval import ApprovalRequest
+from handrail.policy.approval import render, visible
+from handrail.policy.glob import escape
+from handrail.policy.match import Place, first_property, is_path, matches, named_property, text_of
+from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.parse import arguments_hash
 from handrail.schema.references import references
 from handrail.toolkit.gate import Step
-from handrail.toolkit.glob import escape
-from handrail.toolkit.matching import Place, first_property, is_path, matches, named_property, text_of
-from handrail.toolkit.render import render, visible
-from handrail.toolkit.rule import Rule
 
 LONGEST_RULE: Final = 1_000
 SHOWN: Final = (

@@ -17,6 +17,7 @@ from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.result import Failure, Result
 from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
+from handrail.policy.policy import Budget, Policy
 from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
@@ -29,7 +30,6 @@ from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, Rules, Step, fold
-from handrail.toolkit.policy import Budget, Policy
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What tools and gates are made of: Tool, Context, Toolbox, Gate, Clock, Policy."""
+"""What tools and gates are made of: Tool, Context, Toolbox, Gate, Clock."""

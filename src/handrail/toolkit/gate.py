@@ -9,14 +9,14 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
+from handrail.policy.policy import Budget, Lists, Policy
+from handrail.policy.rule import Rule
 from handrail.sandbox.lane import Lane
 from handrail.sandbox.lane import Place as LanePlace
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Desk
 from handrail.toolkit.isolated import OpenGuard
-from handrail.toolkit.policy import Budget, Lists, Policy
-from handrail.toolkit.rule import Rule
 from handrail.toolkit.tool import Tool
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from handrail.toolkit.glob import between_stars
+from handrail.policy.glob import between_stars
 from handrail.tools.regex import POSIX
 
 Part = Callable[[str], object] | None

@@ -6,7 +6,7 @@ from math import isnan
 from typing import Final, Literal, get_args
 
 from handrail.contract.errors import HandrailError
-from handrail.toolkit.rule import Rule
+from handrail.policy.rule import Rule
 
 Mode = Literal["contained", "ask", "strict", "open"]
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
-from handrail.toolkit.matching import Place, matches
-from handrail.toolkit.policy import Lists, Mode, Policy
-from handrail.toolkit.rule import Rule
-from handrail.toolkit.tool import Tool
+from handrail.policy.match import Place, matches
+from handrail.policy.policy import Lists, Mode, Policy
+from handrail.policy.rule import Rule, ToolTraits
 
 if TYPE_CHECKING:
     from handrail.schema.repair import Repair
@@ -36,21 +35,21 @@ ALLOWED: Final = Verdict("allow")
 DOUBT: Final = Verdict("ask", "the arguments were repaired in a way that changed what they mean")
 
 
-def doubtful(tool: Tool, repairs: "Sequence[Repair]") -> "list[Repair]":
+def doubtful(tool: ToolTraits, repairs: "Sequence[Repair]") -> "list[Repair]":
     """The repairs that changed a value by a guess, on a tool with effects: it is not run on them as it is."""
     if tool.effects <= HARMLESS:  # type: ignore[operator]
         return []
     return [repair for repair in repairs if repair.doubtful]
 
 
-def confined(tool: Tool, report: Report | None) -> bool:
+def confined(tool: ToolTraits, report: Report | None) -> bool:
     """Whether everything this tool does stays inside the sandbox."""
     if report is None or not tool.needs or not tool.effects or set(tool.effects) - CONFINES.keys():
         return False
     return all(CONFINES[effect] <= report.features for effect in tool.effects)
 
 
-def by_mode(mode: Mode, tool: Tool, report: Report | None) -> Verdict:
+def by_mode(mode: Mode, tool: ToolTraits, report: Report | None) -> Verdict:
     """What the mode says where no rule speaks."""
     if mode == "open":
         return ALLOWED
@@ -69,7 +68,7 @@ def by_mode(mode: Mode, tool: Tool, report: Report | None) -> Verdict:
     return Verdict("ask", f"{tool.name} {_leaves(tool, report)}")
 
 
-def _leaves(tool: Tool, report: Report | None) -> str:
+def _leaves(tool: ToolTraits, report: Report | None) -> str:
     if not tool.effects:
         return f"has risk {tool.risk} and does not say what it does"
     effects = ", ".join(sorted(tool.effects))
@@ -84,7 +83,7 @@ def _leaves(tool: Tool, report: Report | None) -> str:
 async def judge(
     policy: Policy,
     remembered: Sequence[Rule],
-    tool: Tool,
+    tool: ToolTraits,
     arguments: Mapping[str, Any],
     places: Iterable[Place],
     report: Report | None,

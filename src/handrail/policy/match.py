@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handrail.contract.errors import Unavailable
+from handrail.policy._shell import shell_forbids, shell_matches
+from handrail.policy.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
+from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
 from handrail.schema.references import references
-from handrail.toolkit.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
-from handrail.toolkit.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, is_path_name, looks_like_path
-from handrail.toolkit.shell import shell_forbids, shell_matches
-from handrail.toolkit.tool import Tool
 
 LONGEST_PATH: Final = 4_096
 LONGEST_NAME: Final = 255
@@ -28,7 +27,7 @@ class Place:
 
 async def matches(
     rule: Rule,
-    tool: Tool,
+    tool: ToolTraits,
     arguments: Mapping[str, Any],
     places: Iterable[Place],
     *,
@@ -56,7 +55,7 @@ async def matches(
     return _together(found, forbids)
 
 
-def named_property(inner: str, tool: Tool) -> tuple[str | None, str]:
+def named_property(inner: str, tool: ToolTraits) -> tuple[str | None, str]:
     """The property a rule speaks of, and the glob: `field=glob`, or a glob on the first required property."""
     named = FIELD.fullmatch(inner)
     if named and named["field"] in (tool.parameters.get("properties") or {}):
@@ -64,13 +63,13 @@ def named_property(inner: str, tool: Tool) -> tuple[str | None, str]:
     return first_property(tool), inner
 
 
-def first_property(tool: Tool) -> str | None:
+def first_property(tool: ToolTraits) -> str | None:
     """The first that is required, else the first."""
     names = tool.parameters.get("required") or list(tool.parameters.get("properties") or ())
     return names[0] if names else None
 
 
-def _default(tool: Tool, name: str) -> Any:
+def _default(tool: ToolTraits, name: str) -> Any:
     """What the body will see when a property is left out, as far as the schema says it."""
     schema = (tool.parameters.get("properties") or {}).get(name)
     return schema.get("default", _MISSING) if isinstance(schema, Mapping) else _MISSING
@@ -83,7 +82,9 @@ def text_of(value: Any) -> str:
     return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False, default=str)
 
 
-async def _one(glob: str, name: str, value: Any, tool: Tool, places: Iterable[Place], forbids: bool) -> bool | None:
+async def _one(
+    glob: str, name: str, value: Any, tool: ToolTraits, places: Iterable[Place], forbids: bool
+) -> bool | None:
     if isinstance(value, Mapping | list) and any(True for _ in references([value])):
         return None  # what stands there is filled in later
     text = text_of(value)
@@ -97,7 +98,7 @@ async def _one(glob: str, name: str, value: Any, tool: Tool, places: Iterable[Pl
     return found
 
 
-def is_path(tool: Tool, name: str) -> bool:
+def is_path(tool: ToolTraits, name: str) -> bool:
     """Whether a property holds a path, by its name or its format."""
     schema = (tool.parameters.get("properties") or {}).get(name)
     return is_path_name(name) or (isinstance(schema, Mapping) and "path" in str(schema.get("format", "")))

@@ -1,14 +1,15 @@
 """A Rule: which calls a policy means, by tool, risk, effect or arguments, with examples that keep it honest."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from handrail.contract.approval import Effect, Risk
+from handrail.contract.driver import Feature
 from handrail.contract.errors import HandrailError
-from handrail.toolkit.glob import check_glob, glob_matches, path_matches
-from handrail.toolkit.shell import shell_matches
+from handrail.policy._shell import shell_matches
+from handrail.policy.glob import check_glob, glob_matches, path_matches
 
 FORM: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
 FIELD: Final = re.compile(r"(?P<field>[A-Za-z_][A-Za-z0-9_]*)=(?P<glob>.*)", re.DOTALL)
@@ -19,6 +20,21 @@ COMMAND_NAMES: Final = frozenset({"command", "cmd", "command_line"})
 _PATHS: Final = "path file filename filepath dir directory folder cwd root source src destination dest dst target"
 PATH_NAMES: Final = frozenset(_PATHS.split())
 _LAST_WORD: Final = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)$")
+
+
+class ToolTraits(Protocol):
+    """What a policy knows of a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def risk(self) -> Risk: ...
+    @property
+    def effects(self) -> Collection[Effect]: ...
+    @property
+    def needs(self) -> Collection[Feature]: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
