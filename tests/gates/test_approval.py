@@ -65,7 +65,7 @@ async def test_what_is_remembered_never_beats_deny_and_makes_nothing_stricter() 
         assert (await session.call("bash", {"command": "git log | wc"})).ok  # and now it is known to the letter
         assert (await session.call("bash", {"command": "ls"})).ok
         assert len(person.asked) == 1
-        session.rules.remembered.extend(Policy(allow=["bash"]).rules.allow)
+        session.shared.remembered.extend(Policy(allow=["bash"]).rules.allow)
         denied = await session.call("bash", {"command": "rm x"})
     assert not denied.ok
     assert denied.kind == "rejected"

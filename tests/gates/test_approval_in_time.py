@@ -98,11 +98,12 @@ async def test_a_cancelled_call_is_asked_about_no_more_and_does_not_run() -> Non
     held = HeldApprovals()
     for approver in (held, swallows):
         async with Session([save], policy=ASK, approver=approver) as session:
-            with anyio.move_on_after(0.02) as scope:
-                await session.call("save", {"path": "a"})
-            assert scope.cancelled_caught
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.call, "save", {"path": "a"})
+                await until(lambda: len(events_of(session, "approval_asked")) == 1)
+                group.cancel_scope.cancel()
             task = asyncio.ensure_future(session.call("save", {"path": "b"}))
-            await anyio.sleep(0.02)
+            await until(lambda: len(events_of(session, "approval_asked")) == 2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

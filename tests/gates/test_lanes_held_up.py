@@ -120,4 +120,4 @@ async def test_waiting_in_a_lane_runs_out_no_deadline_around_it_but_the_seconds_
     async with world.session(outer, long) as session:
         results = await session.call_all([Call("l", "long", "{}"), Call("o", "outer", "{}")])
         assert [result.ok for result in results] == [True, True]
-        assert session.rules.counts.clock.now() >= 0.25
+        assert session.shared.counts.clock.now() >= 0.25

@@ -58,7 +58,7 @@ values = st.lists(pieces, min_size=1, max_size=6).map("".join)
 async def runs(policy: Policy, remembered: list[Any], name: str, arguments: dict[str, Any]) -> bool:
     """Whether a call runs where nobody can be asked."""
     async with Session([TOOLS[name][0]], policy=policy, budget=LOOSE) as session:
-        session.rules.remembered.extend(remembered)
+        session.shared.remembered.extend(remembered)
         return (await session.call(name, arguments)).ok
 
 
@@ -68,7 +68,7 @@ async def suggested(name: str, arguments: dict[str, Any]) -> tuple[str, list[Any
     async with Session([TOOLS[name][0]], policy=ASK, approver=person, budget=LOOSE) as session:
         await session.call(name, arguments)
         assert person.asked
-        return person.asked[0].suggested_rule, list(session.rules.remembered)
+        return person.asked[0].suggested_rule, list(session.shared.remembered)
 
 
 LAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

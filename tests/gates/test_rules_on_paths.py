@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handrail import Policy, Rule, Session, Tool
-from handrail.policy.match import Place, matches
+from handrail.policy.match import PathRoot, matches
 from handrail.session.open import open_sandbox
 from tests.gates.judging import verdicts
 
@@ -95,14 +95,14 @@ async def test_a_workspace_may_itself_be_reached_through_a_link(work: Path) -> N
     async def real_path(path: str) -> str:
         return str(Path(path).resolve(strict=True))
 
-    place = Place(str(work), real_path)
+    root = PathRoot(str(work), real_path)
     made = Tool("read", {"type": "object", "properties": {"path": {}}}, lambda context, arguments: 1)
     every = {"alias", "door/key", f"{work.resolve()}/secrets/key", "secrets/key"}
     for forbids, wanted in ((True, every), (False, {"secrets/key"})):
         found = {
             path
             for path in (*every, "src/a")
-            if await matches(Rule("read(./secrets/**)"), made, {"path": path}, [place], forbids=forbids)
+            if await matches(Rule("read(./secrets/**)"), made, {"path": path}, [root], forbids=forbids)
         }
         assert found == wanted
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 Risk = Literal["safe", "high", "critical"]
 Effect = Literal["reads", "writes", "executes", "reaches_out", "spends"]
+Answer = Literal["approve", "remember", "edit", "deny", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class ApprovalRequest:
 class Decision:
     """Made by one of the five class methods."""
 
-    verdict: Literal["approve", "remember", "edit", "deny", "skip"]
+    verdict: Answer
     arguments: Mapping[str, Any] | None = None
     message: str = ""
 

@@ -14,7 +14,7 @@ GRACE: Final = 5.0
 async def budget(step: Step, proceed: Next) -> Result:
     """The place is taken before the first await, so that calls that arrive together cannot share one."""
     counts = step.counts
-    if spent := _spent(step, counts, step.rules.budget):
+    if spent := _spent(step, counts, step.shared.budget):
         return Failure("budget_exhausted", spent)
     counts.calls += 1
     script = step.call.parent if step.call.origin == "script" else None
@@ -40,7 +40,7 @@ async def _in_time(step: Step, proceed: Next) -> Result:
 
 
 def _over(step: Step, what: str = "") -> str:
-    return f"The {step.rules.budget.seconds:g} s of this run are over. {what}Answer with what you have."
+    return f"The {step.shared.budget.seconds:g} s of this run are over. {what}Answer with what you have."
 
 
 def _spent(step: Step, counts: Counts, limits: Budget) -> str | None:

@@ -75,7 +75,7 @@ async def _outcome(step: Step) -> Result:
 async def _run(step: Step) -> Any:
     tool = step.tool
     if tool.runs == "process":
-        return await run_isolated(tool.function or tool.body, step.converted, step.rules.open_guard)
+        return await run_isolated(tool.function or tool.body, step.converted, step.shared.open_guard)
     if tool.runs == "thread":
         value = await _in_thread(step)
     else:

@@ -46,12 +46,12 @@ def _around(step: Step) -> list[Place]:
 
 def lane_of(step: Step) -> Lane | None:
     """The lane it names, else the sandbox's where it needs one."""
-    name, rules = step.tool.lane, step.rules
+    name, shared = step.tool.lane, step.shared
     if name == "none":
         return None
     if name is not None:
-        return rules.lanes.setdefault(name, Lane())
-    return rules.sandbox.lane if rules.sandbox is not None and step.tool.needs else None
+        return shared.lanes.setdefault(name, Lane())
+    return shared.sandbox.lane if shared.sandbox is not None and step.tool.needs else None
 
 
 def reads_only(step: Step) -> bool:

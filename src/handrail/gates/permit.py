@@ -1,52 +1,69 @@
-"""Let a call through only where the policy allows it, or a person does."""
+"""Let a call through only where the policy, or a person, allows it."""
 
-from handrail.contract.result import Failure, Result
-from handrail.gates.request import places_of
+from dataclasses import replace
+from time import time
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decision
+from handrail.contract.result import Failure, Result, to_wire
 from handrail.lazy import Lazy
-from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
-from handrail.policy.policy import NO_RULES
+from handrail.policy.judge import DOUBT, Verdict, doubtful, judge
+from handrail.policy.rule import Rule
+from handrail.schema.parse import arguments_hash
+from handrail.toolkit.cancelled import cancels, is_cancelled
 from handrail.toolkit.gate import Next, Step
 
-_asking = Lazy("handrail.gates.asking")
+if TYPE_CHECKING:
+    import handrail.policy.approval as _approval
+    import handrail.schema.mend as _mend
+else:
+    _approval = Lazy("handrail.policy.approval")
+    _mend = Lazy("handrail.schema.mend")
+
+APPROVAL_WAIT: Final = 300.0
+"""Seconds to wait for an answer, unless the approver has its own `.wait`."""
+MOST_EDITS: Final = 5
+ANSWERS: Final = frozenset(get_args(Answer))
 
 
 async def permit(step: Step, proceed: Next) -> Result:
-    tool, rules = step.tool, step.rules
+    tool, shared = step.tool, step.shared
     if step.call.origin not in tool.callable_from:
         allowed = ", ".join(sorted(tool.callable_from))
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
-    if tool.needs and (lacks := rules.lacks(tool)):  # it was added after the session was made
+    if tool.needs and (lacks := shared.lacks(tool)):  # it was added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
-    report = rules.sandbox.report if rules.sandbox is not None else None
-    about = rules.about(tool) if rules.policy.rules else NO_RULES
-    if about or rules.remembered:
-        verdict = await judge(rules.policy, rules.remembered, tool, step.arguments, places_of(step), report, about)
-    else:
-        verdict = by_mode(rules.policy.mode, tool, report)
+    verdict = await _judge(step)
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
-    if verdict.action != "allow":
-        refused = await _settle(step, verdict)
-        if refused is not None:
-            return refused
+    if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
+        return refused
     return await proceed(step)
 
 
-async def _settle(step: Step, verdict: Verdict) -> Failure | None:
-    """None when a person said yes."""
-    name, rules = step.tool.name, step.rules
+async def _judge(step: Step) -> Verdict:
+    shared, tool = step.shared, step.tool
+    rules = shared.rules_about(tool)
+    return await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
+
+
+async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
+    """None when a person approves."""
+    name, shared = step.tool.name, step.shared
     if verdict.action == "deny":
         return Failure("rejected", f"{name} was not run: {verdict.reason}. Go on without it, or ask the user.")
-    if verdict is DOUBT and (rules.approver is None or rules.policy.mode == "open"):
+    if verdict is DOUBT and (shared.approver is None or shared.policy.mode == "open"):
         return _bounce(step)
-    if rules.approver is None:
+    if shared.approver is None:
         return Failure(
             "rejected",
-            f"{name} was not run: {verdict.reason}, which needs approval, and nobody can be asked here. "
-            "Go on without it, or say what you would have done.",
+            f"{name} was not run: it needs approval ({verdict.reason}), and nobody can be asked here. "
+            "Go on without it, or tell the user what you would have done.",
         )
-    answer: Failure | None = await _asking.ask(step, verdict, rules.approver)
-    return answer
+    return await _ask(step, verdict, shared.approver)
 
 
 def _bounce(step: Step) -> Failure:
@@ -54,8 +71,129 @@ def _bounce(step: Step) -> Failure:
     changes = "; ".join(f"{repair.path}: {repair.before!r} to {repair.after!r}" for repair in repairs)[:800]
     return Failure(
         "invalid_args",
-        f"{step.tool.name} was not run: its arguments would have to be changed in a way that changes what they mean "
-        f"({changes}). Send them again exactly as you mean them.",
+        f"{step.tool.name} was not run: repairing its arguments would change what they mean ({changes}). "
+        "Send them again exactly as you mean them.",
         field=repairs[0].path,
         data={"arguments": step.call.arguments if isinstance(step.call.arguments, str) else dict(step.call.arguments)},
     )
+
+
+async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | None:
+    """None when the call may run, perhaps with edited arguments; otherwise the answer to give instead."""
+    for _ in range(MOST_EDITS):
+        wait = getattr(approver, "wait", APPROVAL_WAIT)
+        request = await _approval.request_for(
+            step.call.id, step.tool, step.arguments,
+            repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
+        )  # fmt: skip
+        step.emit("approval_asked", _approval.event_data(request))
+        decision = await _decision(step, request, approver, wait)
+        if isinstance(decision, Failure):
+            return decision
+        if arguments_hash(step.arguments) != request.arguments_hash:
+            return Failure("rejected", f"{step.tool.name} was not run: its arguments changed while a person was asked.")
+        if decision.verdict != "edit":
+            return _apply(step, request, decision)
+        edited = await _edit(step, request, decision, verdict)
+        if not isinstance(edited, Verdict):
+            return edited
+        verdict = edited
+    return Failure(
+        "rejected", f"{step.tool.name} was not run: it was edited {MOST_EDITS} times and still needs approval."
+    )
+
+
+async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wait: float) -> Decision | Failure:
+    """Wait for the answer while the clocks are paused. However it ends, the transcript says so."""
+    settled: dict[str, Any] = {"id": request.id, "decision": "cancelled"}
+    before = cancels()
+    try:
+        with step.clock.pause(), anyio.move_on_after(wait) as scope:
+            step.watch(scope)
+            decision = await approver(request)
+        await checkpoint_if_cancelled()
+        if cancels() > before and not scope.cancel_called:  # an approver that swallows a cancellation does not undo it
+            raise anyio.get_cancelled_exc_class()
+        late = scope.cancel_called or time() > request.expires_at
+        answer = _late(step) if late else _checked(step, decision)
+        settled |= _settlement(request, answer)
+        return answer
+    except Exception as error:  # noqa: BLE001 - an approver that fails has not approved
+        settled["decision"] = "failed"
+        return _failed(step, error)
+    except anyio.get_cancelled_exc_class() as error:
+        if is_cancelled():
+            raise
+        settled["decision"] = "failed"
+        return _failed(step, error)
+    finally:
+        step.scope = None
+        step.emit("approval_settled", settled)
+
+
+def _settlement(request: ApprovalRequest, answer: Decision | Failure) -> dict[str, Any]:
+    if isinstance(answer, Failure):
+        return {"decision": answer.kind}
+    if answer.verdict == "remember" and request.suggested_rule:
+        return {"decision": "remember", "rule": request.suggested_rule}
+    if answer.verdict == "edit":
+        return {"decision": "edit", "arguments": to_wire(answer.arguments)}
+    return {"decision": answer.verdict}
+
+
+def _late(step: Step) -> Failure:
+    name = step.tool.name
+    if step.terminated:
+        return Failure("cancelled", f"{name} was ended by the user.", data={"killed_by": "user"})
+    direct = f" Call {name} directly, outside the script, to ask again." if step.call.origin == "script" else ""
+    return Failure("approval_timeout", f"{name} was not run: nobody approved it in time.{direct}")
+
+
+def _checked(step: Step, decision: object) -> Decision | Failure:
+    if isinstance(decision, Decision) and decision.verdict in ANSWERS:
+        return decision
+    return Failure("rejected", f"{step.tool.name} was not run: the approver did not answer with a Decision.")
+
+
+def _failed(step: Step, error: BaseException) -> Failure:
+    return Failure("rejected", f"{step.tool.name} was not run: asking a person failed ({type(error).__name__}).")
+
+
+def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure | None:
+    name = step.tool.name
+    if decision.verdict == "remember" and request.suggested_rule:
+        step.shared.remembered.append(Rule(request.suggested_rule))
+    if decision.verdict == "deny":
+        return Failure(
+            "user_denied", f"The user did not allow {name}" + (f": {decision.message}" if decision.message else ".")
+        )
+    if decision.verdict == "skip":
+        return Failure("user_denied", f"The user skipped {name}. Go on without it.")
+    return None
+
+
+async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: Verdict) -> Verdict | Failure | None:
+    """Check edited arguments again, by preflight and by the policy.
+
+    Whoever edits arguments approves them as they are. A person is asked again when they need approval for another
+    reason, or when a repair changed what they mean.
+    """
+    tool = step.tool
+    given = to_wire(decision.arguments if decision.arguments is not None else {})
+    mended = _mend.mend(
+        given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
+    )
+    if isinstance(mended, Failure):
+        return replace(mended, message=f"The user changed the arguments, and they do not fit: {mended.message}")
+    if arguments_hash(mended.arguments) == request.arguments_hash:
+        return None
+    step.arguments, step.converted = mended.arguments, mended.converted
+    step.repairs = mended.repairs
+    change = f"The user changed the arguments to {_approval.visible(str(given))[:500]} before allowing the call."
+    step.warnings = (change, *mended.warnings)
+    verdict = await _judge(step)
+    if verdict.action == "deny":
+        return Failure("rejected", f"{tool.name} was not run: the user changed its arguments, and {verdict.reason}.")
+    if doubtful(tool, step.repairs):
+        return DOUBT
+    return None if verdict.action == "allow" or verdict.reason == was.reason else verdict

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
-from handrail.gates.request import places_of
 from handrail.policy.judge import judge
-from handrail.policy.policy import Policy
+from handrail.policy.policy import RuleLists
 from handrail.schema.bounce import bounce
 from handrail.schema.explain import NotConvertible
 from handrail.schema.parse import NotJson, parse
@@ -152,14 +151,13 @@ def _with(value: Any, contents: Mapping[Path, Any], *, keep_bytes: bool, path: P
 
 async def _forbidden(step: Step, filled: Mapping[str, Any]) -> Failure | None:
     """A rule that denies or asks means the content, not its handle: nothing slips past it behind a reference."""
-    lists, tool = step.rules.policy.rules, step.tool
-    if not lists.deny and not lists.ask:
-        return None
-    narrow, places = Policy(deny=lists.deny, ask=lists.ask, mode="open"), places_of(step)
-    verdict = await judge(narrow, (), tool, filled, places, None)
+    tool, sandbox = step.tool, step.shared.sandbox
+    rules = step.shared.rules_about(tool)
+    restricting = RuleLists(ask=rules.ask, deny=rules.deny)
+    verdict = await judge("open", restricting, tool, filled, sandbox)
     if verdict.action == "allow":
         return None
-    before = await judge(narrow, (), tool, step.arguments, places, None)
+    before = await judge("open", restricting, tool, step.arguments, sandbox)
     if verdict.action == "ask" and before.action == "ask":  # a person was asked, and said yes
         return None
     advice = "Go on without it" if verdict.action == "deny" else "Send the value itself, so that a person can be asked"

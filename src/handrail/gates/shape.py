@@ -59,7 +59,7 @@ def _flat_size(value: dict[str, Any]) -> int:
 
 
 async def _shaped(step: Step, result: Result) -> Result:
-    caps = caps_for(step.tool.output_cap, percent_of(step.rules.tokens_left))
+    caps = caps_for(step.tool.output_cap, percent_of(step.shared.tokens_left))
     keeper = Keeper(step.context.artifacts)
     if result.ok:
         shaped = await _success(result, caps, keeper)

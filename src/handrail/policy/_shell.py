@@ -1,4 +1,4 @@
-"""Read a command line only as far as it is one simple command; what is more than that is left to a person."""
+"""Compare command lines with globs, as long as a line is one simple command; anything more is left to a person."""
 
 import re
 import shlex
@@ -16,35 +16,35 @@ _WRAPPERS: Final = """
     flock ionice chrt taskset numactl prlimit setarch linux32 linux64 run-parts strace ltrace gdb valgrind ssh
 """
 WRAPPERS: Final = frozenset(_WRAPPERS.split())
-"""Commands that run another: what they do cannot be told from their name."""
+"""Commands that run another command: their name does not tell what they do."""
 _EVALUATES: Final = "test printf read unset declare typeset local export readonly wait getopts"
 EVALUATES: Final = frozenset(_EVALUATES.split())
-"""Commands of the shell that look for `$(…)` in their arguments themselves, whatever the quotes."""
-UNQUOTED: Final = frozenset(";&|<>()$`{}#\\")
-IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
-EXPANDS: Final = frozenset("*?[~")
+"""Shell commands that expand `$(…)` in their arguments themselves, whatever the quotes."""
+SPECIAL_UNQUOTED: Final = frozenset(";&|<>()$`{}#\\")
+SPECIAL_IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
+EXPANDED: Final = frozenset("*?[~")
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=.*", re.DOTALL)
 LOADER: Final = re.compile(r"ld(-linux.*|-musl.*)?\.so.*")
-LONGEST: Final = 100_000
+LONGEST_LINE: Final = 100_000
 
 
 def simple_command(line: str) -> list[str] | None:
     """The words of one simple command without substitutions, redirections or wrappers; None for anything else."""
-    if len(line) > LONGEST or not line.isprintable() or _bare(line) is None:
+    if len(line) > LONGEST_LINE or not line.isprintable() or _unquoted(line) is None:
         return None
     words = shlex.split(line)
-    if not words or words[0] in RESERVED or ASSIGNMENT.fullmatch(words[0]) or EXPANDS.intersection(words[0]):
+    if not words or words[0] in RESERVED or ASSIGNMENT.fullmatch(words[0]) or EXPANDED.intersection(words[0]):
         return None
-    name = _name(words[0])
+    name = _file_name(words[0])
     if name in WRAPPERS or LOADER.fullmatch(name):
         return None
     return None if name in EVALUATES and ("$" in line or "`" in line) else words
 
 
 def shell_matches(glob: str, line: str) -> bool | None:
-    """Whether a command line is what a rule that allows means; None when it is not simple enough to tell.
+    """Whether a rule that allows covers a command line; None when the line is not simple enough to tell.
 
-    A line that is the glob to the letter always is.
+    A line that equals the glob to the letter is always covered.
     """
     if literal(glob) == line:
         return True
@@ -53,43 +53,43 @@ def shell_matches(glob: str, line: str) -> bool | None:
 
 
 def shell_forbids(glob: str, line: str) -> bool | None:
-    """The same for rules that forbid, which mean more: `/bin/rm` is `rm`, and quotes make no difference.
+    """The same for rules that forbid, which cover more: `/bin/rm` is `rm`, and quotes make no difference.
 
-    Words that the shell makes others of (`*`, `?`, `[`, `~`) cannot be told, unless the rule is about another command.
+    None also for words that the shell expands (`*`, `?`, `[`, `~`), unless the rule is about another command.
     """
     if literal(glob) == line:
         return True
     words = simple_command(line)
     if words is None:
         return None
-    named = [_name(words[0]), *words[1:]]
+    named = [_file_name(words[0]), *words[1:]]
     head, space, rest = glob.partition(" ")
-    globs = {glob, f"{_name(head)}{space}{rest}"}
+    globs = {glob, f"{_file_name(head)}{space}{rest}"}
     globs |= {each.replace("'", "").replace('"', "") for each in globs}
     texts = {form(each) for each in (words, named) for form in (shlex.join, " ".join)}
     if any(glob_matches(each, text) for each in globs for text in texts):
         return True
-    about_another = not EXPANDS.intersection(head) and _name(head) != named[0]
-    return False if about_another or not EXPANDS.intersection(_bare(line) or "") else None
+    about_another = not EXPANDED.intersection(head) and _file_name(head) != named[0]
+    return False if about_another or not EXPANDED.intersection(_unquoted(line) or "") else None
 
 
-def _name(word: str) -> str:
+def _file_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _bare(line: str) -> str | None:
-    """What stands outside of quotes, or None when something in the line is more than words."""
-    quote, bare = "", []
+def _unquoted(line: str) -> str | None:
+    """The text outside of quotes, or None when the line holds anything but words."""
+    quote, unquoted = "", []
     for char in line:
         if quote:
             if char == quote:
                 quote = ""
-            elif quote == '"' and char in IN_DOUBLE_QUOTES:
+            elif quote == '"' and char in SPECIAL_IN_DOUBLE_QUOTES:
                 return None
         elif char in "'\"":
             quote = char
-        elif char in UNQUOTED:
+        elif char in SPECIAL_UNQUOTED:
             return None
         else:
-            bare.append(char)
-    return None if quote else "".join(bare)
+            unquoted.append(char)
+    return None if quote else "".join(unquoted)

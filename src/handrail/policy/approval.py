@@ -1,45 +1,143 @@
-"""Show arguments to a person so that nothing in them can hide, move or imitate anything."""
+"""What a person is asked: the request for one call, its text, and the rule that would remember it."""
 
 import json
 import unicodedata
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from os import urandom
+from time import time
+from typing import TYPE_CHECKING, Any, Final
 
-LONGEST: Final = 4_000
-"""Characters of one argument that are shown; the middle of a longer one is left out, and that is said."""
+from handrail.contract.approval import ApprovalRequest
+from handrail.policy.glob import escape
+from handrail.policy.match import PathRoots, first_property, is_path, matches, named_property, text_of
+from handrail.policy.rule import Rule, ToolTraits
+from handrail.schema.parse import arguments_hash
+from handrail.schema.references import references
+
+if TYPE_CHECKING:
+    from handrail.sandbox.sandbox import Sandbox
+    from handrail.schema.repair import Repair
+
+LONGEST_ARGUMENT: Final = 4_000
+"""Characters shown of one argument; the middle of a longer one is left out, and the text says so."""
 LONGEST_KEY: Final = 200
+LONGEST_REPAIR: Final = 1_000
+LONGEST_RULE: Final = 1_000
 MOST_ARGUMENTS: Final = 50
-MOST_MARKS: Final = 2
-"""Accents on one letter; more of them are written out, for they would cover the lines around."""
-HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+MOST_ACCENTS: Final = 2
+"""Accents on one letter; more of them would cover the lines around, so they are written as codes."""
+MOST_LOOK_ALIKES: Final = 10
+HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+BLANK_CHARACTERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
-SCRIPTS: Final = (
+LOOK_ALIKE_SCRIPTS: Final = (
     "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "LATIN LETTER SMALL CAPITAL",
     "LATIN SMALL LETTER DOTLESS I", "LATIN SMALL LETTER ALPHA", "LATIN SMALL LETTER SCRIPT G",
 )  # fmt: skip
-"""Where letters are that look like Latin ones."""
-TWINS: Final = frozenset("аеорсухіјѕԁӏһԛԝѵАВЕКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρϲ")
-"""Letters that cannot be told from Latin ones, so that a whole word of them passes for another."""
-SIGNS: Final = frozenset("\u2010\u2011\u2212\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u02d0\u05c3\u01c3\u2223")
+"""Scripts with letters that look like Latin ones."""
+LATIN_TWINS: Final = frozenset("аеорсухіјѕԁӏһԛԝѵАВЕКМНОРСТУХІЈЅΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρϲ")
+"""Letters that nobody can tell from Latin ones: a whole word of them passes for a Latin word."""
+LOOK_ALIKE_SIGNS: Final = frozenset(
+    "\u2010\u2011\u2212\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u02d0\u05c3\u01c3\u2223"
+)
 """Signs that look like `-`, `/`, `.`, `:`, `;`, `!` and `|`."""
+EVENT_FIELDS: Final = (
+    "id", "tool", "risk", "arguments_hash", "text", "repairs", "reason", "suggested_rule", "sandbox", "expires_at",
+)  # fmt: skip
+"""The fields of a request that the transcript keeps."""
+
+
+async def request_for(
+    call_id: str,
+    tool: ToolTraits,
+    arguments: Mapping[str, Any],
+    *,
+    repairs: "Sequence[Repair]",
+    sandbox: "Sandbox | None",
+    reason: str,
+    wait: float,
+) -> ApprovalRequest:
+    """The request for a call with these arguments; it holds a copy, so that nobody changes the call through it."""
+    copied = deepcopy(dict(arguments))
+    changes = (visible(f"{repair.path}: {repair.before!r} became {repair.after!r}") for repair in repairs)
+    return ApprovalRequest(
+        id=urandom(16).hex(),
+        call_id=call_id,
+        tool=tool.name,
+        risk=tool.risk,
+        effects=frozenset(tool.effects),
+        arguments=copied,
+        arguments_hash=arguments_hash(arguments),
+        text=render(tool.name, copied),
+        repairs=tuple(change[:LONGEST_REPAIR] for change in changes),
+        reason=reason,
+        suggested_rule=await suggest_rule(tool, arguments, sandbox),
+        sandbox=f"{sandbox.report.driver}:{sandbox.workspace}" if sandbox is not None else "none",
+        expires_at=time() + wait,
+    )
+
+
+def event_data(request: ApprovalRequest) -> dict[str, Any]:
+    """The request as the transcript keeps it."""
+    return {name: getattr(request, name) for name in EVENT_FIELDS}
+
+
+async def suggest_rule(tool: ToolTraits, arguments: Mapping[str, Any], sandbox: "Sandbox | None") -> str:
+    """The narrowest rule that covers this call: its tool, and the value of the first property that was sent.
+
+    Empty, so that nothing is remembered, where no rule covers exactly this value or it cannot be shown in full.
+    """
+    if not arguments and not tool.parameters.get("properties"):
+        return tool.name
+    name = next((name for name in (first_property(tool), *arguments) if name in arguments), None)
+    if name is None:
+        return ""
+    text = text_of(arguments[name])
+    if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([arguments[name]])):
+        return ""
+    if is_path(tool, name) and text.endswith("/"):  # as a rule it would cover everything below
+        return ""
+    inner = escape(text)
+    for form in (inner, f"{name}={inner}"):
+        if named_property(form, tool) == (name, inner):
+            rule = f"{tool.name}({form})"
+            covers = await matches(Rule(rule), tool, arguments, PathRoots(tool, sandbox), exact=True)
+            return rule if covers else ""
+    return ""
+
+
+def render(tool: str, arguments: Mapping[str, Any]) -> str:
+    """The call as plain text that hides nothing: long values shortened, odd characters written out and named."""
+    parts = [visible(tool, lines=False)]
+    for key, value in list(arguments.items())[:MOST_ARGUMENTS]:
+        name = visible(shorten(str(key), LONGEST_KEY), lines=False)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        safe = visible(shorten(text))
+        parts.append(f"  {name}:\n{_indent(safe)}" if "\n" in safe else f"  {name}: {safe}")
+        if strange := look_alikes(f"{key} {text}"):
+            parts.append(f"  ! {name} has letters that look like others: {', '.join(strange)}")
+    if len(arguments) > MOST_ARGUMENTS:
+        parts.append(f"  … and {len(arguments) - MOST_ARGUMENTS} more arguments")
+    return "\n".join(parts)
 
 
 def visible(text: str, *, lines: bool = True) -> str:
-    """The text with every control, bidi and invisible character written out; line breaks stay unless `lines` is off."""
+    """The text with control, bidi and invisible characters as codes; line breaks stay unless `lines` is False."""
     if text.isascii() and text.isprintable():
         return text
-    shown, marks = [], 0
+    safe, accents = [], 0
     for char in text:
-        marks = marks + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-        shown.append(char if (lines and char in "\n\t") or not (marks > MOST_MARKS or _hides(char)) else _code(char))
-    return "".join(shown)
+        accents = accents + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
+        stays = (lines and char in "\n\t") or not (accents > MOST_ACCENTS or _hides(char))
+        safe.append(char if stays else _code(char))
+    return "".join(safe)
 
 
 def _hides(char: str) -> bool:
     selector = "\ufe00" <= char <= "\ufe0f" or "\u180b" <= char <= "\u180f" or "\U000e0100" <= char <= "\U000e01ef"
     odd_space = char.isspace() and char != " "
-    return selector or odd_space or char in BLANK or unicodedata.category(char) in HIDDEN
+    return selector or odd_space or char in BLANK_CHARACTERS or unicodedata.category(char) in HIDDEN_CATEGORIES
 
 
 def _code(char: str) -> str:
@@ -47,52 +145,37 @@ def _code(char: str) -> str:
 
 
 def look_alikes(text: str) -> list[str]:
-    """Characters that can be taken for others, where they stand so that they would be: `а (U+0430 CYRILLIC …)`."""
+    """Characters that a reader would take for others, each with its code and name: `а (U+0430 CYRILLIC …)`."""
     if text.isascii():
         return []
-    found: dict[str, None] = {}
-    for word in text[: LONGEST * 25].split():
+    strange: dict[str, None] = {}
+    for word in text[: LONGEST_ARGUMENT * 25].split():
         if word.isascii():
             continue
         letters = [char for char in word if char.isalpha()]
-        passes = any(char.isascii() for char in letters) or TWINS.issuperset(letters)
+        passes = any(char.isascii() for char in letters) or LATIN_TWINS.issuperset(letters)
         for char in word:
-            if not char.isascii() and (_imitates(char) or (passes and _name(char).startswith(SCRIPTS))):
-                found[f"{char} (U+{ord(char):04X} {_name(char)})"] = None
-    return list(found)[:10]
+            if not char.isascii() and (_imitates(char) or (passes and _name(char).startswith(LOOK_ALIKE_SCRIPTS))):
+                strange[f"{char} (U+{ord(char):04X} {_name(char)})"] = None
+    return list(strange)[:MOST_LOOK_ALIKES]
 
 
 def _imitates(char: str) -> bool:
     """Whether it is another form of an ASCII character, or a sign that looks like one."""
     plain = unicodedata.normalize("NFKC", char)
-    return char in SIGNS or (len(plain) == 1 and plain.isascii() and not plain.isspace())
+    return char in LOOK_ALIKE_SIGNS or (len(plain) == 1 and plain.isascii() and not plain.isspace())
 
 
 def _name(char: str) -> str:
     return unicodedata.name(char, "")
 
 
-def shorten(text: str, longest: int = LONGEST) -> str:
-    """Head and end of a long text, and how much is missing between them."""
+def shorten(text: str, longest: int = LONGEST_ARGUMENT) -> str:
+    """The beginning and the end of a long text, and how much is missing between them."""
     if len(text) <= longest:
         return text
     half = longest // 2
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} of {len(text):,} characters left out …]\n{text[-half:]}"
-
-
-def render(tool: str, arguments: Mapping[str, Any]) -> str:
-    """The call in plain text: one argument after the other, long ones shortened, odd characters visible and named."""
-    parts = [visible(tool, lines=False)]
-    for key, value in list(arguments.items())[:MOST_ARGUMENTS]:
-        name = visible(shorten(str(key), LONGEST_KEY), lines=False)
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        shown = visible(shorten(text))
-        parts.append(f"  {name}:\n{_indent(shown)}" if "\n" in shown else f"  {name}: {shown}")
-        if strange := look_alikes(f"{key} {text}"):
-            parts.append(f"  ! {name} has letters that look like others: {', '.join(strange)}")
-    if len(arguments) > MOST_ARGUMENTS:
-        parts.append(f"  … and {len(arguments) - MOST_ARGUMENTS} more arguments")
-    return "\n".join(parts)
 
 
 def _indent(text: str) -> str:

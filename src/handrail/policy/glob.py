@@ -1,4 +1,4 @@
-"""Match texts and paths against globs, the same way everywhere: `*` stops at a slash in paths, `**` does not."""
+"""Match texts and paths against globs: in paths `*` stops at a slash and `**` does not."""
 
 import posixpath
 import re
@@ -9,49 +9,51 @@ from typing import Final
 SPECIAL: Final = frozenset("*?[")
 _STARS: Final = re.compile(r"\*+")
 Piece = Callable[[str, int], tuple[str, int]]
-"""The regular expression of what begins at a place in a glob, and where the next thing begins."""
+"""Given a glob and an index: the regular expression of the element there, and the index of the next element."""
 
 
 def glob_matches(glob: str, text: str) -> bool:
-    """Text against a glob: `*` is anything, `?` one character, `[*]` the character itself. Takes linear time."""
+    """Whether a text matches: `*` is anything, `?` one character, `[*]` the character itself. Takes linear time."""
     return _text(glob).fullmatch(text) is not None
 
 
 def path_matches(glob: str, path: str, base: str) -> bool:
-    """A path against a glob; both are taken from `base` when relative, and cleared of `.`, `..` and double slashes."""
+    """Whether a path matches; both are relative to `base` and are cleared of `.`, `..` and double slashes."""
     return _path(absolute_glob(glob, base)).fullmatch(absolute(path, base)) is not None
 
 
 def absolute(path: str, base: str) -> str:
-    """Absolute and normalised, without looking at any file."""
+    """The path made absolute and normalised, without looking at any file."""
     made = posixpath.normpath(posixpath.join(base, path))
     return "/" + made.lstrip("/")
 
 
 def absolute_glob(glob: str, base: str) -> str:
-    """The same for a glob; what is special in `base` means itself, and a directory with its slash means all in it."""
+    """The same for a glob; special characters in `base` are literal, and a trailing slash means everything below."""
     return absolute(f"{glob}**" if glob.endswith("/") else glob, escape(base))
 
 
 def escape(text: str) -> str:
-    """The glob that means exactly this text."""
+    """The glob that matches exactly this text."""
     return "".join(f"[{char}]" if char in SPECIAL else char for char in text)
 
 
 def literal(glob: str) -> str | None:
-    """The one text a glob means, or None when it means several."""
+    """The one text that a glob matches, or None when it matches several."""
     plain = re.sub(r"\[([*?\[])\]", "", glob)
     return None if SPECIAL.intersection(plain) else re.sub(r"\[([*?\[])\]", r"\1", glob)
 
 
 def check_glob(glob: str) -> None:
-    """Raises ValueError for one that has no meaning."""
+    """Raise ValueError for a glob that has no meaning."""
     _text(glob)
 
 
 def between_stars(glob: str, piece: Piece) -> re.Pattern[str]:
-    """A glob whose `*` is anything, in linear time: between two stars the first place where the middle fits is as good
-    as any, so nothing is tried twice. `piece` reads what is no star."""
+    """Compile a glob whose `*` is anything so that it matches in linear time; `piece` reads everything but stars.
+
+    Between two stars the first position where the middle matches is as good as any, so nothing is tried twice.
+    """
     parts: list[list[str]] = [[]]
     at = 0
     while at < len(glob):
@@ -91,7 +93,7 @@ def _path(glob: str) -> re.Pattern[str]:
 
 
 def _piece(glob: str, at: int) -> tuple[str, int]:
-    """The regular expression of the one character that is meant at `at`, and where the next begins."""
+    """The regular expression of the character or class at `at`, and the index after it."""
     if glob[at] == "?":
         return ".", at + 1
     if glob[at] == "[" and (end := glob.find("]", at + 2)) > 0:

@@ -1,10 +1,13 @@
-"""Tell whether a rule means a call: by its tool, or by its arguments, paths followed to where they really lead."""
+"""Tell whether a rule applies to a call: by its tool, and by its arguments, with paths followed through links."""
 
 import json
+import os
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
 
 from handrail.contract.errors import Unavailable
 from handrail.policy._shell import shell_forbids, shell_matches
@@ -12,33 +15,69 @@ from handrail.policy.glob import SPECIAL, absolute, absolute_glob, escape, glob_
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
 from handrail.schema.references import references
 
+if TYPE_CHECKING:
+    from handrail.sandbox.sandbox import Sandbox
+
 LONGEST_PATH: Final = 4_096
-LONGEST_NAME: Final = 255
+LONGEST_FILE_NAME: Final = 255
 _MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where relative paths begin, and how a path is followed through links. Real paths raise OSError."""
+class PathRoot:
+    """A directory that relative paths start from, and how to follow a path through links."""
 
-    base: str
+    directory: str
     real_path: Callable[[str], Awaitable[str]]
+    """Raises OSError for a path that cannot be followed."""
+
+
+class PathRoots:
+    """Every PathRoot of a call: the sandbox's workspace, this process's working directory, or both.
+
+    A tool without `needs` runs outside the sandbox even where there is one. Nothing is looked up until a rule asks.
+    """
+
+    __slots__ = ("_sandbox", "_tool")
+
+    def __init__(self, tool: ToolTraits, sandbox: "Sandbox | None") -> None:
+        self._tool, self._sandbox = tool, sandbox
+
+    def __iter__(self) -> Iterator[PathRoot]:
+        if self._sandbox is not None:
+            yield _in_sandbox(self._sandbox)
+        if self._sandbox is None or not self._tool.needs:
+            yield PathRoot(os.getcwd(), _real_path_on_host)
+
+
+def _in_sandbox(sandbox: "Sandbox") -> PathRoot:
+    async def real_path(path: str) -> str:
+        stat = await sandbox.stat(path)
+        if stat.type == "symlink":
+            raise OSError(f"{path} is a link whose target does not exist yet")
+        return stat.real_path
+
+    return PathRoot(sandbox.workspace, real_path)
+
+
+async def _real_path_on_host(path: str) -> str:
+    return await anyio.to_thread.run_sync(os.path.realpath, path)
 
 
 async def matches(
     rule: Rule,
     tool: ToolTraits,
     arguments: Mapping[str, Any],
-    places: Iterable[Place],
+    roots: Iterable[PathRoot],
     *,
     forbids: bool = False,
     exact: bool = False,
 ) -> bool | None:
-    """None when that cannot be told. A rule that forbids means a call if any part fits; one that allows, if all do.
+    """None when it is unclear. A rule that forbids applies if any part matches; one that allows, only if all parts do.
 
-    `exact`: a rule that a person made by looking at one value means that value to the letter.
+    `exact`: a person made the rule from one value that was shown, and it covers that value to the letter.
     """
-    if not rule.is_about(tool.name, tool.risk, tool.effects):
+    if not rule.is_about(tool):
         return False
     if rule.inner is None:
         return True
@@ -50,13 +89,12 @@ async def matches(
         return False
     if isinstance(value, list) and not forbids and not is_path_name(name) and literal(glob) == text_of(value):
         return True  # the whole list, to the letter
-    values = value if isinstance(value, list) else [value]
-    found = [await _one(glob, name, item, tool, places, forbids) for item in values]
-    return _together(found, forbids)
+    items = value if isinstance(value, list) else [value]
+    return _combine([await _matches_item(glob, name, item, tool, roots, forbids) for item in items], forbids)
 
 
 def named_property(inner: str, tool: ToolTraits) -> tuple[str | None, str]:
-    """The property a rule speaks of, and the glob: `field=glob`, or a glob on the first required property."""
+    """The property that a rule is about, and the glob: `field=glob`, or a glob on the first required property."""
     named = FIELD.fullmatch(inner)
     if named and named["field"] in (tool.parameters.get("properties") or {}):
         return named["field"], named["glob"]
@@ -64,38 +102,22 @@ def named_property(inner: str, tool: ToolTraits) -> tuple[str | None, str]:
 
 
 def first_property(tool: ToolTraits) -> str | None:
-    """The first that is required, else the first."""
+    """The first required property, or the first of all where none is required."""
     names = tool.parameters.get("required") or list(tool.parameters.get("properties") or ())
     return names[0] if names else None
 
 
 def _default(tool: ToolTraits, name: str) -> Any:
-    """What the body will see when a property is left out, as far as the schema says it."""
+    """What the body sees when a property is left out, as far as the schema says."""
     schema = (tool.parameters.get("properties") or {}).get(name)
     return schema.get("default", _MISSING) if isinstance(schema, Mapping) else _MISSING
 
 
 def text_of(value: Any) -> str:
-    """The text that a glob stands against."""
+    """The text that a glob is compared with."""
     if isinstance(value, str):
         return value
     return str(value) if type(value) is int else json.dumps(value, ensure_ascii=False, default=str)
-
-
-async def _one(
-    glob: str, name: str, value: Any, tool: ToolTraits, places: Iterable[Place], forbids: bool
-) -> bool | None:
-    if isinstance(value, Mapping | list) and any(True for _ in references([value])):
-        return None  # what stands there is filled in later
-    text = text_of(value)
-    if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
-        return shell_forbids(glob, text) if forbids else shell_matches(glob, text)
-    if is_path(tool, name):
-        return _together([await _path(glob, text, place, forbids) for place in places], forbids)
-    found: bool | None = glob_matches(glob, text)
-    if not found and forbids and looks_like_path(glob):
-        found = _together([await _path(glob, text, place, forbids) for place in places], forbids)
-    return found
 
 
 def is_path(tool: ToolTraits, name: str) -> bool:
@@ -104,43 +126,59 @@ def is_path(tool: ToolTraits, name: str) -> bool:
     return is_path_name(name) or (isinstance(schema, Mapping) and "path" in str(schema.get("format", "")))
 
 
-async def _path(glob: str, path: str, place: Place, forbids: bool) -> bool | None:
-    """Both the path as it is written and the file it leads to."""
-    if len(path) > LONGEST_PATH or any(len(name) > LONGEST_NAME for name in path.split("/")):
+async def _matches_item(
+    glob: str, name: str, value: Any, tool: ToolTraits, roots: Iterable[PathRoot], forbids: bool
+) -> bool | None:
+    if isinstance(value, Mapping | list) and any(True for _ in references([value])):
+        return None  # the value is filled in later
+    text = text_of(value)
+    if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
+        return shell_forbids(glob, text) if forbids else shell_matches(glob, text)
+    if not is_path(tool, name):
+        if glob_matches(glob, text):
+            return True
+        if not forbids or not looks_like_path(glob):
+            return False
+    return _combine([await _matches_path(glob, text, root, forbids) for root in roots], forbids)
+
+
+async def _matches_path(glob: str, path: str, root: PathRoot, forbids: bool) -> bool | None:
+    """Compare both the path as written and the file it leads to."""
+    if len(path) > LONGEST_PATH or any(len(name) > LONGEST_FILE_NAME for name in path.split("/")):
         return None
-    written = path_matches(glob, path, place.base)
-    if written is forbids:
-        return written
+    as_written = path_matches(glob, path, root.directory)
+    if as_written is forbids:
+        return as_written
     try:
-        real = await _follow(posixpath.join(place.base, path), place)
-        globs = await _where(absolute_glob(glob, place.base), place, forbids)
+        real = await _follow(posixpath.join(root.directory, path), root)
+        globs = await _real_globs(absolute_glob(glob, root.directory), root, forbids)
     except (OSError, ValueError, Unavailable):
         return None
     return any(path_matches(each, real, "/") for each in globs)
 
 
-async def _where(glob: str, place: Place, forbids: bool) -> list[str]:
-    """The places a glob means: as it is written, from where its base really is and, if it forbids, where it leads."""
-    found = [glob]
-    base = absolute(place.base, "/")
-    if glob.startswith(f"{escape(base)}/"):
-        found.append(escape(await _follow(base, place)).rstrip("/") + glob[len(escape(base)) :])
+async def _real_globs(glob: str, root: PathRoot, forbids: bool) -> list[str]:
+    """The glob as written, from where its root really is and, if it forbids, from where its own directory leads."""
+    globs = [glob]
+    directory = absolute(root.directory, "/")
+    if glob.startswith(f"{escape(directory)}/"):
+        globs.append(escape(await _follow(directory, root)).rstrip("/") + glob[len(escape(directory)) :])
     if forbids:
         special = next((at for at, char in enumerate(glob) if char in SPECIAL), len(glob))
         head = glob if special == len(glob) else glob[: glob.rfind("/", 0, special) + 1].rstrip("/")
         try:
-            found.append(escape(await _follow(head or "/", place)).rstrip("/") + glob[len(head) :])
+            globs.append(escape(await _follow(head or "/", root)).rstrip("/") + glob[len(head) :])
         except OSError:
             pass  # what cannot be seen from here cannot be reached from here
-    return found
+    return globs
 
 
-async def _follow(path: str, place: Place) -> str:
-    """Where a path leads; what does not exist yet lies where its nearest parent leads."""
+async def _follow(path: str, root: PathRoot) -> str:
+    """Where a path leads; one that does not exist yet lies where its nearest parent leads."""
     missing: list[str] = []
     while True:
         try:
-            return posixpath.join(await place.real_path(path), *reversed(missing))
+            return posixpath.join(await root.real_path(path), *reversed(missing))
         except FileNotFoundError:
             if path == "/":
                 raise
@@ -148,7 +186,7 @@ async def _follow(path: str, place: Place) -> str:
             missing.append(name)
 
 
-def _together(found: list[bool | None], forbids: bool) -> bool | None:
+def _combine(answers: list[bool | None], forbids: bool) -> bool | None:
     if forbids:
-        return True if True in found else None if None in found else False
-    return False if False in found or not found else None if None in found else True
+        return True if True in answers else None if None in answers else False
+    return False if False in answers or not answers else None if None in answers else True

@@ -1,66 +1,90 @@
-"""What a session may do without asking, and how much of it."""
+"""A Policy: what a session may do without asking, and the limits of one run."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from handrail.contract.errors import HandrailError
-from handrail.policy.rule import Rule
+from handrail.lazy import Lazy
+from handrail.policy.rule import Rule, ToolTraits
+
+if TYPE_CHECKING:
+    import difflib as _difflib
+else:
+    _difflib = Lazy("difflib")
 
 Mode = Literal["contained", "ask", "strict", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Rules beat the mode; deny beats ask, ask beats allow. Where nobody can be asked, what would be asked is denied.
+    """Rules beat the mode; deny beats ask, ask beats allow. Where nobody can be asked, asking means denying.
 
-    contained   what the sandbox confines runs; what leaves it, and what is critical, asks
+    contained   runs what the sandbox confines; asks before anything that leaves it or is critical
     ask         also asks before everything that writes, executes or is above safe
-    strict      asks before everything above safe, and before whatever leaves the sandbox
-    open        asks nothing
+    strict      asks before everything above safe, and before anything that leaves the sandbox
+    open        never asks
     """
 
     allow: Sequence[str | Rule] = ()
     ask: Sequence[str | Rule] = ()
     deny: Sequence[str | Rule] = ()
     mode: Mode = "contained"
-    rules: "Lists" = field(init=False, repr=False, compare=False)
+    rules: "RuleLists" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
-            raise HandrailError(f"policy mode {self.mode!r} is none of {', '.join(get_args(Mode))}")
-        lists = Lists(_rules("allow", self.allow), _rules("ask", self.ask), _rules("deny", self.deny))
-        object.__setattr__(self, "rules", lists)
+            raise HandrailError(f"policy mode {self.mode!r} is not one of {', '.join(get_args(Mode))}")
+        rules = RuleLists(_parse("allow", self.allow), _parse("ask", self.ask), _parse("deny", self.deny))
+        object.__setattr__(self, "rules", rules)
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """A policy's rules, read and checked."""
+class RuleLists:
+    """The rules of a policy, parsed and checked."""
 
-    allow: tuple[Rule, ...]
-    ask: tuple[Rule, ...]
-    deny: tuple[Rule, ...]
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.allow or self.ask or self.deny)
 
-    def about(self, tool: str, risk: str, effects: Collection[str]) -> "Lists":
-        """Those that may mean a call of this tool."""
+    def __iter__(self) -> Iterator[Rule]:
+        yield from (*self.allow, *self.ask, *self.deny)
+
+    def about(self, tool: ToolTraits) -> "RuleLists":
+        """The rules that may apply to a call of this tool."""
         allow, ask, deny = (
-            tuple(rule for rule in rules if rule.is_about(tool, risk, effects))
-            for rules in (self.allow, self.ask, self.deny)
+            tuple(rule for rule in rules if rule.is_about(tool)) for rules in (self.allow, self.ask, self.deny)
         )
-        return Lists(allow, ask, deny)
+        return RuleLists(allow, ask, deny)
 
 
-NO_RULES: Final = Lists((), (), ())
-
-
-def _rules(name: str, given: Iterable[str | Rule]) -> tuple[Rule, ...]:
+def _parse(name: str, given: Iterable[str | Rule]) -> tuple[Rule, ...]:
     if isinstance(given, str | Rule):
         raise HandrailError(f"Policy.{name} is a list of rules; write {name}=[{given!r}]")
     return tuple(rule if isinstance(rule, Rule) else Rule(rule) for rule in given)
+
+
+def check_tool_names(rules: RuleLists, known: Collection[str], *, warn: Callable[[str], object] | None = None) -> None:
+    """Raise HandrailError for a rule about a tool that does not exist, or call `warn` with the message instead.
+
+    A misspelt deny would otherwise forbid nothing. A name with `*` may be meant for tools that are added later.
+    """
+    for rule in rules:
+        if rule.kind != "tool" or "*" in rule.subject or rule.subject in known:
+            continue
+        near = _difflib.get_close_matches(rule.subject, sorted(known), n=1)
+        advice = f"did you mean {near[0]!r}?" if near else f"the tools are {', '.join(sorted(known))}."
+        message = (
+            f"rule {rule.pattern!r}: there is no tool {rule.subject!r}; {advice} "
+            f"For a tool that is added later, write a pattern such as {rule.subject + '*'!r}."
+        )
+        if warn is None:
+            raise HandrailError(message)
+        warn(message)
 
 
 @dataclass(frozen=True, slots=True)

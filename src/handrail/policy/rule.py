@@ -1,4 +1,4 @@
-"""A Rule: which calls a policy means, by tool, risk, effect or arguments, with examples that keep it honest."""
+"""A Rule: which calls a policy is about, by tool, risk, effect or arguments, with examples that are checked."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -11,11 +11,11 @@ from handrail.contract.errors import HandrailError
 from handrail.policy._shell import shell_matches
 from handrail.policy.glob import check_glob, glob_matches, path_matches
 
-FORM: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
+PATTERN: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
 FIELD: Final = re.compile(r"(?P<field>[A-Za-z_][A-Za-z0-9_]*)=(?P<glob>.*)", re.DOTALL)
 SHELL_TOOLS: Final = frozenset({"bash"})
 SHELL_FIELDS: Final = frozenset({"command", "timeout", "idle_timeout", "background", "cwd"})
-"""What may stand before `=` in a rule on a shell tool; anything else is part of the command."""
+"""Properties that a rule on a shell tool may name before `=`; anything else there is part of the command."""
 COMMAND_NAMES: Final = frozenset({"command", "cmd", "command_line"})
 _PATHS: Final = "path file filename filepath dir directory folder cwd root source src destination dest dst target"
 PATH_NAMES: Final = frozenset(_PATHS.split())
@@ -41,7 +41,7 @@ class ToolTraits(Protocol):
 class Rule:
     """`TOOL`, `TOOL(glob)` on its first required property, `TOOL(field=glob)`, `risk:high` or `effect:writes`.
 
-    `match` and `no_match` are examples of what the glob stands against; one that comes out otherwise is refused here.
+    `match` and `no_match` are example values; creating the rule fails if one of them comes out otherwise.
     """
 
     pattern: str
@@ -51,12 +51,12 @@ class Rule:
     subject: str = field(init=False, repr=False)
     """The tool's name or glob, the risk, or the effect."""
     inner: str | None = field(init=False, repr=False)
-    """What stands in the parentheses."""
+    """The text in the parentheses."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str):
-            raise HandrailError(f"a rule is text such as 'bash(git *)', not {type(self.pattern).__name__}")
-        kind, subject, inner = _read(self.pattern)
+            raise HandrailError(f"a rule is a string such as 'bash(git *)', not {type(self.pattern).__name__}")
+        kind, subject, inner = _parse(self.pattern)
         try:
             check_glob(inner or "")
         except ValueError as error:
@@ -69,21 +69,21 @@ class Rule:
             examples = getattr(self, name)
             put(self, name, (examples,) if isinstance(examples, str) else tuple(examples))
             for example in getattr(self, name):
-                if self._fits(example) is not wanted:
+                if self._covers(example) is not wanted:
                     verb = "does not match" if wanted else "matches"
-                    raise HandrailError(f"rule {self.pattern!r}: it {verb} its {name} example {example!r}")
+                    raise HandrailError(f"rule {self.pattern!r} {verb} its {name} example {example!r}")
 
-    def is_about(self, tool: str, risk: str, effects: Collection[str]) -> bool:
-        """Whether it may mean a call of this tool; with nothing in parentheses it means them all."""
+    def is_about(self, tool: ToolTraits) -> bool:
+        """Whether it may apply to a call of this tool; without parentheses it applies to every call."""
         if self.kind == "tool":
-            return glob_matches(self.subject, tool)
-        return self.subject == risk if self.kind == "risk" else self.subject in effects
+            return glob_matches(self.subject, tool.name)
+        return self.subject == tool.risk if self.kind == "risk" else self.subject in tool.effects
 
-    def _fits(self, example: str) -> bool:
-        """Whether an example, the bare value or `TOOL(value)`, is what the rule means."""
+    def _covers(self, example: str) -> bool:
+        """Whether the rule applies to an example, which is a bare value or `TOOL(value)`."""
         if self.kind != "tool":
             return example == self.subject
-        form = FORM.fullmatch(example)
+        form = PATTERN.fullmatch(example)
         if form and glob_matches(self.subject, form["tool"]) and (form["inner"] is not None or self.inner is None):
             example = form["inner"] or ""
         elif self.inner is None:
@@ -103,7 +103,7 @@ class Rule:
 
 
 def looks_like_path(glob: str) -> bool:
-    """Whether a glob without a tool beside it is meant for a path."""
+    """Whether a glob is meant for a path, as far as the glob alone tells."""
     return glob.startswith((".", "/")) or ("/" in glob and "://" not in glob)
 
 
@@ -113,16 +113,16 @@ def is_path_name(name: str) -> bool:
     return last is not None and last[0].lower().removesuffix("s") in PATH_NAMES
 
 
-def _read(pattern: str) -> tuple[Literal["tool", "risk", "effect"], str, str | None]:
+def _parse(pattern: str) -> tuple[Literal["tool", "risk", "effect"], str, str | None]:
     for kind, allowed in (("risk", get_args(Risk)), ("effect", get_args(Effect))):
         if pattern.startswith(f"{kind}:"):
             subject = pattern.removeprefix(f"{kind}:")
             if subject not in allowed:
-                raise HandrailError(f"rule {pattern!r}: {kind} {subject!r} is none of {', '.join(allowed)}")
+                raise HandrailError(f"rule {pattern!r}: {kind} {subject!r} is not one of {', '.join(allowed)}")
             return "risk" if kind == "risk" else "effect", subject, None
-    form = FORM.fullmatch(pattern)
+    form = PATTERN.fullmatch(pattern)
     if not form:
         raise HandrailError(
-            f"rule {pattern!r} is none of TOOL, TOOL(glob), TOOL(field=glob), risk:RISK and effect:EFFECT"
+            f"rule {pattern!r} is not of the form TOOL, TOOL(glob), TOOL(field=glob), risk:RISK or effect:EFFECT"
         )
     return "tool", form["tool"], form["inner"]

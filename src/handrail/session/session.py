@@ -29,7 +29,7 @@ from handrail.session.standard import STANDARD
 from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
-from handrail.toolkit.gate import Counts, Gate, Rules, Step, fold
+from handrail.toolkit.gate import Counts, Gate, Shared, Step, fold
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Session:
         self.host = SessionHost(self.toolbox, host, self.home, self._warn)
         self.call_count = 0
         self.sandbox = sandbox
-        self.rules = Rules(policy, budget, approver, sandbox)
-        self.rules.open_guard = open_own_guard
+        self.shared = Shared(policy, budget, approver, sandbox)
+        self.shared.open_guard = open_own_guard
         self._walk = fold(STANDARD if gates is None else gates)
         self._transcript = Transcript()
         self._memory: dict[str, dict[str, Any]] = {}
@@ -80,7 +80,7 @@ class Session:
         self.artifacts = self._scoped(artifacts)
         self._closed = False
         for tool in self.toolbox:
-            if lacks := self.rules.lacks(tool):
+            if lacks := self.shared.lacks(tool):
                 raise HandrailError(f"tool {lacks}")
 
     async def __aenter__(self) -> "Session":
@@ -140,8 +140,8 @@ class Session:
 
     def begin_run(self) -> None:
         """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
-        self.rules.counts = Counts(self.rules.budget.seconds)
-        self.rules.counts.clock.start()
+        self.shared.counts = Counts(self.shared.budget.seconds)
+        self.shared.counts.clock.start()
 
     @at_home
     async def terminate(self, id: str) -> bool:
@@ -191,11 +191,11 @@ class Session:
     @property
     def tokens_left(self) -> int | None:
         """Tokens left in the model's context, which answers are kept small by; None until a loop sets it."""
-        return self.rules.tokens_left
+        return self.shared.tokens_left
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
-        self.rules.tokens_left = count
+        self.shared.tokens_left = count
 
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
@@ -218,11 +218,11 @@ class Session:
             )  # fmt: skip
         self._ids.add(call.id)
         self.call_count += 1
-        rules, around = self.rules, self._running.get(call.parent) if call.parent else None
-        rules.counts.clock.start()
-        clock = CallClock(around.clock if around else rules.counts.clock)
+        shared, around = self.shared, self._running.get(call.parent) if call.parent else None
+        shared.counts.clock.start()
+        clock = CallClock(around.clock if around else shared.counts.clock)
         clock.start()
-        step = Step(call, self.toolbox.find(call.name), self, clock, rules, around)
+        step = Step(call, self.toolbox.find(call.name), self, clock, shared, around)
         reserve(step)
         return step
 

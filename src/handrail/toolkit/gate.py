@@ -9,7 +9,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
-from handrail.policy.policy import Budget, Lists, Policy
+from handrail.policy.policy import Budget, Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.lane import Lane
 from handrail.sandbox.lane import Place as LanePlace
@@ -35,11 +35,11 @@ class Counts:
         self.clock = CallClock(seconds=seconds)
 
 
-class Rules:
-    """What a session lays down for its gates."""
+class Shared:
+    """What the calls of a session share: its policy, budget, approver and sandbox, and what the gates keep."""
 
     __slots__ = (
-        "_about", "_lacks", "approver", "budget", "counts", "lanes", "open_guard", "policy", "remembered", "sandbox",
+        "_lacks", "_rules", "approver", "budget", "counts", "lanes", "open_guard", "policy", "remembered", "sandbox",
         "tokens_left",
     )  # fmt: skip
 
@@ -56,15 +56,15 @@ class Rules:
         self.counts = Counts(budget.seconds)
         self.tokens_left: int | None = None
         """In the model's context; answers shrink with it."""
-        self._about: dict[Tool, Lists] = {}
+        self._rules: dict[Tool, RuleLists] = {}
         self._lacks: dict[Tool, str] = {}
 
-    def about(self, tool: Tool) -> Lists:
-        """The policy's rules that may mean a call of this tool."""
-        found = self._about.get(tool)
-        if found is None:
-            found = self._about[tool] = self.policy.rules.about(tool.name, tool.risk, tool.effects)
-        return found
+    def rules_about(self, tool: Tool) -> RuleLists:
+        """The policy's rules that may apply to a call of this tool."""
+        rules = self._rules.get(tool)
+        if rules is None:
+            rules = self._rules[tool] = self.policy.rules.about(tool)
+        return rules
 
     def lacks(self, tool: Tool) -> str:
         """What the tool needs and the sandbox does not enforce, as a sentence without its full stop; "" for nothing."""
@@ -87,18 +87,18 @@ class Step:
 
     __slots__ = (
         "_desk", "arguments", "arguments_hash", "call", "clock", "context", "converted", "counts", "parent", "place",
-        "repairs", "rules", "scope", "still_running", "terminated", "tool", "warnings",
+        "repairs", "scope", "shared", "still_running", "terminated", "tool", "warnings",
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, tool: Tool, desk: Desk, clock: CallClock, rules: Rules, parent: "Step | None" = None
+        self, call: Call, tool: Tool, desk: Desk, clock: CallClock, shared: Shared, parent: "Step | None" = None
     ) -> None:
         self.call = call
         self.tool = tool
         self.context = Context(call, clock, desk)
         self.clock = clock
-        self.rules = rules
-        self.counts = rules.counts
+        self.shared = shared
+        self.counts = shared.counts
         """Those of the run in which the call began."""
         self.parent = parent
         """The running call inside which this one was made."""
