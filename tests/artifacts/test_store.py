@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -220,20 +219,24 @@ async def test_storing_and_reading_holds_the_content_once_in_memory(tmp_path: Pa
     assert read < size * 1.25
 
 
-async def test_many_first_answers_at_once_make_one_private_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads change places as often as they can
-    request.addfinalizer(lambda: sys.setswitchinterval(interval))
-    for _ in range(5):
-        with Artifacts() as store:
-            async with anyio.create_task_group() as tasks:
-                for n in range(16):
-                    tasks.start_soon(store.put, str(n) * 100_000)
-            assert len(list(tmp_path.iterdir())) == 1
-        assert list(tmp_path.iterdir()) == []
+def test_many_first_answers_at_once_make_one_private_directory(tmp_path: Path) -> None:
+    program = (
+        "import anyio, os, sys, tempfile\n"
+        f"tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from handrail.artifacts.store import Artifacts\n"
+        "sys.setswitchinterval(1e-6)  # threads change places as often as they can\n"
+        "async def main():\n"
+        "    for _ in range(5):\n"
+        "        with Artifacts() as store:\n"
+        "            async with anyio.create_task_group() as tasks:\n"
+        "                for n in range(16):\n"
+        "                    tasks.start_soon(store.put, str(n) * 100_000)\n"
+        "            print(len(os.listdir(tempfile.tempdir)))\n"
+        "        print(len(os.listdir(tempfile.tempdir)))\n"
+        "anyio.run(main)\n"
+    )
+    seen = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (seen.stdout.split(), seen.stderr) == ([b"1", b"0"] * 5, b"")
 
 
 def test_a_private_directory_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
