@@ -9,7 +9,7 @@ import pytest
 from handrail import Policy, Rule, Session, Tool
 from handrail.policy.match import PathRoot, matches
 from handrail.session.open import open_sandbox
-from tests.gates.judging import verdicts
+from tests.policy.judging import verdicts
 
 pytestmark = pytest.mark.anyio
 
@@ -134,3 +134,37 @@ async def test_a_host_tool_beside_a_sandbox_is_held_to_rules_in_both_places(work
                 assert "forbids it" in getattr(await session.call("read", {"path": path}), "message", "")
             assert (await session.call("read", {"path": "src/a"})).ok
     assert ran == ["src/a"]
+
+
+async def test_a_default_counts_when_the_property_is_left_out() -> None:
+    ran: list[str] = []
+
+    async def deploy(version: str, target: str = "production") -> None:
+        ran.append(target)
+
+    async with Session([deploy], policy=Policy(deny=["deploy(target=production)"])) as session:
+        assert not (await session.call("deploy", {"version": "1"})).ok
+        assert (await session.call("deploy", {"version": "1", "target": "test"})).ok
+    assert ran == ["test"]
+
+
+async def test_numbers_lists_and_objects_are_matched_as_json_each_item_by_itself() -> None:
+    policy = Policy(deny=["take(n=1*)"], mode="open")
+    assert await verdicts(policy, "take", [5, 15, True, [2, 15], {"a": 1}], field="n") == {
+        "5": "runs", "15": "denied", "true": "runs", "[2, 15]": "denied", '{"a": 1}': "runs",
+    }  # fmt: skip
+    policy = Policy(allow=["take(n=a*)"], mode="ask")
+    found = await verdicts(policy, "take", ["ab", ["ab", "a"], ["ab", "b"], []], field="n", risk="high")
+    assert list(found.values()) == ["runs", "runs", "asks", "asks"]
+
+
+async def test_a_reference_in_a_ruled_field_is_asked_about() -> None:
+    for policy in (Policy(deny=["take(x)"], mode="open"), Policy(allow=["take(*)"], mode="ask")):
+        made = Tool(
+            "take", {"type": "object", "properties": {"n": {"type": "string"}}}, lambda c, a: 1, effects=["writes"]
+        )
+        async with Session([made], policy=policy) as session:
+            held = await session.artifacts.put(b"x")
+            result = await session.call("take", {"n": {"$artifact": getattr(held, "ref", held)}})
+        assert not result.ok
+        assert "needs approval" in result.message

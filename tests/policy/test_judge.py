@@ -183,7 +183,7 @@ async def test_deny_beats_ask_beats_allow_and_all_beat_the_mode() -> None:
 
 
 async def test_a_rule_about_something_else_leaves_it_to_the_mode() -> None:
-    others = ["other", "acts(path=./elsewhere/**)", "effect:spends", "risk:safe"]
+    others = ["write", "acts(path=./elsewhere/**)", "effect:spends", "risk:safe"]
     kinds: dict[Mode, str | None] = {"contained": "rejected", "open": None}
     for mode, kind in kinds.items():
         result = await call(Policy(allow=others, ask=others, deny=others, mode=mode), "writes", risk="high", path="x")
