@@ -17,7 +17,7 @@ from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.result import Failure, Result
 from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
-from handrail.policy.policy import Budget, Policy
+from handrail.policy.policy import Budget, Policy, check_tool_names
 from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
@@ -30,7 +30,8 @@ from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, Shared, Step, fold
-from handrail.toolkit.toolbox import Toolbox, ToolLike
+from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
+from handrail.tools.builtin import ALL as BUILTIN
 
 if TYPE_CHECKING:
     from handrail.artifacts.scope import Scope
@@ -82,6 +83,8 @@ class Session:
         for tool in self.toolbox:
             if lacks := self.shared.lacks(tool):
                 raise HandrailError(f"tool {lacks}")
+        if policy.rules:
+            check_tool_names(policy.rules, {*self.toolbox.names(), *BUILTIN, *RESERVED})
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
