@@ -62,7 +62,7 @@ def careless_guard(directory: Path, file: str, old: str, new: str) -> str:
     assert text.count(old) == 1, "the control: the change is made"
     (sources / file).write_text(text.replace(old, new))
     made = directory / "guard"
-    flags = [flag for flag in FLAGS if not flag.startswith(("-W", "-O"))]
+    flags = [flag for flag in FLAGS if not flag.startswith(("-W", "-O", "-D", "-U"))]
     subprocess.run([*compiler(), *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(made)], check=True)
     return str(made)
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -10,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from handrail.drivers.guard.build import HERE, NoCompiler, build, sources, stale
+from handrail.drivers.guard.build import (
+    FLAGS,
+    HERE,
+    NoCompiler,
+    anywhere,
+    build,
+    compiler,
+    musl_compiler,
+    sources,
+    stale,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = """
@@ -47,6 +58,36 @@ def test_a_build_that_fails_leaves_the_old_program(tmp_path: Path) -> None:
         build(program, command=["false"])
     assert program.read_text() == "old"
     assert os.listdir(tmp_path) == ["guard"]
+
+
+def headers(program: Path) -> tuple[int, dict[int, int]]:
+    """The type of an ELF file of 64 bits, and of each of its segments the flags."""
+    data = program.read_bytes()
+    assert data[:5] == b"\x7fELF\x02"
+    (kind,), (at,), (size, count) = (
+        struct.unpack_from("<H", data, 16), struct.unpack_from("<Q", data, 32), struct.unpack_from("<HH", data, 54),
+    )  # fmt: skip
+    return kind, dict(struct.unpack_from("<II", data, at + size * number) for number in range(count))
+
+
+INTERPRETER, STACK, READ_ONLY, EXECUTE, ANYWHERE = 3, 0x6474E551, 0x6474E552, 1, 3
+
+
+def test_the_program_is_static_has_no_stack_to_run_and_lies_where_nobody_knows(tmp_path: Path) -> None:
+    kind, segments = headers(build(tmp_path / "guard"))
+    assert INTERPRETER not in segments
+    assert not segments[STACK] & EXECUTE
+    assert READ_ONLY in segments
+    if musl_compiler() and anywhere():
+        assert kind == ANYWHERE
+    assert INTERPRETER in headers(Path(sys.executable).resolve())[1], "the control: most programs are not static"
+
+
+def test_the_stack_is_protected(tmp_path: Path) -> None:
+    object_file = tmp_path / "files.o"
+    kept = [flag for flag in FLAGS if flag.startswith(("-f", "-O", "-std"))]
+    subprocess.run([*compiler(), *kept, "-c", str(HERE / "files.c"), "-o", str(object_file)], check=True)
+    assert b"__stack_chk_fail" in object_file.read_bytes()
 
 
 def test_without_any_compiler_it_says_what_is_needed(tmp_path: Path) -> None:
