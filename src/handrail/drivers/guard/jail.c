@@ -86,11 +86,14 @@ static bool hide_devices(void)
    jail's own, whose place was asked for, is left alone: it is refused, or is no mount. */
 static bool bound_files(const char *place)
 {
+	struct stat itself;
 	struct statfs system;
 	struct statvfs space;
 	char options[64];
 	unsigned long long most;
 
+	if (lstat(place, &itself) < 0 || S_ISLNK(itself.st_mode))
+		return true;
 	if (statfs(place, &system) < 0 || statvfs(place, &space) < 0 || system.f_type != TMPFS_MAGIC)
 		return true;
 	most = (unsigned long long)space.f_blocks * space.f_frsize / PAGE;

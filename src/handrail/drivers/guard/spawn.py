@@ -4,6 +4,7 @@ import math
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -39,11 +40,9 @@ class Guard:
         self._process = process
         self._words = words
         self._said = ""
-        self._jailed = info is not None
+        self._killing = threading.Lock()
         self._info = info
-        """Where bubblewrap says which process is the guard."""
-        self._itself: int | None = None
-        """The guard's own pidfd, where it is not our child."""
+        """Where bubblewrap says which process is the guard: read when it must be killed."""
 
     @property
     def pid(self) -> int:
@@ -66,7 +65,6 @@ class Guard:
             await self.close()
             raise Unavailable(f"the sandbox did not start: no answer within {GREETING_WAIT:g} s")
         self.shell = channel.greeting.shell
-        self._know_itself()
 
     def last_words(self) -> str:
         """What it wrote to its standard error, and what the channel says."""
@@ -96,21 +94,23 @@ class Guard:
 
     def _kill(self) -> None:
         """Kill the guard, and see that what it started ends with it: in a jail by the kernel, else by supervisors."""
-        if self._process.poll() is not None:
-            return
-        self._know_itself()
+        with self._killing:
+            if self._process.poll() is None:
+                self._kill_now()
+
+    def _kill_now(self) -> None:
         started = killing.open_children(self._process.pid)
+        named = None if self._info is None else killing.open_named(self._info, self._process.pid)
+        itself = started if named is None else [named]
         try:
-            if self._itself is not None:
-                killing.kill([self._itself])
-            elif self._jailed:
-                killing.kill(started)
-            else:
+            if self._info is None:
                 self._process.kill()
+            else:
+                killing.kill(itself)
             killing.kill(killing.living(started, KILLING_WAIT))
             self._reap()
         finally:
-            for fd in started:
+            for fd in {*started, *itself}:
                 os.close(fd)
 
     def _reap(self) -> None:
@@ -122,21 +122,14 @@ class Guard:
             with suppress(subprocess.TimeoutExpired):  # close says so
                 self._process.wait(KILLING_WAIT)
 
-    def _know_itself(self) -> None:
-        if self._info is not None:
-            self._itself = killing.open_named(self._info, self._process.pid)
-            os.close(self._info)
-            self._info = None
-
     def _release(self) -> None:
         if self._words >= 0:
             self._said = _read_all(self._words)
             os.close(self._words)
             self._words = -1
-        for fd in (self._info, self._itself):
-            if fd is not None:
-                os.close(fd)
-        self._info = self._itself = None
+        if self._info is not None:
+            os.close(self._info)
+            self._info = None
 
 
 def _read_all(words: int) -> str:
@@ -149,7 +142,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     try:
         fd = os.pidfd_open(process.pid)
     except OSError:  # a kernel without it
-        await anyio.to_thread.run_sync(process.wait)
+        await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
         return
     try:
         await anyio.wait_readable(fd)
