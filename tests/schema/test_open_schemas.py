@@ -113,6 +113,18 @@ REFUSED: dict[str, Any] = {
 }
 
 
+def test_a_bounce_names_the_key_that_was_sent_and_the_one_that_it_seems_to_mean() -> None:
+    found = answer({"Limit": "many"})
+    assert isinstance(found, Failure)
+    assert "`Limit` seems to mean `limit`" in found.message
+    inside = answer({"where": {"maxDepth": "deep"}})
+    assert isinstance(inside, Failure)
+    assert inside.field == "where"
+    dashed = answer({"--limit": 3})
+    assert isinstance(dashed, Failure)
+    assert dashed.field == "--limit"
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_key_that_seems_to_be_a_declared_one_and_cannot_be_bounces(name: str) -> None:
     found = answer(REFUSED[name])

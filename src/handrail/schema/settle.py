@@ -83,15 +83,17 @@ class Settler:
         for name in keys.flags(self.validator, view, value):
             self._refuse((*path, name), "has a dash before its name, which is no key", "the key alone", value[name])
         inner = keys.unwrapped(self.validator, view, value)
-        if inner is None and not keys.respelled(self.validator, view, value):
+        names = keys.respelled(self.validator, view, value)
+        if inner is None and not names:
             return value
         self.moved = True
         if inner is not None:
             self.repairer.unwrap(value, path)
         fixed = self.repairer.fix(place, self.repairer.respelled(view, inner or value, path), path)
         if fixed is NO or self._took_another_branch(view, value, fixed):
-            sent = ", ".join(name for name in value if name not in view.properties)
-            self._refuse(path, f"has {sent}, which does not fit as what it seems to mean", "declared keys", value)
+            seems = "; ".join(f"`{sent}` seems to mean `{meant}`" for sent, meant in names.items())
+            seems = seems or f"`{next(iter(value))}` seems to be around the rest"
+            self._refuse(path, f"cannot be read: {seems}, and does not fit so", "declared keys that fit", value)
             return value
         return dict(fixed)
 

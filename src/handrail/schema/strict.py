@@ -84,13 +84,9 @@ def tidy(schema: dict[str, Any]) -> dict[str, Any]:
 def _tidy_one(schema: Schema) -> Schema:
     if isinstance(schema.get("title"), str):
         del schema["title"]
-    branches = schema.get("anyOf")
-    if (
-        isinstance(branches, list) and {"type": "string", "format": "fraction"} in branches
-    ):  # 0.1 is no tenth as a float
-        schema["anyOf"] = [
-            {**branch, "type": "integer"} if branch == {"type": "number"} else branch for branch in branches
-        ]
+    branches = schema.get("anyOf") or []
+    if {"type": "string", "format": "fraction"} in branches:  # 0.1 is no tenth once it is a float
+        schema["anyOf"] = [{"type": "integer"} if branch == {"type": "number"} else branch for branch in branches]
     if "properties" in schema and schema.get("type") == "object":
         schema.setdefault("additionalProperties", False)
     return schema
