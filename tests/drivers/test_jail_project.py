@@ -16,6 +16,8 @@ from handrail.session.open import open_sandbox
 from tests.drivers.watching import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
+PYTHON = os.path.basename(sys.executable)
+"""Debian's own is called python3 alone."""
 
 TEST = """
 import sys
@@ -78,9 +80,9 @@ async def test_the_tests_of_a_project_with_a_virtual_environment_run(tmp_path: P
 
 async def test_the_virtual_environment_is_seen_also_where_it_is_not_in_the_project(tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-        asked = "python -c 'import sys; print(sys.prefix)'; command -v python"
-        done = await sandbox.run(f"{asked}; touch $(dirname $(command -v python))/x")
-        assert done.stdout.splitlines() == [sys.prefix, f"{os.path.dirname(sys.executable)}/python"]
+        asked = f"{PYTHON} -c 'import sys; print(sys.prefix)'; command -v {PYTHON}"
+        done = await sandbox.run(f"{asked}; touch $(dirname $(command -v {PYTHON}))/x")
+        assert done.stdout.splitlines() == [sys.prefix, sys.executable]
         assert "Read-only file system" in done.stderr
         assert not Path(sys.executable).with_name("x").exists()
 
@@ -118,9 +120,10 @@ async def test_a_program_that_is_outside_and_not_inside_is_explained(tmp_path: P
 
 async def test_a_server_started_as_a_job_is_reached_by_the_next_command_and_not_from_outside(tmp_path: Path) -> None:
     (tmp_path / "page").write_text("from the server")
-    fetch = "python -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8123/page').read().decode())\""
+    asks = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8123/page').read().decode())"
+    fetch = f'{PYTHON} -c "{asks}"'
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox, open_sandbox("jail") as other:
-        job = await sandbox.start("python -um http.server 8123 --bind 127.0.0.1")
+        job = await sandbox.start(f"{PYTHON} -um http.server 8123 --bind 127.0.0.1")
         assert await anyio.to_thread.run_sync(eventually, lambda: "Serving" in job.tail(5))
         assert (await sandbox.run(fetch)).stdout == "from the server\n"
         with socket.socket() as outside:
