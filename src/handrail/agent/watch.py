@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 
+from handrail.aio import finish
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
 from handrail.sandbox.background import in_background
@@ -35,7 +36,6 @@ async def watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: 
         task.cancel()
         raise
     finally:
-        with anyio.CancelScope(shield=True):
-            await ended.wait()
+        await finish(ended.wait)
     if failed:
         raise failed[0]

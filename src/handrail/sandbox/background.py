@@ -6,7 +6,9 @@ This is the one place that makes tasks of its own, and the one that leads from o
 
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import wraps
 from inspect import isawaitable
@@ -19,6 +21,8 @@ from handrail.contract.errors import Unavailable
 
 T = TypeVar("T")
 P = ParamSpec("P")
+_NEVER: Final = 1e8
+"""Seconds, which are three years."""
 LOOK_AGAIN: Final = 1.0
 """Seconds after which somebody on another event loop looks whether the one he waits for still runs."""
 
@@ -31,7 +35,6 @@ class Task(Protocol):
     def add_done_callback(self, call: Callable[[Any], object], /) -> None: ...
 
 
-_alive: set[Task] = set()
 _claiming = threading.Lock()
 
 
@@ -60,11 +63,40 @@ def call_in(loop: Any, function: Callable[[], object]) -> None:
 
 
 def in_background(work: Coroutine[Any, Any, None]) -> Task:
-    """Run `work` beside the caller. It must answer for its own errors; its task can be cancelled."""
-    task: Task = running_loop().create_task(work)
-    _alive.add(task)
-    task.add_done_callback(_alive.discard)
+    """Run `work` beside the caller. It must answer for its own errors; its task can be cancelled.
+
+    An event loop does not hold its tasks, so they are held on it; what it still has when it is closed goes with it.
+    """
+    loop = running_loop()
+    task: Task = loop.create_task(work)
+    held: set[Task] = vars(loop).setdefault("_handrail_tasks", set())
+    held.add(task)
+    task.add_done_callback(held.discard)
     return task
+
+
+@contextmanager
+def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` when this event loop is closed inside the block, which then never ends."""
+    timer = weakref.ref(running_loop().call_later(_NEVER, _Held(act)))
+    try:
+        yield
+    finally:
+        if (held := timer()) is not None:
+            held.cancel()
+
+
+class _Held:
+    """Held by one timer of an event loop. A loop that is closed lets go of its timers, and so of this."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def __call__(self) -> None:
+        """Never: that is when the timer is due."""
+
+    def __del__(self) -> None:
+        self._act()
 
 
 class Home:

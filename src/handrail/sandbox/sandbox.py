@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from os import urandom
 from types import TracebackType
 from typing import Final, Literal, Self
 
 import anyio
 
+from handrail.aio import finish
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
-from handrail.sandbox.background import at_home, in_background
+from handrail.sandbox.background import at_home, in_background, loop_here
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.files import Files
@@ -115,8 +117,7 @@ class Sandbox(Files):
         except FileNotFoundError as error:
             raise Unavailable(f"{tongue.argv[0]} is not installed in this sandbox.", retryable=False) from error
         finally:
-            with anyio.move_on_after(_CLEAN_UP_WAIT, shield=True):
-                await self._remove_quietly(path)
+            await finish(partial(self._remove_quietly, path))
 
     def jobs(self) -> list[Job]:
         """All jobs, the oldest first; ended ones stay to be asked about."""
@@ -173,16 +174,21 @@ class Sandbox(Files):
         self._shared.hold(1)
         return self
 
-    @at_home
     async def release(self) -> None:
         """Let go; the last one closes the sandbox."""
         if self._shared.hold(-1) <= 0:
             await self.close()
 
-    @at_home
     async def close(self) -> None:
-        """End every command and job, and close the driver, whoever still holds it. May be called twice."""
-        await self._shared.close()
+        """End every command and job, and close the driver, whoever still holds it. May be called twice.
+
+        A cancellation of whoever closes is raised when that is done. Where the event loop has ended, everything is
+        killed without it.
+        """
+        if loop_here() is None:
+            self._shared.close_without_loop()
+        else:
+            await self.home.run(self._shared.close)
 
     async def __aenter__(self) -> Self:
         return self.acquire()
@@ -238,10 +244,11 @@ class Sandbox(Files):
             raise running.error or Unavailable(f"The sandbox did not start the command within {START_WAIT:g} s.")
 
     async def _remove_quietly(self, path: str) -> None:
-        try:
-            await self.remove(path)
-        except (OSError, Unavailable):
-            pass  # the program removed it itself, or the sandbox is gone
+        with anyio.move_on_after(_CLEAN_UP_WAIT):
+            try:
+                await self.remove(path)
+            except (OSError, Unavailable):
+                pass  # the program removed it itself, or the sandbox is gone
 
 
 def _both(log: Log, on_output: OnOutput) -> OnOutput:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import isawaitable
 from itertools import count
 from typing import Final, Literal
@@ -9,11 +10,12 @@ from weakref import WeakSet
 
 import anyio
 
+from handrail.aio import finish
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.lazy import Lazy
-from handrail.sandbox.background import Home, in_background
+from handrail.sandbox.background import Home, if_loop_closes, in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.lane import Lane
@@ -102,22 +104,51 @@ class Shared:
         return bool(found)
 
     async def close(self) -> None:
-        """End everything and close the driver. May be called twice; both return when it is done."""
+        """End everything and close the driver. May be called twice; both return when it is done.
+
+        A cancellation of whoever closes does not reach it, and is raised when it is done.
+        """
         if self._gone is not None:
-            await self._gone.wait()
+            await finish(self._gone.wait)
             return
         self.closed = True
         self._gone = anyio.Event()
+        with if_loop_closes(self.close_without_loop):
+            await finish(self._close)
+
+    async def _close(self) -> None:
+        """Only the event loop's end can cancel this; then the driver is closed all the same."""
         try:
-            with anyio.CancelScope(shield=True):
-                await self._end_all()
-                await self._close_driver()
+            await self._end_all()
         finally:
-            for spool in list(self._spools):
-                spool.close()
-            for job in self.jobs.values():
-                job.let_go_of_output()
+            if not self._is_gone():
+                await self._close_driver()
+
+    def _is_gone(self) -> bool:
+        return self._gone is not None and self._gone.is_set()
+
+    def _give_back(self) -> None:
+        for spool in list(self._spools):
+            spool.close()
+        for job in self.jobs.values():
+            job.let_go_of_output()
+        self._gone = self._gone or anyio.Event()
+        with suppress(RuntimeError):  # who waits for it may have done so on a loop that was closed
             self._gone.set()
+
+    def close_without_loop(self) -> None:
+        """The event loop has ended: the driver's closing does what it can do at once, which is to kill."""
+        if self._is_gone():
+            return
+        self.closed = True
+        closing = self.driver.close()
+        try:
+            closing.send(None)
+        except BaseException:  # noqa: BLE001 - nobody is left to hear it
+            pass
+        finally:
+            closing.close()
+            self._give_back()
 
     async def _end_all(self) -> None:
         every = [running for calls in self.calls.values() for running in calls]
@@ -142,9 +173,12 @@ class Shared:
                 done.set()
 
         task = in_background(close())
-        with anyio.move_on_after(CLOSE_WAIT):
-            await done.wait()
-        task.cancel()
+        try:
+            with anyio.move_on_after(CLOSE_WAIT):
+                await done.wait()
+        finally:
+            task.cancel()
+            self._give_back()
         for running in list(self._abandoned):
             running.task.cancel()
         if failed:

@@ -1,11 +1,11 @@
 """Hold a running command to its limits, and end its tree by the right manners when one passes or somebody asks."""
 
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 from typing import Final
 
-import anyio
-
+from handrail.aio import finish
 from handrail.sandbox.running import Asked, Running
 
 LIMIT_GRACE: Final = 0.5
@@ -35,8 +35,7 @@ async def supervise(running: Running, timeout: float | None, idle_timeout: float
             await running.end(_GRACE[running.asked])
     except BaseException:
         running.ask("cancel")
-        with anyio.CancelScope(shield=True):
-            await running.end(LIMIT_GRACE)
+        await finish(partial(running.end, LIMIT_GRACE))
         raise
     finally:
         running.settled.set()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from handrail.aio import finish
 from handrail.contract.driver import Driver, Limits, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
 from handrail.lazy import Lazy, load_all
@@ -149,7 +150,7 @@ async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
     lost = [promise for promise in getattr(driver, "lost", ()) if promise.feature in WALLS]
     if not lost or allow_weaker:
         return driver
-    await driver.close()
+    await finish(driver.close)
     raise WeakerThanAsked(
         "; ".join(f"{promise.feature} is {promise.standing}: {promise.reason}" for promise in lost)
         + ". `handrail doctor` says more; allow_weaker=True uses the sandbox as it is"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
+from handrail.aio import finish
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
@@ -103,10 +104,10 @@ class Session:
             return await self._open.__aexit__(kind, error, trace)
         finally:  # what the sandbox's end brought about is still seen
             self._transcript.finish_output()
-            with anyio.CancelScope(shield=True):
-                for reader in self._readers:
-                    await reader.finish()
-            self._transcript.close()
+            try:
+                await finish(self._finish_readers)
+            finally:
+                self._transcript.close()
 
     @at_home
     async def call(
@@ -242,6 +243,10 @@ class Session:
             del self._running[step.call.id]
             if step.place is not None:
                 step.place.leave()
+
+    async def _finish_readers(self) -> None:
+        for reader in self._readers:
+            await reader.finish()
 
     def _scoped(self, given: "Artifacts | Scope | None") -> "Scope":
         """What it sees of the artifacts; a store of its own goes with it."""
