@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.artifacts.blobs import PIECE
-from handrail.artifacts.keep import keep_stream
-from handrail.artifacts.store import Artifacts
+from handrail.artifacts._blobs import PIECE
+from handrail.artifacts.store import Artifacts, keep_stream
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef
 

@@ -9,7 +9,7 @@ import pytest
 
 from handrail import Sandbox
 from handrail.testing import MemoryDriver
-from handrail.tools.walk import walk
+from handrail.tools._walk import walk
 from tests.tools.world import World, in_time
 
 pytestmark = pytest.mark.anyio

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from handrail.artifacts.scope import Scope, unknown
+from handrail.artifacts.store import Scope, unknown
 from handrail.contract.result import ArtifactRef
 
 PAGE: Final = 40_000

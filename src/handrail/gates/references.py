@@ -19,7 +19,7 @@ from handrail.schema.words import dotted
 from handrail.toolkit.gate import Next, Step
 
 if TYPE_CHECKING:
-    from handrail.artifacts.scope import Scope
+    from handrail.artifacts.store import Scope
 
 MOST: Final = 512 << 20
 """Bytes that one call may have filled in."""

@@ -7,9 +7,9 @@ from handrail.contract.result import ArtifactRef, Excerpt
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.artifacts.scope import Scope
+    from handrail.artifacts.store import Scope
 
-_streams = Lazy("handrail.artifacts.keep")
+_streams = Lazy("handrail.artifacts.store")
 LARGEST: Final = 64 << 20
 """Bytes of one answer that are kept."""
 JSON: Final = "application/json"

@@ -35,8 +35,7 @@ from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
 from handrail.tools.builtin import ALL as BUILTIN
 
 if TYPE_CHECKING:
-    from handrail.artifacts.scope import Scope
-    from handrail.artifacts.store import Artifacts
+    from handrail.artifacts.store import Artifacts, Scope
 
 _artifacts = Lazy("handrail.artifacts.store")
 FAIR: Final = 64

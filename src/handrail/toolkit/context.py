@@ -12,7 +12,7 @@ from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.artifacts.scope import Scope
+    from handrail.artifacts.store import Scope
 
 
 class Host(Protocol):

@@ -12,8 +12,7 @@ from handrail.contract.result import Failure, Result, Success
 from handrail.sandbox.completed import Completed
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.missing import missing
-from handrail.tools.place import explained
+from handrail.tools._paths import explained, missing
 
 TIMEOUT: Final = 120
 LONGEST: Final = 3_600

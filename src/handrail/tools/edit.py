@@ -1,6 +1,7 @@
 """Change a file by exact text, all edits or none, and help when the text is not there."""
 
-from typing import Annotated, Any
+from collections import Counter
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
@@ -8,13 +9,21 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.change import difference
-from handrail.tools.closest import closest
-from handrail.tools.place import explained, only_a_file, place
-from handrail.tools.seen import changed_since_seen, remember
+from handrail.tools._diff import difference
+from handrail.tools._paths import changed_since_seen, explained, only_a_file, place, remember
 
-LARGEST = 64 << 20
-SHOWN = 10
+LARGEST: Final = 64 << 20
+MOST_SHOWN: Final = 10
+MOST_LINES: Final = 50_000
+MOST_SOUGHT: Final = 200
+"""Lines of the text and of the passage that are looked at."""
+LONGEST_LINE: Final = 500
+"""Characters of a line that are compared."""
+MOST_PLACES: Final = 8
+"""Places of one line of the passage that are followed up."""
+TRIED: Final = 8
+SHOWN: Final = 12
+ENOUGH: Final = 0.5
 
 
 class Edit(BaseModel):
@@ -92,7 +101,7 @@ def _places(text: str, old: str) -> list[int]:
     lines: list[int] = []
     line, before = 1, 0
     at = text.find(old)
-    while at >= 0 and len(lines) <= SHOWN:
+    while at >= 0 and len(lines) <= MOST_SHOWN:
         line += text.count("\n", before, at)
         lines.append(line)
         before, at = at, text.find(old, at + 1)
@@ -104,8 +113,72 @@ def _crlf(text: str) -> str:
 
 
 def _several(lines: list[int], path: str) -> str:
-    count = f"{len(lines)} times" if len(lines) <= SHOWN else f"more than {SHOWN} times"
+    count = f"{len(lines)} times" if len(lines) <= MOST_SHOWN else f"more than {MOST_SHOWN} times"
     return (
-        f"The old text is in {path} {count}, on lines {', '.join(map(str, lines[:SHOWN]))}. Take more of the text "
+        f"The old text is in {path} {count}, on lines {', '.join(map(str, lines[:MOST_SHOWN]))}. Take more of the text "
         "around the one you mean, or send replace_all=true."
     )
+
+
+def closest(text: str, wanted: str) -> str:
+    """A sentence and the passage with its line numbers, or that nothing comes close."""
+    lines = [line.removesuffix("\r") for line in text.split("\n", MOST_LINES)[:MOST_LINES]]
+    sought = [line.removesuffix("\r") for line in wanted.removesuffix("\n").split("\n")[:MOST_SOUGHT]]
+    grams = _grams(sought)
+    scored = [(_alike(_grams(lines[at : at + len(sought)]), grams), -at) for at in _candidates(lines, sought)]
+    score, place = max(scored, default=(0.0, 0))
+    if score < ENOUGH:
+        return "Nothing in it comes close; read the file again."
+    passage = lines[-place : -place + len(sought)]
+    shown = "\n".join(f"{n - place + 1}: {line[:300]}" for n, line in enumerate(passage[:SHOWN]))
+    return f"Closest, at line {1 - place} ({_differs(passage, sought)}):\n{shown}"
+
+
+def _candidates(lines: list[str], sought: list[str]) -> list[int]:
+    """Where a window may stand: where most lines are shared, spaces apart, or else where a line is most alike."""
+    offsets: dict[str, list[int]] = {}
+    for offset, line in enumerate(sought):
+        if bare := _bare(line):
+            offsets.setdefault(bare, []).append(offset)
+    places: Counter[int] = Counter()
+    for number, line in enumerate(lines):
+        for offset in offsets.get(_bare(line), ())[:MOST_PLACES]:
+            if number >= offset:
+                places[number - offset] += 1
+    if places:
+        return sorted(places, key=lambda at: (-places[at], at))[:TRIED]
+    skip = next((offset for offset, line in enumerate(sought) if _bare(line)), 0)
+    first = _grams(sought[skip : skip + 1])
+    ranked = sorted(range(len(lines)), key=lambda number: -_alike(_grams(lines[number : number + 1]), first))
+    return [max(0, number - skip) for number in ranked[:TRIED]]
+
+
+def _grams(lines: list[str]) -> Counter[str]:
+    """The three-letter pieces of some lines; spaces count as one."""
+    text = " ".join(" ".join(line[:LONGEST_LINE].split()) for line in lines)
+    return Counter(text[at : at + 3] for at in range(max(1, len(text) - 2)))
+
+
+def _alike(one: Counter[str], other: Counter[str]) -> float:
+    """The share of the pieces that both have: 1 for the same text, 0 for strangers."""
+    return 2 * (one & other).total() / max(1, one.total() + other.total())
+
+
+def _bare(line: str, longest: int = LONGEST_LINE) -> str:
+    return "".join(line[:longest].split())
+
+
+def _differs(passage: list[str], sought: list[str]) -> str:
+    if [_bare(line, 1 << 20) for line in passage] == [_bare(line, 1 << 20) for line in sought]:
+        return "only the spaces differ"
+    for number, (here, there) in enumerate(zip(passage, sought, strict=False)):
+        if here != there:
+            shown = f"there it is {_from_difference(here, there)!r}, you sent {_from_difference(there, here)!r}"
+            return f"line {number + 1} of your text differs: {shown}"
+    return "it is shorter than your text"
+
+
+def _from_difference(line: str, other: str) -> str:
+    """A piece of the line that shows where it leaves the other."""
+    same = next((at for at, (one, two) in enumerate(zip(line, other, strict=False)) if one != two), len(other))
+    return line[max(0, min(same, len(line)) - 60) :][:120].strip()

@@ -10,9 +10,9 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.braces import FileGlob
-from handrail.tools.place import place
-from handrail.tools.walk import below, walk
+from handrail.tools._glob_match import FileGlob
+from handrail.tools._paths import place
+from handrail.tools._walk import below, walk
 
 MOST: Final = 1_000
 

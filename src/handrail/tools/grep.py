@@ -10,11 +10,11 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.braces import FileGlob
+from handrail.tools._glob_match import FileGlob
+from handrail.tools._paths import explained, only_a_file, place
+from handrail.tools._search import LONGEST_LINE, Found, Regex, Search, worth_looking
+from handrail.tools._walk import below, walk
 from handrail.tools.glob import file_glob, shown_path
-from handrail.tools.matching import LONGEST_LINE, Found, Regex, Search, worth_looking
-from handrail.tools.place import explained, only_a_file, place
-from handrail.tools.walk import below, walk
 
 MATCHES: Final = 100
 LONGEST: Final = 500

@@ -13,8 +13,7 @@ from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.place import explained, only_a_file, place
-from handrail.tools.seen import remember
+from handrail.tools._paths import explained, only_a_file, place, remember
 
 LINES: Final = 2_000
 BYTES: Final = 50 << 10

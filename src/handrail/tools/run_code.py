@@ -9,8 +9,8 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.code import language as known_language
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
+from handrail.tools._paths import explained
 from handrail.tools.bash import answer, watcher
-from handrail.tools.place import explained
 
 TIMEOUT: Final = 60
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from mimetypes import MimeTypes
 from typing import Any, Final
 
-from handrail.artifacts.scope import BINARY
+from handrail.artifacts.store import BINARY
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Failure, Success

@@ -8,10 +8,8 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools.change import LARGEST, difference
-from handrail.tools.missing import missing
-from handrail.tools.place import explained, only_a_file, place_or_none
-from handrail.tools.seen import changed_since_seen, remember
+from handrail.tools._diff import LARGEST, difference
+from handrail.tools._paths import changed_since_seen, explained, missing, only_a_file, place_or_none, remember
 
 
 @tool(risk="high", effects=["writes"], needs=["files", "atomic_write"])

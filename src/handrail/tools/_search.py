@@ -10,8 +10,8 @@ import jsonschema_rs as engine
 from anyio.lowlevel import checkpoint
 
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools.regex import portable
-from handrail.tools.walk import together
+from handrail.tools._glob_match import POSIX
+from handrail.tools._walk import together
 
 TOGETHER: Final = 4
 """Files that are read at once."""
@@ -27,6 +27,16 @@ MOST_NAMES: Final = 32 << 20
 """Bytes of ripgrep's answer that are read."""
 NOTHING_FOUND: Final = 123
 """What xargs says when the program it started, such as ripgrep without a match, ended with 1."""
+SETS: Final = {
+    "d": "0-9",
+    "w": "0-9A-Za-z_",
+    "s": "\t\n\x0b\x0c\r ",
+    "D": "\\x00-/:-\ufffc\ufffe-\U0010ffff",
+    "W": "\\x00-/:-@\\[-\\^`{-\ufffc\ufffe-\U0010ffff",
+    "S": "\\x00-\x08\x0e-\x1f!-\ufffc\ufffe-\U0010ffff",
+}
+DAMAGED: Final = "\ufffd"
+ANCHORS: Final = {"A": "^", "z": "$", "Z": "$"}
 _AROUND: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k")
 _NOT_BY_LINES: Final = re.compile(r"\(\?[a-zA-Z]*-[a-zA-Z]*m")
 
@@ -160,3 +170,50 @@ def _reason(pattern: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         return str(error)
     return "it is too large, or has an escape that is not known"
+
+
+def portable(pattern: str, *, ignore_case: bool = False) -> str:
+    """The pattern for either engine. Raises ValueError for one that could only match across lines."""
+    made: list[str] = ["(?i)"] if ignore_case else []
+    at, inside = 0, False
+    while at < len(pattern):
+        piece, at, inside = _inside(pattern, at) if inside else _outside(pattern, at)
+        made.append(piece)
+    return "".join(made)
+
+
+def _outside(pattern: str, at: int) -> tuple[str, int, bool]:
+    char, following = pattern[at], pattern[at + 1 : at + 2]
+    if char == "\n" or (char == "\\" and following == "n"):
+        raise ValueError("A pattern is matched against one line at a time; leave the line break out.")
+    if char == "\\" and following in SETS:
+        return f"[{SETS[following]}]", at + 2, False
+    if char == "\\" and following in ANCHORS:
+        return ANCHORS[following], at + 2, False
+    if char == "\\":
+        return pattern[at : at + 2], at + 2, False
+    if char != "[":
+        return f"[^{DAMAGED}]" if char == "." else char, at + 1, False
+    negated = following == "^"
+    end = at + 2 if negated else at + 1
+    opened = f"[^{DAMAGED}" if negated else "["
+    if pattern[end : end + 1] == "]":  # first in a set, it stands for itself
+        return f"{opened}\\]", end + 1, True
+    return opened, end, True
+
+
+def _inside(pattern: str, at: int) -> tuple[str, int, bool]:
+    char, following = pattern[at], pattern[at + 1 : at + 2]
+    if char == "]":
+        return char, at + 1, False
+    if char == "\\" and following in SETS:
+        return SETS[following], at + 2, True
+    if char == "\\":
+        return pattern[at : at + 2], at + 2, True
+    if char == "[" and following == ":" and (end := pattern.find(":]", at)) > 0:
+        name = pattern[at + 2 : end]
+        if name not in POSIX:
+            raise ValueError(f"There is no set [:{name[:30]}:].")
+        return POSIX[name], end + 2, True
+    nested = char in "[&~" or (char == "-" and following == "-")
+    return (f"\\{char}" if nested else char), at + 1, True

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -10,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from handrail.contract.driver import FileStat
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools.ignore import Pattern, Rules, ignored, read_ignore
+from handrail.tools._glob_match import Wild
 
 GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
@@ -21,6 +22,21 @@ BREATH: Final = 64
 """Entries after which others get a turn: a directory may be large, and its rules many."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One line of a .gitignore."""
+
+    wild: Wild
+    anchored: bool
+    """Whether it means the path below its directory, not the name at any depth."""
+    negated: bool
+    only_directories: bool
+
+
+Rules = list[tuple[str, list[Pattern]]]
+"""Pairs of a directory, with its final slash, and the patterns of its .gitignore; the outermost first."""
 
 
 async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[FileStat]:
@@ -121,3 +137,47 @@ def below(path: str, top: str) -> str:
 
 def _slash(directory: str) -> str:
     return directory if directory.endswith("/") else f"{directory}/"
+
+
+def read_ignore(data: bytes) -> list[Pattern]:
+    """The patterns of one .gitignore; lines that mean nothing are passed over."""
+    lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
+    return [pattern for line in lines if (pattern := _read(line.removesuffix("\r"))) is not None]
+
+
+def ignored(rules: Rules, path: str, is_directory: bool) -> bool:
+    """Whether the last pattern that fits, from the outermost file to the innermost, leaves the path out."""
+    name = posixpath.basename(path)
+    for directory, patterns in reversed(rules):
+        relative = path[len(directory) :]
+        for pattern in reversed(patterns):
+            if pattern.only_directories and not is_directory:
+                continue
+            if pattern.wild.matches(relative if pattern.anchored else name):
+                return not pattern.negated
+    return False
+
+
+def _read(line: str) -> Pattern | None:
+    line = _trimmed(line)
+    if line.startswith("#"):
+        return None
+    negated = line.startswith("!")
+    line = line.removeprefix("!")
+    only_directories = line.endswith("/")
+    line = line.removesuffix("/")
+    anchored = "/" in line
+    line = line.removeprefix("/")
+    if not line:
+        return None
+    try:
+        return Pattern(Wild(line), anchored, negated, only_directories)
+    except ValueError:
+        return None
+
+
+def _trimmed(line: str) -> str:
+    """Without the spaces at its end; one behind a backslash stays, unless that is itself behind one."""
+    short = line.rstrip(" ")
+    escapes = len(short) - len(short.rstrip("\\"))
+    return f"{short} " if len(short) < len(line) and escapes % 2 else short

@@ -1,11 +1,19 @@
-"""Match a relative path against a glob, name by name, in time that no glob can blow up."""
+"""Match relative paths against globs, in time that no glob can blow up."""
 
+import posixpath
 import re
 from collections.abc import Callable
+from typing import Final
 
 from handrail.policy.glob import between_stars
-from handrail.tools.regex import POSIX
 
+POSIX: Final = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": "\t ", "cntrl": "\\x00-\x1f\x7f", "digit": "0-9",
+    "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\t\n\x0b\x0c\r ",
+    "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
+}  # fmt: skip
+MOST: Final = 200
+"""Alternatives that braces may make."""
 Part = Callable[[str], object] | None
 """Whether one name fits; None stands for `**`, any number of directories."""
 
@@ -86,3 +94,56 @@ def _set(glob: str, start: int) -> tuple[str, int]:
 def _member(glob: str, at: int) -> tuple[str, int]:
     at += glob[at] == "\\" and at + 1 < len(glob)
     return glob[at], at + 1
+
+
+class FileGlob:
+    """A glob without a slash means the name, at any depth; with one, the path below the directory.
+
+    Raises ValueError for one that has no meaning.
+    """
+
+    def __init__(self, glob: str) -> None:
+        self._names: list[Wild] = []
+        self._paths: list[Wild] = []
+        for each in expand(glob):
+            if "/" in each:
+                anchored = posixpath.normpath(each).lstrip("/")
+                self._paths.append(Wild(f"{anchored}/**" if each.endswith("/") else anchored))
+            else:
+                self._names.append(Wild(each))
+
+    def matches(self, relative: str) -> bool:
+        name = relative.rpartition("/")[2]
+        return any(glob.matches(name) for glob in self._names) or any(glob.matches(relative) for glob in self._paths)
+
+
+def expand(glob: str) -> list[str]:
+    """`a{b,c{d,e}}` as `ab`, `acd`, `ace`. Raises ValueError for more than MOST of them."""
+    done: list[str] = []
+    waiting = [glob]
+    while waiting:
+        current = waiting.pop()
+        found = _innermost(current)
+        if found is None:
+            done.append(current)
+        else:
+            begin, end = found
+            waiting.extend(current[:begin] + part + current[end + 1 :] for part in current[begin + 1 : end].split(","))
+        if len(done) + len(waiting) > MOST:
+            raise ValueError(f"The braces make more than {MOST} patterns.")
+    return sorted(set(done))
+
+
+def _innermost(glob: str) -> tuple[int, int] | None:
+    """The first pair of braces that holds a comma and no other braces; what follows a backslash is no brace."""
+    begin = -1
+    for at, char in enumerate(glob):
+        if at and glob[at - 1] == "\\":
+            continue
+        if char == "{":
+            begin = at
+        elif char == "}" and begin >= 0:
+            if "," in glob[begin:at]:
+                return begin, at
+            begin = -1
+    return None
