@@ -11,7 +11,8 @@ from typing import Final
 import anyio
 
 from bench.measure import Effort, Row, Stopwatch, interleave, row
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver
 from handrail.sandbox.sandbox import Sandbox
 

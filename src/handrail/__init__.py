@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from handrail.agent.loop import Agent
     from handrail.contract.approval import ApprovalRequest, Decision
     from handrail.contract.call import Call
-    from handrail.contract.driver import Limits
     from handrail.contract.errors import HandrailError, ToolFailed
     from handrail.contract.event import Event
+    from handrail.contract.limits import Budget, Limits
     from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, read_envelope
-    from handrail.policy.policy import Budget, Policy
+    from handrail.policy.policy import Policy
     from handrail.policy.rule import Rule
     from handrail.sandbox.sandbox import Sandbox
     from handrail.session.open import open_sandbox
@@ -29,13 +29,13 @@ _HOMES = {
     "contract.errors": ("HandrailError", "ToolFailed"),
     "contract.event": ("Event",),
     "contract.result": ("ArtifactRef", "Failure", "Image", "Result", "Success", "read_envelope"),
-    "contract.driver": ("Limits",),
+    "contract.limits": ("Budget", "Limits"),
     "sandbox.sandbox": ("Sandbox",),
     "session.open": ("open_sandbox",),
     "session.session": ("Session",),
     "toolkit.bridge": ("run_sync",),
     "toolkit.context": ("Context",),
-    "policy.policy": ("Budget", "Policy"),
+    "policy.policy": ("Policy",),
     "policy.rule": ("Rule",),
     "toolkit.tool": ("Tool", "tool"),
     "toolkit.toolbox": ("Toolbox",),

@@ -6,7 +6,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from handrail.contract.driver import Command, Limits, SignalName
+from handrail.contract.driver import Command, SignalName
+from handrail.contract.limits import Limits
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.guard.build import FLAGS, HERE, PROGRAM, compiler
 from handrail.drivers.guard.spawn import spawn

@@ -11,7 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, guard_pid, run

@@ -14,8 +14,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.spawn import Guard

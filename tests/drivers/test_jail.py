@@ -13,7 +13,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Command, Limits, Mount
+from handrail.contract.driver import Command, Mount
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver
 from tests.drivers.attempts import ATTEMPTS, WORKS_INSIDE
 from tests.drivers.conftest import Open

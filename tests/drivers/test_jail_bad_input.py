@@ -13,8 +13,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Command, Limits, Mount
+from handrail.contract.driver import Command, Mount
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.bubblewrap import SYSTEM_PATH
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guarded import GuardedDriver

@@ -18,7 +18,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Command, Limits, Mount
+from handrail.contract.driver import Command, Mount
+from handrail.contract.limits import Limits
 from handrail.drivers.attempts import METADATA
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guarded import GuardedDriver

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver
 from tests.drivers import liars
 from tests.drivers.conftest import Open

@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Driver, Feature, Limits, Mount
+from handrail.contract.driver import Driver, Feature, Mount
 from handrail.contract.errors import Unavailable, WeakerThanAsked
+from handrail.contract.limits import Limits
 from handrail.drivers.attempts import Attempt
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guarded import GuardedDriver

@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail.contract.driver import Command, Limits
+from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver, GuardedProcess
 from tests.drivers.conftest import Open
 from tests.drivers.watching import (

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.contract.limits import SANDBOX_CLOSE_WAIT
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
-from handrail.sandbox import shared as shared_module
 
 pytestmark = pytest.mark.anyio
 
@@ -119,4 +119,4 @@ async def test_a_driver_that_never_closes_is_given_up() -> None:
     began = monotonic()
     with pytest.raises(Unavailable, match="did not close"):
         await Sandbox(Stuck()).close()
-    assert monotonic() - began < shared_module.CLOSE_WAIT + 10
+    assert monotonic() - began < SANDBOX_CLOSE_WAIT + 10

@@ -14,8 +14,9 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from handrail.contract.driver import Chunk, Limits
+from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail

@@ -10,9 +10,10 @@ from handrail.agent.watch import watch
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import Event
+from handrail.contract.limits import Budget
 from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
 from handrail.contract.result import Failure, Result
-from handrail.policy.policy import Budget, Policy
+from handrail.policy.policy import Policy
 from handrail.session.session import Session
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 

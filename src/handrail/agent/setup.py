@@ -5,8 +5,9 @@ from typing import Any
 
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import Budget
 from handrail.contract.model import Model
-from handrail.policy.policy import Budget, Policy
+from handrail.policy.policy import Policy
 from handrail.session.session import Session
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
+from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
 from handrail.policy.approval import visible
 from handrail.toolkit.threads import Work
@@ -23,7 +24,7 @@ QUESTION = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
 class TerminalApprover:
     """Shows the request as Handrail rendered it, and waits for one of five answers."""
 
-    wait = 300.0
+    wait = APPROVAL_WAIT
 
     def __init__(self, console: Console) -> None:
         self._console = console

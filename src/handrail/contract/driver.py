@@ -23,19 +23,6 @@ StreamName = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a sandbox may use; None means no limit. Sizes are in bytes, cpu in seconds per process."""
-
-    memory: int | None = None
-    processes: int | None = 512
-    cpu: float | None = None
-    open_files: int | None = 4096
-    file_size: int | None = None
-    tmp: int | None = 1 << 30
-    workspace: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Mount:
     """A directory or file of the host, shown inside the sandbox."""
 

@@ -11,6 +11,7 @@ import anyio.lowlevel
 
 from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers.elsewhere import Explain, nothing_elsewhere
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
@@ -28,8 +29,6 @@ _TOO_MANY: Final = (
     "the directory has too many entries to list at once (about a million fit, fewer with long paths): "
     "use a command that lists them"
 )
-SILENCE: Final = 60.0
-"""Seconds after which a file operation of which nothing is heard is given up."""
 _DEAF: Final = "the command does not read its input any more"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
@@ -123,7 +122,7 @@ class GuardedDriver:
         """Its own place for temporary files, inside."""
         self.env = None if env is None else dict(env)
         """What every command is given; None for the guard's own environment."""
-        self.silence = SILENCE
+        self.silence = GUARD_SILENCE
         self._explain = explain
         self._on_close = on_close
         self._channel = guard.channel

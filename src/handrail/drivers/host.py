@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from handrail.contract.driver import Limits, Mount
+from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import Limits
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn

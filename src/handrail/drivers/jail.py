@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from handrail.contract.driver import Limits, Mount, Report
+from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.bubblewrap import find_bubblewrap
 from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.sealed import open_sealed

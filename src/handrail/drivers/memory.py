@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import anyio
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Limits, Mount, SignalName
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Mount, SignalName
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 
 NOT_SCRIPTED: Final = 127
 _KILLED: Final = 137

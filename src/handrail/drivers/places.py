@@ -6,8 +6,9 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from handrail.contract.driver import Limits, Mount
+from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import Limits
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

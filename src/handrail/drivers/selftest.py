@@ -9,8 +9,9 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import RunVar
 
-from handrail.contract.driver import Command, Driver, Feature, Limits, Mount, Promise, Standing
+from handrail.contract.driver import Command, Driver, Feature, Mount, Promise, Standing
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import Limits
 from handrail.drivers.attempts import (
     ATTEMPTS,
     VARIABLE,

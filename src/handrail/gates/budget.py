@@ -1,14 +1,10 @@
 """Hold a run to its number of calls, refusals and seconds; a refused call gets its place back."""
 
 from math import inf
-from typing import Final
 
+from handrail.contract.limits import BUDGET_GRACE, Budget
 from handrail.contract.result import REFUSALS, Failure, Result
-from handrail.policy.policy import Budget
 from handrail.toolkit.gate import Counts, Next, Step
-
-GRACE: Final = 5.0
-"""Seconds for a tool that keeps its own clock to end its work, and to tell what came of it."""
 
 
 async def budget(step: Step, proceed: Next) -> Result:
@@ -34,7 +30,7 @@ async def _in_time(step: Step, proceed: Next) -> Result:
     left = step.counts.clock.left()
     if left == inf:
         return await proceed(step)
-    with step.counts.clock.limit(left + (GRACE if step.tool.timeout is None else 0.0)):
+    with step.counts.clock.limit(left + (BUDGET_GRACE if step.tool.timeout is None else 0.0)):
         return await proceed(step)
     return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.end_told} "))
 

@@ -8,6 +8,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decision
+from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.lazy import Lazy
 from handrail.policy.judge import DOUBT, Verdict, doubtful, judge
@@ -23,8 +24,6 @@ else:
     _approval = Lazy("handrail.policy.approval")
     _mend = Lazy("handrail.schema.mend")
 
-APPROVAL_WAIT: Final = 300.0
-"""Seconds to wait for an answer, unless the approver has its own `.wait`."""
 MOST_EDITS: Final = 5
 ANSWERS: Final = frozenset(get_args(Answer))
 

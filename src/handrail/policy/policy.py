@@ -1,8 +1,7 @@
-"""A Policy: what a session may do without asking, and the limits of one run."""
+"""A Policy: what a session may do without asking."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isnan
 from typing import TYPE_CHECKING, Literal, get_args
 
 from handrail.contract.errors import HandrailError
@@ -85,22 +84,3 @@ def check_tool_names(rules: RuleLists, known: Collection[str], *, warn: Callable
         if warn is None:
             raise HandrailError(message)
         warn(message)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Limits of one run, that is of one user turn. None means no limit."""
-
-    calls: int | None = 500
-    refusals: int | None = 50
-    """Calls that were answered without running: they do not spend `calls`."""
-    seconds: float | None = None
-    """Unpaused seconds since the run began: waiting for a person does not count."""
-    script_calls: int | None = 50
-    script_seconds: float | None = 300
-
-    def __post_init__(self) -> None:
-        for name in ("calls", "refusals", "seconds", "script_calls", "script_seconds"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or isnan(value) or value < 0):
-                raise HandrailError(f"Budget.{name} is {value!r}; give a number from 0 up, or None for no limit")

@@ -16,6 +16,7 @@ import anyio.lowlevel
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.contract.limits import KILL_WAIT
 from handrail.sandbox.background import Task, in_background
 from handrail.sandbox.capture import Capture, Cut
 from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
@@ -25,8 +26,6 @@ from handrail.sandbox.spool import Spool
 Asked = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
 """Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
-KILL_WAIT: Final = 1.0
-"""Seconds for the driver to confirm a KILL, before the call is answered without it."""
 KILLED: Final = 137
 BREATH: Final = 1 << 20
 """Bytes of output after which others get a turn."""

@@ -13,6 +13,7 @@ from handrail.aio import finish
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.limits import CODE_FILE_WAIT, JOB_START_WAIT
 from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
 from handrail.sandbox.background import at_home, in_background, loop_here
 from handrail.sandbox.code import language as known_language
@@ -26,9 +27,6 @@ from handrail.sandbox.shared import Shared
 from handrail.sandbox.wall import WallClock
 
 WORKSPACE: Final = "/workspace"
-START_WAIT: Final = 30.0
-"""Seconds for the driver to start a job."""
-_CLEAN_UP_WAIT: Final = 2.0
 
 
 class Sandbox(Files):
@@ -234,17 +232,17 @@ class Sandbox(Files):
     async def _started(self, running: Running) -> None:
         """Until the driver has answered. A caller who gives up before that gives up the job."""
         try:
-            with anyio.move_on_after(START_WAIT):
+            with anyio.move_on_after(JOB_START_WAIT):
                 await running.started.wait()
         except BaseException:
             running.ask("cancel")
             raise
         if running.process is None:
             running.ask("cancel")
-            raise running.error or Unavailable(f"The sandbox did not start the command within {START_WAIT:g} s.")
+            raise running.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
 
     async def _remove_quietly(self, path: str) -> None:
-        with anyio.move_on_after(_CLEAN_UP_WAIT):
+        with anyio.move_on_after(CODE_FILE_WAIT):
             try:
                 await self.remove(path)
             except (OSError, Unavailable):

@@ -14,17 +14,16 @@ from handrail.aio import finish
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
 from handrail.lazy import Lazy
 from handrail.sandbox.background import Home, if_loop_closes, in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.lane import Lane
-from handrail.sandbox.running import KILL_WAIT, Order, Running
+from handrail.sandbox.running import Order, Running
 from handrail.sandbox.spool import Spool
-from handrail.sandbox.supervise import USER_GRACE, supervise
+from handrail.sandbox.supervise import supervise
 
-CLOSE_WAIT: Final = 10.0
-"""Seconds for the driver to close."""
 JOBS_KEPT: Final = 256
 """Ended jobs that can still be asked about."""
 JOB_SPOOLS_KEPT: Final = 32
@@ -174,7 +173,7 @@ class Shared:
 
         task = in_background(close())
         try:
-            with anyio.move_on_after(CLOSE_WAIT):
+            with anyio.move_on_after(SANDBOX_CLOSE_WAIT):
                 await done.wait()
         finally:
             task.cancel()
@@ -184,7 +183,9 @@ class Shared:
         if failed:
             raise BrokenDriver(f"The driver's close raised {type(failed[0]).__name__}: {failed[0]}") from failed[0]
         if not done.is_set():
-            raise Unavailable(f"The driver did not close within {CLOSE_WAIT:g} s; what it ran may still be running.")
+            raise Unavailable(
+                f"The driver did not close within {SANDBOX_CLOSE_WAIT:g} s; what it ran may still be running."
+            )
 
     def _forget(self, running: Running) -> None:
         calls = self.calls.get(running.id, set())

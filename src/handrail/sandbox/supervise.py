@@ -6,12 +6,9 @@ from math import inf
 from typing import Final
 
 from handrail.aio import finish
+from handrail.contract.limits import LIMIT_GRACE, USER_GRACE
 from handrail.sandbox.running import Asked, Running
 
-LIMIT_GRACE: Final = 0.5
-"""Seconds between TERM and KILL when a limit ends a command."""
-USER_GRACE: Final = 3.0
-"""Seconds between TERM and KILL when a person or the model does."""
 _GRACE: Final[Mapping[Asked, float]] = {
     "timeout": LIMIT_GRACE,
     "idle": LIMIT_GRACE,

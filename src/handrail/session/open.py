@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from handrail.aio import finish
-from handrail.contract.driver import Driver, Limits, Mount
+from handrail.contract.driver import Driver, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
+from handrail.contract.limits import Limits
 from handrail.lazy import Lazy, load_all
 from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox

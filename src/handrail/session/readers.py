@@ -11,13 +11,12 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.event import Event, Reader
+from handrail.contract.limits import READER_WAIT
 from handrail.sandbox.background import call_in, in_background, running_loop
 from handrail.toolkit.said import said
 
 QUEUE: Final = 1_000
 """Events a reader may be behind."""
-STUCK: Final = 5.0
-"""Seconds a reader may take over one event, and all of them together when the session ends."""
 
 
 class ReaderQueue:
@@ -45,7 +44,7 @@ class ReaderQueue:
         if len(self._events) >= QUEUE:
             self._drop(f"was {QUEUE:,} events behind")
         elif monotonic() > self._deadline:
-            self._drop(f"took more than {STUCK:g} s over one event")
+            self._drop(f"took more than {READER_WAIT:g} s over one event")
         else:
             self._events.append(event)
             self._wake()
@@ -71,23 +70,23 @@ class ReaderQueue:
         """Wait, a bounded time, until it has seen everything."""
         self._ending = True
         self._wake()
-        limit = monotonic() + STUCK
+        limit = monotonic() + READER_WAIT
         while not self._dropped and (self._serving or (self._thread is not None and self._thread.is_alive())):
             if monotonic() > self._deadline:
-                self._drop(f"took more than {STUCK:g} s over one event")
+                self._drop(f"took more than {READER_WAIT:g} s over one event")
             elif monotonic() > limit:
-                self._drop(f"had not finished {STUCK:g} s after the session ended")
+                self._drop(f"had not finished {READER_WAIT:g} s after the session ended")
             await anyio.sleep(0.002)
 
     async def _give(self, event: Event) -> None:
-        self._deadline = monotonic() + STUCK
+        self._deadline = monotonic() + READER_WAIT
         try:
-            with anyio.move_on_after(STUCK) as limit:
+            with anyio.move_on_after(READER_WAIT) as limit:
                 await self._reader(event)
         except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
             self._drop(f"raised {said(error)}")
         if limit.cancelled_caught or monotonic() > self._deadline:
-            self._drop(f"took more than {STUCK:g} s over one event")
+            self._drop(f"took more than {READER_WAIT:g} s over one event")
         self._deadline = inf
 
     def _wake(self) -> None:
@@ -107,7 +106,7 @@ class ReaderQueue:
                     self._news.wait()
             if not self._events:
                 return
-            self._deadline = monotonic() + STUCK
+            self._deadline = monotonic() + READER_WAIT
             try:
                 if inspect.iscoroutine(made := self._reader(self._events.popleft())):
                     made.close()

@@ -15,10 +15,11 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
+from handrail.contract.limits import Budget
 from handrail.contract.result import Failure, Result
 from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
-from handrail.policy.policy import Budget, Policy, check_tool_names
+from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 
 from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.contract.limits import APPROVAL_WAIT
 
 
 async def approve_all(request: ApprovalRequest) -> Decision:
@@ -49,7 +50,7 @@ def edit_with(arguments: Mapping[str, Any]) -> Approver:
 class HeldApprovals:
     """An approver whose answers come from elsewhere: a page, a test. An answer counts once, for its own request."""
 
-    def __init__(self, wait: float = 300.0) -> None:
+    def __init__(self, wait: float = APPROVAL_WAIT) -> None:
         self.wait = wait
         self.pending: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, Decision] = {}

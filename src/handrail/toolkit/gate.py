@@ -8,8 +8,9 @@ import anyio
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import EventType
+from handrail.contract.limits import Budget
 from handrail.contract.result import Failure, Result
-from handrail.policy.policy import Budget, Policy, RuleLists
+from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.lane import Lane
 from handrail.sandbox.lane import Place as LanePlace

@@ -14,6 +14,7 @@ from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError
+from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
 from handrail.toolkit.isolated import refuse_unimportable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from handrail.toolkit.body import Body
 
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
-TIMEOUT: Final = 120.0
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Runs = Literal["async", "thread", "process"]
 
@@ -39,7 +39,7 @@ class Tool:
     """The schema of what the body returns; what breaks it is an execution_error."""
     risk: Risk = field(default="safe", kw_only=True)
     effects: Collection[Effect] = field(default=frozenset(), kw_only=True)
-    timeout: float | None = field(default=TIMEOUT, kw_only=True)
+    timeout: float | None = field(default=TOOL_TIMEOUT, kw_only=True)
     """Seconds for one call; None when the tool keeps its own clock."""
     lane: str | None = field(default=None, kw_only=True)
     needs: Collection[Feature] = field(default=frozenset(), kw_only=True)
@@ -138,7 +138,7 @@ def tool(
     description: str | None = None,
     risk: Risk = "safe",
     effects: Collection[Effect] = (),
-    timeout: float | None = TIMEOUT,
+    timeout: float | None = TOOL_TIMEOUT,
     lane: str | None = None,
     needs: Collection[Feature] = (),
     deferred: bool = False,
@@ -152,7 +152,7 @@ def tool(
     description: str | None = None,
     risk: Risk = "safe",
     effects: Collection[Effect] = (),
-    timeout: float | None = TIMEOUT,
+    timeout: float | None = TOOL_TIMEOUT,
     lane: str | None = None,
     needs: Collection[Feature] = (),
     deferred: bool = False,

@@ -13,19 +13,13 @@ import anyio
 from anyio import move_on_after
 
 from handrail.aio import finish
-from handrail.contract.driver import Limits
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import GUARD_END_WAIT, GUARD_KILL_WAIT, GUARD_START_WAIT, Limits
 from handrail.drivers.guard import frames, killing
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
 
-GREETING_WAIT: Final = 20.0
-"""Seconds for a guard to answer; far more than it needs."""
-ENDING_WAIT: Final = 3.0
-"""Seconds for a guard to end by itself when its stream ends."""
-KILLING_WAIT: Final = 2.0
-"""Seconds for a guard, and what it started, to be gone after it was killed."""
 _BUFFER: Final = 1 << 20
 _LAST_WORDS: Final = 2000
 
@@ -53,7 +47,7 @@ class Guard:
         channel = self.channel
         channel.post(frames.hello(jail, _limit_numbers(limits), map(os.fsencode, roots)))
         try:
-            with move_on_after(GREETING_WAIT):
+            with move_on_after(GUARD_START_WAIT):
                 await channel.until(None, lambda: channel.greeting is not None)
         except Unavailable as error:
             await self.close()
@@ -63,7 +57,7 @@ class Guard:
             raise
         if channel.greeting is None:
             await self.close()
-            raise Unavailable(f"the sandbox did not start: no answer within {GREETING_WAIT:g} s")
+            raise Unavailable(f"the sandbox did not start: no answer within {GUARD_START_WAIT:g} s")
         self.shell = channel.greeting.shell
 
     def last_words(self) -> str:
@@ -87,7 +81,7 @@ class Guard:
             raise Unavailable("the sandbox's guard cannot be ended: what it ran may still be running", retryable=False)
 
     async def _end(self) -> None:
-        with move_on_after(ENDING_WAIT):
+        with move_on_after(GUARD_END_WAIT):
             await _ended(self._process)
         if self._process.poll() is None:
             await anyio.to_thread.run_sync(self._kill)
@@ -107,7 +101,7 @@ class Guard:
                 self._process.kill()
             else:
                 killing.kill(itself)
-            killing.kill(killing.living(started, KILLING_WAIT))
+            killing.kill(killing.living(started, GUARD_KILL_WAIT))
             self._reap()
         finally:
             for fd in {*started, *itself}:
@@ -116,11 +110,11 @@ class Guard:
     def _reap(self) -> None:
         """Bubblewrap collects the guard, and ends by itself; it is killed only where it does not."""
         try:
-            self._process.wait(KILLING_WAIT)
+            self._process.wait(GUARD_KILL_WAIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             with suppress(subprocess.TimeoutExpired):  # close says so
-                self._process.wait(KILLING_WAIT)
+                self._process.wait(GUARD_KILL_WAIT)
 
     def _release(self) -> None:
         if self._words >= 0:
