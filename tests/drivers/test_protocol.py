@@ -99,7 +99,9 @@ def test_a_broken_frame_ends_the_guard_and_everything_it_started(raw: Raw, name:
     assert not alive(mark)
 
 
-@pytest.mark.parametrize("first", [start(1, "true"), frames.frame(frames.CLOSE, 1), HELLO[:9] + b"\x02" + HELLO[10:]])
+@pytest.mark.parametrize(
+    "first", [start(1, "true"), frames.frame(frames.CLOSE, 1), HELLO[:9] + bytes((frames.VERSION + 1,)) + HELLO[10:]]
+)
 def test_what_is_no_hello_of_this_version_comes_to_nothing(raw: Raw, first: bytes) -> None:
     raw.socket.sendall(first)
     assert [kind for kind, _, _ in raw.rest()] == [frames.BROKEN]
