@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from handrail.cli.app import app
+from handrail.cli._app import app
 from handrail.drivers.guard.build import build, stale
 from tests.cli.terminal import ENV, MAIN, Terminal, terminal
 

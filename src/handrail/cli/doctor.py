@@ -1,12 +1,14 @@
-"""Tell for each driver what it enforces on this machine, found by trying, and what to install or set for the rest."""
+"""`handrail doctor`: what each driver enforces on this machine, found by trying, and what is missing for the rest."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
 
 import anyio
+import typer
 
+from handrail.cli._app import app
 from handrail.contract.driver import Driver, Feature, Promise
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.drivers.selftest import tested
@@ -14,11 +16,18 @@ from handrail.sandbox.report import report_of
 from handrail.session.open import WALLS, Opener, known_drivers
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
-FIRST: Final = ("jail", "host", "memory")
-"""Ours come first, the strongest before the others."""
+LISTED_FIRST: Final = ("jail", "host", "memory")
+"""The built-in drivers, the strongest first."""
 STRONGEST: Final = "jail"
-WAIT: Final = 60.0
-CLAIMED: Final = "These are the driver's own words: they were not tried here."
+OPENING_SECONDS: Final = 60.0
+NOT_TRIED: Final = "The driver claims this; it was not tried here."
+
+
+@app.command()
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False) -> None:
+    """Tell what each sandbox driver enforces on this machine, found by trying."""
+    reports = anyio.run(examine)
+    print(as_json(reports) if json else render(reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +38,16 @@ class DriverReport:
     works: bool
     promises: tuple[Promise, ...]
     tried: bool = False
-    """Whether the promises were attacked from inside; else they are the driver's word."""
+    """Whether the promises were attacked from inside; otherwise the driver only claims them."""
     problem: str = ""
     """Why it cannot run here, and what to install or set."""
     notes: tuple[str, ...] = ()
 
 
 async def examine() -> list[DriverReport]:
-    """Open every known driver once, on an empty directory, and close it again. Nothing is left, and nothing raises."""
+    """Open every known driver once, on an empty directory, and close it. Leaves nothing behind; never raises."""
     known = known_drivers()
-    names = [*(name for name in FIRST if name in known), *sorted(set(known) - set(FIRST))]
+    names = [*(name for name in LISTED_FIRST if name in known), *sorted(set(known) - set(LISTED_FIRST))]
     return [await _examine(name, known[name]) for name in names]
 
 
@@ -47,13 +56,13 @@ async def _examine(name: str, opener: Opener | str) -> DriverReport:
         return _broken(name, opener)
     workspace = make_scratch()
     try:
-        with anyio.fail_after(WAIT):
+        with anyio.fail_after(OPENING_SECONDS):
             driver = await tested(name, opener, {"workspace": workspace})
             try:
                 return _report(name, driver)
             finally:
                 await driver.close()
-    except Exception as error:  # noqa: BLE001 - one driver that breaks must not hide the others
+    except Exception as error:  # noqa: BLE001 - a broken driver must not hide the others
         return _broken(name, str(error) or type(error).__name__)
     finally:
         remove_scratch(workspace)
@@ -69,24 +78,24 @@ def _report(name: str, driver: Driver) -> DriverReport:
     listed = {promise.feature: promise for promise in report.promises}
     promises = tuple(listed.get(it, Promise(it, "absent", "it does not claim this")) for it in FEATURES)
     tried = hasattr(driver, "lost")
-    return DriverReport(name, True, promises, tried, notes=report.notes if tried else (*report.notes, CLAIMED))
+    return DriverReport(name, True, promises, tried, notes=report.notes if tried else (*report.notes, NOT_TRIED))
 
 
 def as_json(reports: Sequence[DriverReport]) -> str:
-    """For programs."""
+    """The reports as JSON, for programs."""
     return json.dumps({"auto": _auto(reports), "drivers": [asdict(report) for report in reports]}, indent=2)
 
 
 def render(reports: Sequence[DriverReport]) -> str:
-    """For people: what holds where, then the reasons, then what `auto` takes."""
+    """The reports as a table, the reasons for what is not enforced, and the driver that `auto` takes, for people."""
     parts = [_table(reports), *(_reasons(report) for report in reports)]
-    taken = _auto(reports)
+    chosen = _auto(reports)
     nothing = "auto takes nothing here; with allow_weaker=True it takes host, without isolation."
-    return "\n\n".join([*parts, f"auto takes {taken}." if taken else nothing])
+    return "\n\n".join([*parts, f"auto takes {chosen}." if chosen else nothing])
 
 
 def _auto(reports: Sequence[DriverReport]) -> str | None:
-    """The driver that `auto` takes: the jail, when no wall of it is missing."""
+    """The driver that `auto` takes: the jail, unless one of its walls is missing."""
     for report in reports:
         walls = {promise.feature for promise in report.promises if promise.standing == "enforced"}
         if report.name == STRONGEST and report.works and walls >= WALLS:
@@ -96,15 +105,15 @@ def _auto(reports: Sequence[DriverReport]) -> str | None:
 
 def _table(reports: Sequence[DriverReport]) -> str:
     lines = [("promise", *(report.name for report in reports))]
-    for place, feature in enumerate(FEATURES):
-        lines.append((feature, *(_word(report, place) for report in reports)))
+    for index, feature in enumerate(FEATURES):
+        lines.append((feature, *(_standing(report, index) for report in reports)))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     rows = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
     return "\n".join(row.rstrip() for row in rows)
 
 
-def _word(report: DriverReport, place: int) -> str:
-    return report.promises[place].standing if report.works else "-"
+def _standing(report: DriverReport, index: int) -> str:
+    return report.promises[index].standing if report.works else "-"
 
 
 def _reasons(report: DriverReport) -> str:

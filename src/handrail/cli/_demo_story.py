@@ -1,4 +1,4 @@
-"""The demo's story: the tools, what the scripted model calls, and what must come of each call."""
+"""The demo's story: its tools, what the scripted model calls, and the result that each call must have."""
 
 import json
 import socket
@@ -28,30 +28,30 @@ def add(a: int, b: int = 1) -> int:
 
 @tool(timeout=0.5)
 async def dawdle(seconds: float) -> str:
-    """Take a while."""
+    """Wait."""
     await anyio.sleep(seconds)
     return "awake"
 
 
 @tool
 def flood(characters: int) -> str:
-    """Say a lot."""
+    """Return a long text."""
     return "x" * characters
 
 
 @tool(risk="high", effects=["reaches_out"])
 def publish(text: str) -> str:
-    """Publish something to the world (here: to nobody)."""
+    """Publish a text (the demo sends it nowhere)."""
     return f"published {len(text)} characters"
 
 
 def tools() -> list[Tool]:
-    """The built-in tools, and a few of the demo's own."""
+    """The built-in tools, and four of the demo's own."""
     return [add, dawdle, flood, publish, *builtin_tools("all")]
 
 
 class Outside:
-    """What lies outside the sandbox and must stay out of reach: a file with a secret, and a server on loopback."""
+    """Secrets of the host that the sandbox must not reach: a file, and a server on the loopback address."""
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="outside-")
@@ -90,57 +90,61 @@ FETCH: Final = (
 
 
 def scenes(outside: Outside) -> list[tuple[str, list[tuple[str, Any, Check]]]]:
-    """What the model says, what it calls, and how each result must look."""
+    """Each scene: the model's text, and its calls, each with a check of its result."""
     return [
-        ("Arguments: what has one meaning is repaired, what has none comes back with what to do.", [
+        ("Arguments: unambiguous ones are repaired; the rest come back with instructions.", [
             ("add", '{"a": "41"}', lambda r: r.get("result") == 42),
             ("add", '{"a": "many"}', lambda r: r.get("kind") == "invalid_args"),
             ("ad", '{"a": 1}', lambda r: r.get("kind") == "tool_not_found"),
         ]),
-        ("Limits: a deadline that ends the work, an answer cut to what a model can read.", [
+        ("Limits: a deadline stops the work; a long answer is cut to what a model can read.", [
             ("dawdle", {"seconds": 30}, lambda r: r.get("kind") == "timeout"),
             ("flood", {"characters": 500_000}, lambda r: r.get("ok") is True and "left out" in json.dumps(r)),
         ]),
-        ("Hands: files and commands, in the sandbox.", [
+        ("Hands: files and commands in the sandbox.", [
             ("write", {"path": "sum.py", "content": PROGRAM}, lambda r: r.get("ok") is True),
             ("bash", {"command": "python3 sum.py | tee out.txt"}, lambda r: "5050" in json.dumps(r)),
             ("read", {"path": "."}, lambda r: "sum.py" in json.dumps(r)),
         ]),
-        ("Walls: the host's files and its network are out of reach.", [
+        ("Walls: the host's files and network are out of reach.", [
             ("bash", {"command": f"cat {outside.path}"}, lambda r: SECRET not in json.dumps(r)),
             ("bash", {"command": f"cat < /dev/tcp/127.0.0.1/{outside.port}"}, lambda r: SECRET not in json.dumps(r)),
         ]),
-        ("Jobs: a server in the background, called by the next command.", [
+        ("Jobs: a server runs in the background, and the next command calls it.", [
             ("bash", {"command": SERVER, "background": True}, lambda r: r["result"]["background"] is True),
         ]),
         ("", [
             ("bash", {"command": FETCH, "timeout": 30}, lambda r: "200" in r["result"]["stdout"]),
             ("process", {"action": "list"}, lambda r: r["result"]["jobs"][0]["running"] is True),
         ]),
-        ("People: what leaves the sandbox asks first.", [
+        ("People: a call that leaves the sandbox needs approval first.", [
             ("publish", {"text": "hello, world"}, lambda r: r.get("ok") is True or r.get("kind") in
              ("rejected", "user_denied", "approval_timeout")),
         ]),
     ]  # fmt: skip
 
 
-def surprises(outside: Outside, results: Mapping[str, Any], features: Collection[str]) -> list[str]:
-    """What came out otherwise than it must, in a sandbox with these features."""
+def wrong_results(outside: Outside, results: Mapping[str, Any], features: Collection[str]) -> list[str]:
+    """The calls whose result is wrong, in a sandbox with these features."""
     wrong = []
-    for number, (said, calls) in enumerate(scenes(outside)):
-        if said.startswith("Walls") and not {"file_isolation", "network_isolation"} <= set(features):
+    for scene, (text, calls) in enumerate(scenes(outside)):
+        if text.startswith("Walls") and not {"file_isolation", "network_isolation"} <= set(features):
             continue
-        for place, (name, given, check) in enumerate(calls):
-            result = results.get(f"{number}.{place}")
+        for index, (name, arguments, check) in enumerate(calls):
+            result = results.get(f"{scene}.{index}")
             if result is None or not check(result):
-                wrong.append(f"{name} {given}: {result}")
+                wrong.append(f"{name} {arguments}: {result}")
     return wrong
 
 
 def model(outside: Outside) -> ScriptedModel:
-    """The model of the demo: it calls what the scenes say, and no more."""
+    """The demo's model: it makes the calls of the scenes, and no others."""
     turns = [
-        Turn(text, tuple(Call(f"{n}.{p}", name, given) for p, (name, given, _) in enumerate(calls)), "tool_use")
-        for n, (text, calls) in enumerate(scenes(outside))
+        Turn(
+            text,
+            tuple(Call(f"{scene}.{index}", name, args) for index, (name, args, _) in enumerate(calls)),
+            "tool_use",
+        )
+        for scene, (text, calls) in enumerate(scenes(outside))
     ]
-    return ScriptedModel([*turns, "That is all: every call had one result, and each result said what happened."])
+    return ScriptedModel([*turns, "That is all: each call had one result, and each result said what happened."])

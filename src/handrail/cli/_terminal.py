@@ -1,28 +1,36 @@
-"""Ask a person at a terminal whether a call may run."""
+"""The person at the terminal: approves calls, and answers the questions of tools."""
 
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from handrail.contract.approval import ApprovalRequest, Decision
+from handrail.contract.approval import ApprovalRequest, Approver, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
 from handrail.policy.approval import visible
+from handrail.testing.approvers import approve_all
 from handrail.toolkit.threads import Work
 
-LONGEST_LINE = 1 << 16
-QUESTION = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
+LONGEST_LINE: Final = 1 << 16
+APPROVAL_CHOICES: Final = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
+
+
+def approver(yes: bool) -> Approver | None:
+    """The approver for this run: one that always agrees, the person at the terminal, or none."""
+    if yes:
+        return approve_all
+    return TerminalApprover(Console(stderr=True)) if sys.stdin.isatty() else None
 
 
 class TerminalApprover:
-    """Shows the request as Handrail rendered it, and waits for one of five answers."""
+    """Shows a request and waits for one of five answers."""
 
     wait = APPROVAL_WAIT
 
@@ -36,7 +44,7 @@ class TerminalApprover:
         body.append(f"\n\nwhy: {request.reason}\nalways means: {request.suggested_rule}", style="dim")
         self._console.print(Panel(body, title=f"May {request.tool} run?", border_style="yellow"))
         while True:
-            decision = await self._decide(await _line(QUESTION), request)
+            decision = await self._decide(await _line(APPROVAL_CHOICES), request)
             if decision is not None:
                 return decision
 
@@ -57,21 +65,21 @@ class TerminalApprover:
     async def _edit(self, request: ApprovalRequest) -> Decision | None:
         self._console.print(Text(json.dumps(dict(request.arguments), ensure_ascii=False)))
         try:
-            given: Any = json.loads(await _line("The arguments instead, as JSON: "))
+            edited: Any = json.loads(await _line("The new arguments, as JSON: "))
         except ValueError as error:
             self._console.print(Text(f"That is not JSON: {error}", style="red"))
             return None
-        return Decision.edit(given) if isinstance(given, dict) else None
+        return Decision.edit(edited) if isinstance(edited, dict) else None
 
 
 class TerminalHost:
-    """The person at the terminal, to whom a tool may put a question; there is no loop to end and no task to start."""
+    """Puts the questions of a tool to the person. There is no loop to end here, and no task to start."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """The person's words, or the choice whose number they typed."""
+        """What the person typed, or the choice whose number they typed."""
         self._console.print(Text(visible(question), style="bold"))
         for number, choice in enumerate(choices, 1):
             self._console.print(Text(f"  {number}. {visible(choice, lines=False)}"))
@@ -82,19 +90,19 @@ class TerminalHost:
         raise ToolFailed(Failure("unavailable", "No task can be started here.", retryable=False))
 
     def finish(self, summary: str) -> None:
-        """Nothing goes on here."""
+        """Do nothing: one call is all there is."""
 
     def deferred_tools(self) -> Mapping[str, str]:
         return {}
 
     def load_tools(self, names: Sequence[str]) -> None:
-        """There are none."""
+        """Do nothing: there are none."""
 
 
 async def _line(question: str) -> str:
-    """A line from the person. Nobody at the other end means no.
+    """Read a line from the person; end of input means no.
 
-    A terminal gives line by line. Python's own reader would hold a lock that the interpreter wants when it ends.
+    It reads the descriptor, because a thread blocked in `sys.stdin` holds a lock that the interpreter needs to exit.
     """
 
     def read() -> str:

@@ -1,4 +1,4 @@
-"""Show events as lines: what the model says, one line per call with its state and time, what it came to."""
+"""Print events as lines: the model's text, and for each call its arguments, duration and outcome."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,13 @@ from handrail.contract.driver import Report
 from handrail.contract.event import Event
 from handrail.policy.approval import visible
 
-WIDTH: Final = 110
+OUTCOME_WIDTH: Final = 110
+ARGUMENTS_WIDTH: Final = 60
 SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "yellow")}
 
 
 def report_lines(report: Report) -> list[str]:
-    """What the sandbox enforces, and what it does not, in two or three lines."""
+    """What the sandbox enforces and what it does not, in up to three lines."""
     lines = []
     for standing in ("enforced", "advisory", "absent"):
         named = [promise.feature for promise in report.promises if promise.standing == standing]
@@ -26,7 +27,7 @@ def report_lines(report: Report) -> list[str]:
 
 
 class Screen:
-    """Prints a run."""
+    """Prints the events of a run, and keeps the result of each call."""
 
     def __init__(self, console: Console, *, asks: bool) -> None:
         self._console = console
@@ -35,12 +36,12 @@ class Screen:
         self.results: dict[str, Mapping[str, Any]] = {}
 
     def show(self, event: Event) -> None:
-        """One event, as a line or as nothing."""
+        """Print one event; some print nothing."""
         if event.type == "text" and event.data["text"]:
             self._console.print(Text(f"\n{event.data['text']}", style="bold cyan"))
         elif event.type == "call_started" and event.call_id is not None:
-            given = event.data["arguments"]
-            text = given if isinstance(given, str) else json.dumps(dict(given), ensure_ascii=False)
+            arguments = event.data["arguments"]
+            text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
             self._arguments[event.call_id] = visible(text, lines=False)
         elif event.type == "approval_asked" and not self._asks:
             self._console.print(Text(f"  ? {event.data['tool']} asks: {event.data['reason']}", style="magenta"))
@@ -51,9 +52,9 @@ class Screen:
 
     def _ended(self, event: Event) -> None:
         sign, style = SIGNS[event.data["status"]]
-        shown = _short(self._arguments.pop(event.call_id or "", ""), 60)
+        arguments = _short(self._arguments.pop(event.call_id or "", ""), ARGUMENTS_WIDTH)
         self._console.print(
-            Text(f"  {sign} ", style=style) + Text(f"{event.data['tool']} {shown}")
+            Text(f"  {sign} ", style=style) + Text(f"{event.data['tool']} {arguments}")
             + Text(f"  {event.data['duration_ms']:.0f} ms", style="dim")
         )  # fmt: skip
         envelope = event.data["result"]
@@ -64,13 +65,13 @@ class Screen:
 
 def _outcome(envelope: Mapping[str, Any]) -> list[str]:
     if not envelope["ok"]:
-        return [_short(f"{envelope['kind']}: {_one_line(envelope['message'])}", WIDTH)]
+        return [_short(f"{envelope['kind']}: {_one_line(envelope['message'])}", OUTCOME_WIDTH)]
     result = envelope["result"]
-    lines = [_short(f"warning: {_one_line(text)}", WIDTH) for text in envelope.get("warnings", ())]
+    lines = [_short(f"warning: {_one_line(text)}", OUTCOME_WIDTH) for text in envelope.get("warnings", ())]
     if isinstance(result, dict) and "exit_code" in result:
-        said = f"{result['stdout']}{result['stderr']}".strip()
-        return [_short(f"exit {result['exit_code']}: {_one_line(said)}", WIDTH), *lines]
-    return [_short(_one_line(json.dumps(result, ensure_ascii=False)), WIDTH), *lines]
+        output = f"{result['stdout']}{result['stderr']}".strip()
+        return [_short(f"exit {result['exit_code']}: {_one_line(output)}", OUTCOME_WIDTH), *lines]
+    return [_short(_one_line(json.dumps(result, ensure_ascii=False)), OUTCOME_WIDTH), *lines]
 
 
 def _short(text: str, width: int) -> str:
