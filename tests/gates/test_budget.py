@@ -176,8 +176,8 @@ async def test_a_deadline_that_comes_before_the_end_of_the_budget_is_a_timeout()
 
 async def test_a_script_has_a_budget_of_its_own_inside_the_runs() -> None:
     async with Session([trivial], budget=Budget(script_calls=2)) as session:
-        made = [await session.call("trivial", {"n": n}, origin="script", inside="one") for n in range(3)]
-        other = await session.call("trivial", {"n": 9}, origin="script", inside="two")
+        made = [await session.call("trivial", {"n": n}, origin="script", parent="one") for n in range(3)]
+        other = await session.call("trivial", {"n": 9}, origin="script", parent="two")
         direct = await session.call("trivial", {"n": 10})
     assert [result.ok for result in (*made, other, direct)] == [True, True, False, True, True]
     assert "script" in made[2].message

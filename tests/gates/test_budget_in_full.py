@@ -179,7 +179,7 @@ async def test_two_scripts_have_a_budget_each() -> None:
     async with Session([acts], budget=Budget(script_calls=2)) as session:
 
         async def called(script: str, how: str = "ok") -> str | None:
-            result = await session.call("acts", {"how": how}, origin="script", inside=script)
+            result = await session.call("acts", {"how": how}, origin="script", parent=script)
             return None if result.ok else result.kind
 
         assert [await called("a") for _ in range(3)] == [None, None, "budget_exhausted"]

@@ -116,14 +116,14 @@ class Session:
         arguments: Arguments = "{}",
         *,
         origin: Origin = "model",
-        inside: str | None = None,
+        parent: str | None = None,
         id: str | None = None,
     ) -> Result:
         """Run one tool and give back its one result. A tool's fault is a Failure, never an exception.
 
-        `inside` is the id of the running call of which this one is a part.
+        `parent` is the id of the running call of which this one is a part.
         """
-        call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=inside)
+        call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))
 
     @at_home

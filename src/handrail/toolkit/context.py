@@ -59,7 +59,7 @@ class Desk(Protocol):
     def live_output(self, call: Call) -> LiveOutput: ...
     def memory(self, tool_name: str) -> dict[str, Any]: ...
     async def call(
-        self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", inside: str | None = None
+        self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", parent: str | None = None
     ) -> Result: ...
 
 
@@ -118,7 +118,7 @@ class Context:
 
     async def use(self, name: str, arguments: Arguments = "{}") -> Result:
         """Call another tool, through every gate, as part of this call."""
-        return await self._desk.call(name, arguments, origin=self.call.origin, inside=self.call.id)
+        return await self._desk.call(name, arguments, origin=self.call.origin, parent=self.call.id)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What this tool keeps for the length of the session."""
