@@ -1,64 +1,83 @@
 """Handrail: the tool runtime between a language model and the side effects it causes."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from handrail.agent.loop import Agent
-    from handrail.contract.approval import ApprovalRequest, Decision
-    from handrail.contract.call import Call
-    from handrail.contract.errors import HandrailError, ToolFailed
-    from handrail.contract.event import Event
-    from handrail.contract.limits import Budget, Limits
-    from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, read_envelope
-    from handrail.policy.policy import Policy
-    from handrail.policy.rule import Rule
-    from handrail.sandbox.sandbox import Sandbox
-    from handrail.session.open import open_sandbox
-    from handrail.session.session import Session
-    from handrail.toolkit.bridge import run_sync
-    from handrail.toolkit.context import Context
-    from handrail.toolkit.tool import Tool, tool
-    from handrail.toolkit.toolbox import Toolbox
-    from handrail.tools.builtin import builtin_tools
-
-_HOMES = {
-    "agent.loop": ("Agent",),
-    "contract.approval": ("ApprovalRequest", "Decision"),
-    "contract.call": ("Call",),
-    "contract.errors": ("HandrailError", "ToolFailed"),
-    "contract.event": ("Event",),
-    "contract.result": ("ArtifactRef", "Failure", "Image", "Result", "Success", "read_envelope"),
-    "contract.limits": ("Budget", "Limits"),
-    "sandbox.sandbox": ("Sandbox",),
-    "session.open": ("open_sandbox",),
-    "session.session": ("Session",),
-    "toolkit.bridge": ("run_sync",),
-    "toolkit.context": ("Context",),
-    "policy.policy": ("Policy",),
-    "policy.rule": ("Rule",),
-    "toolkit.tool": ("Tool", "tool"),
-    "toolkit.toolbox": ("Toolbox",),
-    "tools.builtin": ("builtin_tools",),
-}
-_MODULES = {name: f"handrail.{module}" for module, names in _HOMES.items() for name in names}
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = [
-    "Agent", "ApprovalRequest", "ArtifactRef", "Budget", "Call", "Context", "Decision", "Event", "Failure",
-    "HandrailError", "Image", "Limits", "Policy", "Result", "Rule", "Sandbox", "Session", "Success", "Tool",
-    "ToolFailed", "Toolbox", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",
-]  # fmt: skip
 
+if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so does the other branch
+    from handrail.agent.loop import Agent as Agent
+    from handrail.agent.outcome import Outcome as Outcome
+    from handrail.contract.approval import ApprovalRequest as ApprovalRequest
+    from handrail.contract.approval import Approver as Approver
+    from handrail.contract.approval import Decision as Decision
+    from handrail.contract.call import Call as Call
+    from handrail.contract.driver import Chunk as Chunk
+    from handrail.contract.driver import Command as Command
+    from handrail.contract.driver import Driver as Driver
+    from handrail.contract.driver import FileStat as FileStat
+    from handrail.contract.driver import Mount as Mount
+    from handrail.contract.driver import Process as Process
+    from handrail.contract.driver import Report as Report
+    from handrail.contract.errors import BadEnvelope as BadEnvelope
+    from handrail.contract.errors import BadSchema as BadSchema
+    from handrail.contract.errors import BrokenDriver as BrokenDriver
+    from handrail.contract.errors import HandrailError as HandrailError
+    from handrail.contract.errors import NameConflict as NameConflict
+    from handrail.contract.errors import ToolFailed as ToolFailed
+    from handrail.contract.errors import Unavailable as Unavailable
+    from handrail.contract.errors import WeakerThanAsked as WeakerThanAsked
+    from handrail.contract.event import Event as Event
+    from handrail.contract.limits import Budget as Budget
+    from handrail.contract.limits import Limits as Limits
+    from handrail.contract.model import Message as Message
+    from handrail.contract.model import Model as Model
+    from handrail.contract.model import ModelEvent as ModelEvent
+    from handrail.contract.model import ModelFailed as ModelFailed
+    from handrail.contract.model import TextDelta as TextDelta
+    from handrail.contract.model import ThinkingDelta as ThinkingDelta
+    from handrail.contract.model import Turn as Turn
+    from handrail.contract.model import Usage as Usage
+    from handrail.contract.result import ArtifactRef as ArtifactRef
+    from handrail.contract.result import Excerpt as Excerpt
+    from handrail.contract.result import Failure as Failure
+    from handrail.contract.result import Image as Image
+    from handrail.contract.result import Result as Result
+    from handrail.contract.result import Success as Success
+    from handrail.contract.result import read_envelope as read_envelope
+    from handrail.policy.policy import Policy as Policy
+    from handrail.policy.rule import Rule as Rule
+    from handrail.sandbox.completed import Completed as Completed
+    from handrail.sandbox.job import Job as Job
+    from handrail.sandbox.sandbox import Sandbox as Sandbox
+    from handrail.session.open import open_sandbox as open_sandbox
+    from handrail.session.session import Session as Session
+    from handrail.session.standard import STANDARD as STANDARD
+    from handrail.toolkit.bridge import run_sync as run_sync
+    from handrail.toolkit.context import Context as Context
+    from handrail.toolkit.context import Host as Host
+    from handrail.toolkit.gate import Gate as Gate
+    from handrail.toolkit.gate import Next as Next
+    from handrail.toolkit.gate import Step as Step
+    from handrail.toolkit.tool import Tool as Tool
+    from handrail.toolkit.tool import tool as tool
+    from handrail.toolkit.toolbox import Toolbox as Toolbox
+    from handrail.tools.builtin import builtin_tools as builtin_tools
+else:
+    from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `import handrail` costs next to nothing."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'handrail' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+    _HOMES = {
+        line.rpartition(" ")[2]: line.split()[1]
+        for line in __loader__.get_source(__name__).splitlines()
+        if line.startswith("    from handrail.")
+    }
+    __all__ = list(_HOMES)
 
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used, so that `import handrail` costs next to nothing."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'handrail' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__() -> list[str]:
+        return sorted(__all__)

@@ -1,4 +1,4 @@
-"""Name a module now and load it when something of it is first used, so that importing Handrail stays cheap."""
+"""Name a module now and load it when something of it is first used, so that the first answer comes soon."""
 
 import sys
 from importlib import import_module
@@ -12,7 +12,12 @@ _named: set[str] = set()
 class Lazy:
     """Stands for a module; what was used of it once is at hand afterwards.
 
-    For what most programs that import Handrail never touch, or touch late. docs/decisions/001 says why.
+    For what many programs never use (docs/decisions/001). Type checkers and import-linter must see the module too:
+
+        if TYPE_CHECKING:
+            from handrail.drivers import jail as _jail
+        else:
+            _jail = Lazy("handrail.drivers.jail")
     """
 
     def __init__(self, name: str) -> None:

@@ -2,15 +2,14 @@
 
 import fcntl
 import os
+import shutil
+import tempfile
 import threading
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from handrail.lazy import Lazy
-
-shutil, tempfile = Lazy("shutil"), Lazy("tempfile")
 _NAME: Final = "handrail-artifacts-"
 _LOCK: Final = "in-use"
 

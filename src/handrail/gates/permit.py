@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from time import time
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -10,19 +10,13 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decision
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result, to_wire
-from handrail.lazy import Lazy
+from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.judge import DOUBT, Verdict, doubtful, judge
 from handrail.policy.rule import Rule
+from handrail.schema.mend import mend
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.cancelled import cancels, is_cancelled
 from handrail.toolkit.gate import Next, Step
-
-if TYPE_CHECKING:
-    import handrail.policy.approval as _approval
-    import handrail.schema.mend as _mend
-else:
-    _approval = Lazy("handrail.policy.approval")
-    _mend = Lazy("handrail.schema.mend")
 
 MOST_EDITS: Final = 5
 ANSWERS: Final = frozenset(get_args(Answer))
@@ -81,11 +75,11 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
     """None when the call may run, perhaps with edited arguments; otherwise the answer to give instead."""
     for _ in range(MOST_EDITS):
         wait = getattr(approver, "wait", APPROVAL_WAIT)
-        request = await _approval.request_for(
+        request = await request_for(
             step.call.id, step.tool, step.arguments,
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
         )  # fmt: skip
-        step.emit("approval_asked", _approval.event_data(request))
+        step.emit("approval_asked", event_data(request))
         decision = await _decision(step, request, approver, wait)
         if isinstance(decision, Failure):
             return decision
@@ -179,7 +173,7 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     """
     tool = step.tool
     given = to_wire(decision.arguments if decision.arguments is not None else {})
-    mended = _mend.mend(
+    mended = mend(
         given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
     )
     if isinstance(mended, Failure):
@@ -188,7 +182,7 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
         return None
     step.arguments, step.converted = mended.arguments, mended.converted
     step.repairs = mended.repairs
-    change = f"The user changed the arguments to {_approval.visible(str(given))[:500]} before allowing the call."
+    change = f"The user changed the arguments to {visible(str(given))[:500]} before allowing the call."
     step.warnings = (change, *mended.warnings)
     verdict = await _judge(step)
     if verdict.action == "deny":

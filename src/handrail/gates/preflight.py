@@ -2,17 +2,15 @@
 
 from handrail.contract.call import Arguments
 from handrail.contract.result import Failure, Result, to_wire
-from handrail.lazy import Lazy
+from handrail.schema.mend import mend
 from handrail.toolkit.gate import Next, Step
-
-_mend = Lazy("handrail.schema.mend")
 
 
 async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
     if tool.name != call.name:  # there is no such tool, which is the thing to say, whatever the arguments are
         return await proceed(step)
-    mended = _mend.mend(
+    mended = mend(
         _own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
         artifact=step.context.artifacts.has,
     )  # fmt: skip

@@ -1,17 +1,15 @@
 """Write down that a call began and, exactly once, how it ended, whatever happens in between."""
 
+import hashlib
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
 from handrail.contract.call import Arguments
 from handrail.contract.result import Failure, Result, to_wire
-from handrail.lazy import Lazy
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.said import said
-
-_hashlib = Lazy("hashlib")
 
 
 async def record(step: Step, proceed: Next) -> Result:
@@ -48,7 +46,7 @@ def _kept(arguments: Arguments) -> Arguments:
 def _hash(arguments: Arguments) -> str:
     """Of the arguments as they were sent; of a mapping, as key-sorted JSON."""
     if isinstance(arguments, str):
-        return str(_hashlib.sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest())
+        return hashlib.sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
     return arguments_hash(arguments)
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from handrail.artifacts.page import page
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Excerpt, Failure, Image, Result, Success, to_wire
 from handrail.gates.shape_caps import Caps, caps_for, percent_of
@@ -13,10 +14,7 @@ from handrail.gates.shape_file import shape_file
 from handrail.gates.shape_keep import JSON, Keeper
 from handrail.gates.shape_lists import LISTS, shape_list
 from handrail.gates.shape_streams import STREAMS, has_streams, settle_excerpts, shape_streams
-from handrail.lazy import Lazy
 from handrail.toolkit.gate import Next, Step
-
-_pages = Lazy("handrail.artifacts.page")
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
 QUICK: Final = 1_000
@@ -149,7 +147,7 @@ async def _by_kind(kind: str, value: dict[str, Any], size: int, caps: Caps, keep
         return await shape_file(value, caps, keeper)
     if kind == "artifact" and len(value.get("text", "")) > caps.file:
         try:
-            part: dict[str, Any] = await _pages.page(keeper.artifacts, value["ref"], value["start"], caps.file)
+            part = await page(keeper.artifacts, value["ref"], value["start"], caps.file)
             return part if value["text"].startswith(part["text"]) else value
         except (ToolFailed, KeyError, TypeError, AttributeError):
             return value  # no page of ours

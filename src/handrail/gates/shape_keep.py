@@ -1,15 +1,11 @@
 """Keep what an answer leaves out where it can be read; where that fails, say so and go on."""
 
 from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from handrail.artifacts.store import Scope, keep_stream
 from handrail.contract.result import ArtifactRef, Excerpt
-from handrail.lazy import Lazy
 
-if TYPE_CHECKING:
-    from handrail.artifacts.store import Scope
-
-_streams = Lazy("handrail.artifacts.store")
 LARGEST: Final = 64 << 20
 """Bytes of one answer that are kept."""
 JSON: Final = "application/json"
@@ -21,7 +17,7 @@ class Keeper:
 
     __slots__ = ("artifacts", "notes", "outdated")
 
-    def __init__(self, artifacts: "Scope") -> None:
+    def __init__(self, artifacts: Scope) -> None:
         self.artifacts = artifacts
         self.notes: list[str] = []
         self.outdated: str | None = None
@@ -37,7 +33,7 @@ class Keeper:
             return part.whole if self.artifacts.show(part.whole) else None
         if part.whole is None:
             return None
-        return await self._stored(_streams.keep_stream(self.artifacts, part.whole, name))
+        return await self._stored(keep_stream(self.artifacts, part.whole, name))
 
     async def _stored(self, storing: Awaitable[ArtifactRef]) -> ArtifactRef | None:
         try:

@@ -1,17 +1,12 @@
 """A Policy: what a session may do without asking."""
 
+import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from handrail.contract.errors import HandrailError
-from handrail.lazy import Lazy
 from handrail.policy.rule import Rule, ToolTraits
-
-if TYPE_CHECKING:
-    import difflib as _difflib
-else:
-    _difflib = Lazy("difflib")
 
 Mode = Literal["contained", "ask", "strict", "open"]
 
@@ -75,7 +70,7 @@ def check_tool_names(rules: RuleLists, known: Collection[str], *, warn: Callable
     for rule in rules:
         if rule.kind != "tool" or "*" in rule.subject or rule.subject in known:
             continue
-        near = _difflib.get_close_matches(rule.subject, sorted(known), n=1)
+        near = difflib.get_close_matches(rule.subject, sorted(known), n=1)
         advice = f"did you mean {near[0]!r}?" if near else f"the tools are {', '.join(sorted(known))}."
         message = (
             f"rule {rule.pattern!r}: there is no tool {rule.subject!r}; {advice} "

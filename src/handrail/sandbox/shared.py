@@ -1,5 +1,6 @@
 """What all views of one sandbox have in common: the driver, the lane, what runs, the jobs, and the end of it all."""
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,6 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
-from handrail.lazy import Lazy
 from handrail.sandbox.background import Home, if_loop_closes, in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
@@ -28,8 +28,6 @@ JOBS_KEPT: Final = 256
 """Ended jobs that can still be asked about."""
 JOB_SPOOLS_KEPT: Final = 32
 """Ended jobs whose whole output is still on disk."""
-
-_logging = Lazy("logging")
 
 
 class Shared:
@@ -204,5 +202,5 @@ class Shared:
                 answer = tell(late)
                 if isawaitable(answer):
                     await answer
-            except Exception:  # noqa: BLE001 - one reader must not keep it from the next
-                _logging.getLogger("handrail.sandbox").exception("A reader of late outcomes failed on %s", running.id)
+            except Exception:
+                logging.getLogger("handrail.sandbox").exception("A reader of late outcomes failed on %s", running.id)

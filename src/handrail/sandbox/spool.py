@@ -6,14 +6,13 @@ from any thread while more comes.
 """
 
 import os
+import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Final
 
 from handrail.contract.driver import StreamName
-from handrail.lazy import Lazy
 
-_tempfile = Lazy("tempfile")
 SPOOL_LIMIT: Final = 64 << 20
 """Bytes kept per call, both streams together."""
 SEGMENT: Final = 64 << 10
@@ -134,7 +133,7 @@ class Spool:
             return False
         try:
             if self._file is None:
-                with _tempfile.TemporaryFile() as file:
+                with tempfile.TemporaryFile() as file:
                     self._file = os.dup(file.fileno())
             return os.pwrite(self._file, data, slot * SEGMENT) == len(data)
         except OSError:

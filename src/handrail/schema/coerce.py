@@ -1,15 +1,13 @@
 """The other ways to read one scalar: `"15"` as 15, `"yes"` as true, 15 as `"15"`, `"a"` as `["a"]`."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from handrail.lazy import Lazy
 from handrail.schema.places import View
 from handrail.schema.syntax import Note
-
-_characters = Lazy("unicodedata")
 
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))(?:\.([0-9]{1,400}))?([eE][+-]?[0-9]{1,4})?")
 _FLOATS: Final = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
@@ -74,7 +72,7 @@ def listed(view: View, items: View, name: str, value: Any) -> Iterator[Option]:
 
 def _is_one_word(text: str, *, slashes: bool) -> bool:
     """Whether a text can only be one thing: no white space, quotes, brackets or separators, no word for nothing."""
-    if text.casefold() in _NOTHING or all(_characters.category(letter) == "Pd" for letter in text):
+    if text.casefold() in _NOTHING or all(unicodedata.category(letter) == "Pd" for letter in text):
         return False
     return not any(_parts(letter) and not (slashes and letter == "/") for letter in text)
 
@@ -90,7 +88,7 @@ def _parts(letter: str) -> bool:
     """Whether a character may stand between two words, or around one."""
     if letter.isascii():
         return letter <= " " or letter == "\x7f" or letter in _QUOTES or letter in _SEPARATORS
-    category = _characters.category(letter)
+    category = unicodedata.category(letter)
     return category[0] in "ZC" or category in ("Ps", "Pe", "Pi", "Pf") or _separates(letter, _QUOTES | _SEPARATORS)
 
 
@@ -100,8 +98,8 @@ def _separates(letter: str, marks: frozenset[str] = _SEPARATORS) -> bool:
         return letter in marks
     if letter.isalnum():
         return False
-    name = _characters.name(letter, "")
-    return _characters.normalize("NFKC", letter) in marks or any(word in name for word in _SEPARATOR_NAMES)
+    name = unicodedata.name(letter, "")
+    return unicodedata.normalize("NFKC", letter) in marks or any(word in name for word in _SEPARATOR_NAMES)
 
 
 def _member_lists(members: list[Any], text: str) -> Iterator[list[str]]:

@@ -1,14 +1,12 @@
 """Read JSON strictly: one meaning per text, and no text that can exhaust the stack."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final, Never
 
-from handrail.lazy import Lazy
-
-_hashlib = Lazy("hashlib")
 DEEPEST: Final = 128
 """Levels of nesting that are accepted."""
 LONGEST_NUMBER: Final = 4300
@@ -135,7 +133,7 @@ def arguments_hash(arguments: str | Mapping[str, Any]) -> str:
         text = canonical(parse(arguments) if isinstance(arguments, str) else arguments)
     except (ValueError, TypeError, RecursionError):
         text = arguments if isinstance(arguments, str) else _flat(arguments)
-    return str(_hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _show(value: Any) -> Any:

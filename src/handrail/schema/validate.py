@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import jsonschema_rs as engine
 
 from handrail.contract.errors import BadSchema
-from handrail.lazy import Lazy
 from handrail.schema.explain import Problem, explain
 from handrail.schema.formats import CHECKS, only_checked
 from handrail.schema.lenient import Reason, loosen
@@ -15,11 +16,6 @@ from handrail.schema.references import accept_references
 from handrail.schema.traits import Traits, traits_of
 from handrail.schema.walk import children, point, resolve
 from handrail.schema.words import dotted, shorten
-
-if TYPE_CHECKING:
-    import jsonschema_rs as engine
-else:
-    engine = Lazy("jsonschema_rs")
 
 __all__ = ["Problem", "Validator"]
 
@@ -118,7 +114,7 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
     return total
 
 
-def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> "engine.Validator":
+def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> engine.Validator:
     try:
         return engine.validator_for(
             _as_checked(schema, typed=typed),
@@ -153,7 +149,7 @@ def _why_not(schema: dict[str, Any]) -> Reason | None:
     return None
 
 
-def _reason(error: "engine.ValidationError") -> str:
+def _reason(error: engine.ValidationError) -> str:
     reason = shorten(error.message, 200)
     if "egex" in reason:
         return f"{reason}; patterns must run in linear time, so there is no look-around and no back-reference"

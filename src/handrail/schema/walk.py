@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
-from handrail.lazy import Lazy
-
-_urls = Lazy("urllib.parse")
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
 
@@ -71,8 +69,8 @@ def point(root: Mapping[str, Any], reference: str) -> Any:
     here: Any = root
     for step in filter(None, reference[1:].split("/")):
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(here, Mapping) and (name in here or _urls.unquote(name) in here):
-            here = here[name] if name in here else here[_urls.unquote(name)]
+        if isinstance(here, Mapping) and (name in here or unquote(name) in here):
+            here = here[name] if name in here else here[unquote(name)]
         elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
             here = here[int(name)]
         else:

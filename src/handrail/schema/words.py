@@ -1,14 +1,13 @@
 """Say schemas and values in plain, short words."""
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from handrail.lazy import Lazy
 from handrail.schema.sample import FORMATS
 from handrail.schema.walk import children, resolve
 
-_difflib = Lazy("difflib")
 SHORT: Final = 80
 ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -120,7 +119,7 @@ def near(word: Any, choices: Iterable[Any]) -> str | None:
     same = [name for name in names if fold(name) == fold(word)]
     if same:
         return same[0] if len(same) == 1 else None
-    close = _difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
+    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
     return next((name for name in names if name.lower() == close[0]), None) if close else None
 
 

@@ -1,12 +1,13 @@
 """Open a sandbox: the strongest driver this machine has, or the one asked for; never a weaker one silently."""
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from handrail.aio import finish
 from handrail.contract.driver import Driver, Mount
@@ -15,6 +16,27 @@ from handrail.contract.limits import Limits
 from handrail.lazy import Lazy, load_all
 from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from handrail.drivers import host as _host
+    from handrail.drivers import jail as _jail
+    from handrail.drivers import jail_view as _view
+    from handrail.drivers import memory as _memory
+    from handrail.drivers import places as _places
+    from handrail.drivers import scratch as _scratch
+    from handrail.drivers import selftest as _selftest
+    from handrail.drivers.guard import build as _build
+    from handrail.drivers.guard import sealed as _sealed
+else:  # a session without a sandbox needs none of them
+    _host = Lazy("handrail.drivers.host")
+    _jail = Lazy("handrail.drivers.jail")
+    _view = Lazy("handrail.drivers.jail_view")
+    _memory = Lazy("handrail.drivers.memory")
+    _places = Lazy("handrail.drivers.places")
+    _scratch = Lazy("handrail.drivers.scratch")
+    _selftest = Lazy("handrail.drivers.selftest")
+    _build = Lazy("handrail.drivers.guard.build")
+    _sealed = Lazy("handrail.drivers.guard.sealed")
 
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
@@ -34,14 +56,12 @@ _HOME: Final = str(Path(__file__).parents[2])
 ON_LINUX: Final = frozenset({"jail", "host"})
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
-
-
-_build, _host = Lazy("handrail.drivers.guard.build"), Lazy("handrail.drivers.host")
-_places, _view = Lazy("handrail.drivers.places"), Lazy("handrail.drivers.jail_view")
-_sealed = Lazy("handrail.drivers.guard.sealed")
-_scratch, _selftest = Lazy("handrail.drivers.scratch"), Lazy("handrail.drivers.selftest")
-BUILT_IN: Final = {"jail": "open_jail", "host": "open_host", "memory": "open_memory"}
-"""Each name is a module in drivers/, loaded when it is wanted, and the function in it that opens the driver."""
+BUILT_IN: Final[Mapping[str, Callable[[], Opener]]] = {
+    "jail": lambda: _jail.open_jail,
+    "host": lambda: _host.open_host,
+    "memory": lambda: _memory.open_memory,
+}
+"""By name, what gives the function that opens the driver: its module is loaded then."""
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
@@ -50,9 +70,9 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
     A plugin that claims a name which is taken is not loaded, and stands under `name=its entry point`.
     """
     found: dict[str, Opener | str] = {}
-    for name in BUILT_IN:
-        found[name] = _built_in(name) if system == "linux" or name not in ON_LINUX else "it needs Linux"
-    for point in Lazy("importlib.metadata").entry_points(group=GROUP):
+    for name, opener in BUILT_IN.items():
+        found[name] = opener() if system == "linux" or name not in ON_LINUX else "it needs Linux"
+    for point in importlib.metadata.entry_points(group=GROUP):
         if point.name in found or point.name == "auto":
             whose = "another plugin's" if point.name not in (*BUILT_IN, "auto") else "a built-in driver's"
             found[f"{point.name}={point.value}"] = f"{point.name} is {whose} name, and the plugin was not loaded"
@@ -64,17 +84,11 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
     return found
 
 
-def _built_in(name: str) -> Opener:
-    opener: Opener = getattr(Lazy(f"handrail.drivers.{name}"), BUILT_IN[name])
-    return opener
-
-
 async def open_own_guard() -> Driver | None:
     """A guard for this process's own programs, which ends their trees; None on a machine that has none."""
     if sys.platform != "linux" or not _build.PROGRAM.exists():
         return None
-    driver: Driver = await _host.open_own()
-    return driver
+    return await _host.open_own()
 
 
 @asynccontextmanager
@@ -125,7 +139,8 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
         )
-    return _with_notes(await _as_strong(await _tested(name, opener, options), allow_weaker), _claims(known, name))
+    tested = await _selftest.tested(name, opener, options)
+    return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
 
 def _claims(known: Mapping[str, Opener | str], name: str) -> list[str]:
@@ -139,11 +154,6 @@ def _with_notes(driver: Any, notes: Sequence[str]) -> Driver:
         driver.report = replace(report, notes=(*report.notes, *notes))
     noted: Driver = driver
     return noted
-
-
-async def _tested(name: str, opener: Opener, options: Mapping[str, Any]) -> Driver:
-    driver: Driver = await _selftest.tested(name, opener, options)
-    return driver
 
 
 async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
@@ -167,11 +177,11 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     if isinstance(known["jail"], str):
         raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; there are {_usable(known)}, by name")
     try:
-        jail = await _as_strong(await _tested("jail", _built_in("jail"), options), allow_weaker)
+        jail = await _as_strong(await _selftest.tested("jail", _jail.open_jail, options), allow_weaker)
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            host = await _tested("host", _built_in("host"), {word: options[word] for word in COMMON})
+            host = await _selftest.tested("host", _host.open_host, {word: options[word] for word in COMMON})
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "

@@ -11,6 +11,7 @@ import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from handrail.aio import finish
+from handrail.artifacts.store import Artifacts, Scope, scope_for
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
@@ -33,12 +34,12 @@ from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, Shared, Step, fold
 from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
-from handrail.tools.builtin import ALL as BUILTIN
 
 if TYPE_CHECKING:
-    from handrail.artifacts.store import Artifacts, Scope
+    from handrail.tools import builtin as _builtin
+else:  # only a policy with rules needs their names
+    _builtin = Lazy("handrail.tools.builtin")
 
-_artifacts = Lazy("handrail.artifacts.store")
 FAIR: Final = 64
 """Calls after which everybody else on the event loop gets a turn."""
 
@@ -54,7 +55,7 @@ class Session:
         policy: Policy = Policy(),
         approver: Approver | None = None,
         budget: Budget = Budget(),
-        artifacts: "Artifacts | Scope | None" = None,
+        artifacts: Artifacts | Scope | None = None,
         readers: Sequence[Reader] = (),
         state: Any = None,
         host: Host | None = None,
@@ -85,7 +86,7 @@ class Session:
             if lacks := self.shared.lacks(tool):
                 raise HandrailError(f"tool {lacks}")
         if policy.rules:
-            check_tool_names(policy.rules, {*self.toolbox.names(), *BUILTIN, *RESERVED})
+            check_tool_names(policy.rules, {*self.toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
@@ -248,10 +249,9 @@ class Session:
         for reader in self._readers:
             await reader.finish()
 
-    def _scoped(self, given: "Artifacts | Scope | None") -> "Scope":
+    def _scoped(self, given: Artifacts | Scope | None) -> Scope:
         """What it sees of the artifacts; a store of its own goes with it."""
-        scope: Scope
-        scope, own = _artifacts.scope_for(self.id, given)
+        scope, own = scope_for(self.id, given)
         if own is not None:
             self._open.callback(own.close)
         return scope

@@ -1,8 +1,10 @@
 """Run a function in a process of its own, which is killed, with all it started, when nobody waits any more."""
 
 import os
+import pickle
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -15,9 +17,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
-from handrail.lazy import Lazy
 
-pickle, subprocess = Lazy("pickle"), Lazy("subprocess")
 OpenGuard = Callable[[], Awaitable[Driver | None]]
 """Opens a driver whose commands run on this machine in this process's own environment; None where there is none."""
 HEADER: Final = 8

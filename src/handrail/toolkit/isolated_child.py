@@ -1,10 +1,10 @@
 """The other side of isolated.py: import one function, call it once, and send back what it gave."""
 
 import asyncio
-import importlib
 import inspect
 import os
 import pickle
+import pkgutil
 import runpy
 import sys
 from functools import reduce
@@ -42,8 +42,7 @@ def _call() -> Any:
     if umask >= 0:
         os.umask(umask)
     if main_file is None:
-        names: Any = importlib.import_module(module)
-        found = reduce(getattr, qualname.split("."), names)
+        found = pkgutil.resolve_name(f"{module}:{qualname}")
     else:
         scope = runpy.run_path(main_file, run_name="__handrail_main__")
         sys.modules["__main__"].__dict__.update(scope)

@@ -5,8 +5,9 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
+import pydantic_core
+
 from handrail.contract.result import ArtifactRef, Excerpt, Image
-from handrail.lazy import Lazy
 from handrail.sandbox.completed import Completed
 from handrail.schema.words import dotted
 
@@ -20,9 +21,6 @@ MOST_WARNINGS: Final = 5
 HALF: Final = "has half of a character pair (a lone surrogate), shown as `?`"
 Odd = list[tuple[tuple[str | int, ...], str]]
 """Where something stood that JSON cannot hold, and what it was."""
-
-
-_pydantic = Lazy("pydantic_core")
 
 
 class NotPlain(ValueError):
@@ -128,8 +126,8 @@ def _other(value: Any, depth: int, odd: Odd | None) -> Any:
     if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
         return {each.name: _inside(each.name, getattr(value, each.name), depth, odd) for each in fields(value)}
     try:
-        made = _pydantic.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
-    except (_pydantic.PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
+        made = pydantic_core.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
+    except (pydantic_core.PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
         raise NotPlain(str(error)[:300]) from None
     return plain(made, depth + 1, odd)
 

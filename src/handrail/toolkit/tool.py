@@ -9,12 +9,12 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
-from handrail import schema
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError
 from handrail.contract.limits import TOOL_TIMEOUT
+from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
 from handrail.toolkit.isolated import refuse_unimportable
@@ -183,7 +183,7 @@ def _make(
     _check_name(title)
     _refuse_generator(title, fn)
     try:
-        derived = schema.derive.derive(fn, injected=Context, local_names=names)
+        derived = derive(fn, injected=Context, local_names=names)
     except BadSchema as error:
         raise BadSchema(f"tool {title}: {error}") from None
     if options.get("isolate"):

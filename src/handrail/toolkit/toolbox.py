@@ -1,17 +1,16 @@
 """A Toolbox: tools by name, in one stable order, shared by as many sessions as like."""
 
+import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.result import Failure
-from handrail.lazy import Lazy
 from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import Tool, tool
 
-_difflib = Lazy("difflib")
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may carry."""
 OPTIONAL: Final = (
@@ -124,7 +123,7 @@ def _is_ours(tool: Tool) -> bool:
 
 
 def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
-    near = _difflib.get_close_matches(name, known, n=3)
+    near = difflib.get_close_matches(name, known, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(sorted(known)[:40]) or "none"
     message = f"There is no tool called {name[:100]!r}. {hint}The tools are: {listed}."

@@ -1,16 +1,27 @@
-"""The tools that come with Handrail, in three selections; each is loaded when it is first wanted."""
+"""The tools that come with Handrail, in three selections."""
 
-from importlib import import_module
 from typing import Final, Literal, get_args
 
 from handrail.contract.errors import HandrailError
 from handrail.toolkit.tool import Tool
+from handrail.tools.ask_user import ask_user
+from handrail.tools.bash import bash
+from handrail.tools.complete import complete
+from handrail.tools.edit import edit
+from handrail.tools.glob import glob
+from handrail.tools.grep import grep
+from handrail.tools.process import process
+from handrail.tools.read import read
+from handrail.tools.read_artifact import read_artifact
+from handrail.tools.run_code import run_code
+from handrail.tools.share_artifact import share_artifact
+from handrail.tools.todo import todo
+from handrail.tools.write import write
 
 Profile = Literal["coding", "read_only", "all"]
-READ_ONLY: Final = ("glob", "grep", "read", "read_artifact")
-CODING: Final = (*READ_ONLY, "bash", "edit", "process", "run_code", "share_artifact", "todo", "write")
-ALL: Final = (*CODING, "ask_user", "complete")
-"""Each name is a module of this room, and the tool in it."""
+READ_ONLY: Final = (glob, grep, read, read_artifact)
+CODING: Final = (*READ_ONLY, bash, edit, process, run_code, share_artifact, todo, write)
+ALL: Final = (*CODING, ask_user, complete)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
@@ -18,4 +29,4 @@ def builtin_tools(profile: Profile = "coding") -> list[Tool]:
     chosen = {"coding": CODING, "read_only": READ_ONLY, "all": ALL}.get(profile)
     if chosen is None:
         raise HandrailError(f"there is no profile {profile!r}; there are {', '.join(get_args(Profile))}")
-    return [getattr(import_module(f"handrail.tools.{name}"), name) for name in chosen]
+    return list(chosen)
