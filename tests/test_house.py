@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import handrail
+from tests.house import rules
 from tests.house.planted import PLANTED, PROMISE, Planted
 from tests.house.reading import package, sources
 from tests.house.rules import RULES, Rule
@@ -69,12 +70,47 @@ def copied_house(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_mypy_catches_a_misspelt_attribute_behind_every_lazy_import(copied_house: Path) -> None:
+    """All of them at once: each line on which something of a lazily loaded module is used gets a letter too many."""
+    misspelt = {}
+    for path in sources(copied_house):
+        lines = path.read_text().splitlines()
+        names = {words[1] for line in lines if (words := re.match(r"    (\w+) = Lazy\(", line))}
+        for number, line in enumerate(lines, 1):
+            if used := [name for name in names if re.search(rf"(?<![\w.]){name}\.\w", line)]:
+                lines[number - 1] = re.sub(rf"(?<![\w.])({'|'.join(used)})\.(\w+)", r"\1.\2x", line)
+                misspelt[f"{path.relative_to(copied_house)}:{number}"] = used
+        path.write_text("\n".join(lines) + "\n")
+    said = check_types(copied_house)
+    assert misspelt
+    assert {where for where in misspelt if not re.search(rf"{where}: error: .*attr-defined", said)} == set(), said
+
+
+def test_mypy_catches_a_misspelt_public_name(copied_house: Path) -> None:
+    plant(copied_house, {"cli/planted.py": "from handrail import Sesion\n"})
+    assert 'cli/planted.py:2: error: Module "handrail" has no attribute "Sesion"' in check_types(copied_house)
+
+
+def check_types(root: Path) -> str:
+    """What mypy says; a copy of the cache that `dev.py check` keeps makes it quick."""
+    if (ROOT / ".mypy_cache").exists():
+        shutil.copytree(ROOT / ".mypy_cache", root / ".mypy_cache", dirs_exist_ok=True)
+    argv = [sys.executable, "-m", "mypy", "src"]
+    return subprocess.run(argv, cwd=root, capture_output=True, text=True, timeout=110, check=False).stdout
+
+
 def plant(root: Path, files: dict[str, str]) -> None:
     for name, code in files.items():
         path = package(root) / name
         path.parent.mkdir(exist_ok=True)
         (path.parent / "__init__.py").touch()
         path.write_text(PROMISE + code)
+
+
+def lazily(name: str, module: str) -> str:
+    room, _, last = module.rpartition(".")
+    twin = f"if TYPE_CHECKING:\n    from {room} import {last} as {name}\nelse:\n    {name} = Lazy({module!r})\n"
+    return f"from typing import TYPE_CHECKING\n\nfrom handrail.lazy import Lazy\n\n{twin}"
 
 
 PROVIDERS_BROKEN = "Provider words stop at the door of models/ and of the adapters BROKEN"
@@ -86,13 +122,23 @@ LAYERS_BROKEN = "A room imports only rooms below it; rooms on one line do not im
     [
         ({}, "0 broken"),
         ({"agent/up.py": "", "contract/planted.py": "import handrail.agent.up\n"}, LAYERS_BROKEN),
+        ({"agent/up.py": "", "contract/planted.py": lazily("_up", "handrail.agent.up")}, LAYERS_BROKEN),
         ({"tools/beside.py": "", "gates/planted.py": "import handrail.tools.beside\n"}, LAYERS_BROKEN),
         ({"attic/planted.py": ""}, "attic"),
         ({"contract/planted.py": "import anyio\n"}, "The contract stands on the standard library alone BROKEN"),
         ({"agent/planted.py": "import openai\n"}, PROVIDERS_BROKEN),
         ({"models/planted.py": "import openai\n"}, "0 broken"),
     ],
-    ids=["nothing", "upward", "sideways", "unknown-room", "contract", "provider", "provider-at-its-door"],
+    ids=[
+        "nothing",
+        "upward",
+        "upward-lazily",
+        "sideways",
+        "unknown-room",
+        "contract",
+        "provider",
+        "provider-at-its-door",
+    ],
 )
 def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[str, str], complaint: str) -> None:
     plant(copied_house, files)
@@ -102,33 +148,14 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 
 PUBLIC = [
-    "Agent",
-    "ApprovalRequest",
-    "ArtifactRef",
-    "Budget",
-    "Call",
-    "Context",
-    "Decision",
-    "Event",
-    "Failure",
-    "HandrailError",
-    "Image",
-    "Limits",
-    "Policy",
-    "Result",
-    "Rule",
-    "Sandbox",
-    "Session",
-    "Success",
-    "Tool",
-    "ToolFailed",
-    "Toolbox",
-    "builtin_tools",
-    "open_sandbox",
-    "read_envelope",
-    "run_sync",
-    "tool",
-]
+    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema",
+    "BrokenDriver", "Budget", "Call", "Chunk", "Clock", "Command", "Completed", "Context", "Decision", "Driver",
+    "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "Image", "Job",
+    "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
+    "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Session", "Step",
+    "Success", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn", "Unavailable", "Usage",
+    "WeakerThanAsked", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",
+]  # fmt: skip
 
 
 def test_the_public_surface_is_what_was_agreed() -> None:
@@ -139,6 +166,15 @@ def test_the_public_surface_is_what_was_agreed() -> None:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(handrail, name) is not None
+
+
+def test_a_public_name_that_only_a_document_mentions_is_caught(copied_house: Path) -> None:
+    rule = rules.what_is_mentioned_can_be_imported
+    shutil.copytree(ROOT / "docs", copied_house / "docs")
+    assert rule(copied_house) == []
+    door = package(copied_house) / "__init__.py"
+    door.write_text("".join(line for line in door.read_text().splitlines(True) if "Completed" not in line))
+    assert [line for line in rule(copied_house) if "design.md: mentions Completed" in line]
 
 
 def test_importing_handrail_imports_no_room() -> None:

@@ -7,16 +7,20 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so does the other branch
     from handrail.agent.loop import Agent as Agent
     from handrail.agent.outcome import Outcome as Outcome
+    from handrail.artifacts.store import Artifacts as Artifacts
     from handrail.contract.approval import ApprovalRequest as ApprovalRequest
     from handrail.contract.approval import Approver as Approver
     from handrail.contract.approval import Decision as Decision
     from handrail.contract.call import Call as Call
+    from handrail.contract.clock import Clock as Clock
     from handrail.contract.driver import Chunk as Chunk
     from handrail.contract.driver import Command as Command
     from handrail.contract.driver import Driver as Driver
+    from handrail.contract.driver import Feature as Feature
     from handrail.contract.driver import FileStat as FileStat
     from handrail.contract.driver import Mount as Mount
     from handrail.contract.driver import Process as Process
+    from handrail.contract.driver import Promise as Promise
     from handrail.contract.driver import Report as Report
     from handrail.contract.errors import BadEnvelope as BadEnvelope
     from handrail.contract.errors import BadSchema as BadSchema

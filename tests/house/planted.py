@@ -46,6 +46,11 @@ def long_function(count: int) -> str:
     return PROMISE + "def f():\n" + "    x = 1\n" * (count - 1)
 
 
+def lazily(module: str, twin: str) -> str:
+    typed = f"if TYPE_CHECKING:\n    {twin}\nelse:\n    _x = Lazy('{module}')\n" if twin else f"_x = Lazy('{module}')\n"
+    return PROMISE + typed
+
+
 PLANTED = [
     *for_rule(
         rules.files_stay_under_their_ceiling,
@@ -107,6 +112,29 @@ PLANTED = [
         rules.rooms_do_not_use_the_front_door,
         caught("gates/a.py", PROMISE + "from handrail import Session\n"),
         kept("gates/b.py", PROMISE + "from handrail import gates\n"),
+    ),
+    *for_rule(
+        rules.modules_named_as_text_have_a_typed_twin,
+        caught("gates/a.py", lazily("handrail.schema.mend", "")),
+        caught("gates/b.py", lazily("handrail.schema.mend", "from handrail.schema import repair as _x")),
+        caught("gates/c.py", lazily("handrail.schema.mend", "from handrail.schema import mend as _y")),
+        caught("gates/d.py", PROMISE + "from importlib import import_module\nx = import_module('handrail.agent')\n"),
+        caught("gates/e.py", PROMISE + "import importlib\nx = importlib.import_module(f'handrail.{y}')\n"),
+        caught("gates/f.py", PROMISE + "x = __import__('handrail.agent')\n"),
+        caught("gates/g.py", PROMISE + "x = getattr(Lazy(f'handrail.drivers.{y}'), z)\n"),
+        kept("gates/h.py", lazily("handrail.schema.mend", "from handrail.schema import mend as _x")),
+        kept("gates/i.py", lazily("handrail.schema", "import handrail.schema as _x")),
+        kept("lazy.py", PROMISE + "x = import_module(y)\n"),
+    ),
+    *for_rule(
+        rules.what_is_mentioned_can_be_imported,
+        caught("gates/a.py", PROMISE + "class Wall: ...\nraise ValueError('a jail needs a Wall around it')\n"),
+        caught("gates/b.py", PROMISE + "class Wall: ...\nraise ValueError(f'Wall.height is {x}')\n"),
+        caught("gates/c.py", PROMISE + "class HighWall: ...\nraise ValueError('HighWall was not given')\n"),
+        caught("contract/d.py", PROMISE + "Wall = str\nraise ValueError('it is not a Wall')\n"),
+        kept("gates/e.py", PROMISE + "class Wall: ...\nraise ValueError('Wall against wall. Walls too')\n"),
+        kept("gates/f.py", PROMISE + 'class Wall: ...\ndef f(x: "Wall | None") -> None:\n    """Needs a Wall."""\n'),
+        kept("__init__.py", PROMISE + "from handrail.a import Wall\nclass Wall: ...\nraise ValueError('not a Wall')\n"),
     ),
     *for_rule(
         rules.texts_speak_of_the_project_alone,

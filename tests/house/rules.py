@@ -22,6 +22,10 @@ ELSEWHERE = re.compile(
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
     r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # papers that are not in this project
 )
+LOADS = {"Lazy", "import_module", "__import__"}
+CODE = re.compile(r"^```python\n.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"\b[A-Z][a-z]\w*")
+NAME_IN_PROSE = re.compile(r"(?<=[a-z,(] )[A-Z][a-z]\w*|\b[A-Z][a-z]\w*(?=[.(]\w)|\b[A-Z][a-z]+[A-Z]\w*")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX)\b|\braise NotImplementedError\b")
 
 
@@ -109,6 +113,36 @@ def rooms_do_not_use_the_front_door(root: Path) -> list[str]:
     ]
 
 
+def modules_named_as_text_have_a_typed_twin(root: Path) -> list[str]:
+    """mypy and import-linter see no module that is named as text, so the other branch of TYPE_CHECKING imports it."""
+    ways = {package(root) / "lazy.py", package(root) / "__init__.py"}  # what lazy loading itself is made of
+    return [
+        f"{path}:{line}: loads a module by its name, and no import under TYPE_CHECKING binds the same"
+        for path in sources(root)
+        if path not in ways
+        for line in _untyped_loads(tree(path))
+    ]
+
+
+def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
+    """A class of ours that a document or a message names is public: `from handrail import X`, or handrail.testing."""
+    public = {bound for door in ("", "testing/") for bound in _exported(package(root) / door / "__init__.py")}
+    ours = {
+        node.name
+        for path in sources(root)
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    } | _aliases(root)
+    documents = [
+        (path, set(CODE.findall(text)))
+        for path, text in texts(root)
+        if path.suffix == ".md" and path.parent.name != "decisions"  # which are about what is inside
+    ]
+    named = [(path, {name for code in found for name in NAME.findall(code)}) for path, found in documents]
+    named += [(path, _named_in_messages(tree(path))) for path in sources(root)]
+    return [f"{path}: mentions {name}" for path, names in named for name in sorted(names & ours - public)]
+
+
 def texts_speak_of_the_project_alone(root: Path) -> list[str]:
     rules = Path("tests", "house")  # the only texts that have to name what they forbid
     return [
@@ -186,6 +220,68 @@ def _imports_outside(root: Path, name: str, allowed: set[str]) -> list[str]:
     ]
 
 
+def _untyped_loads(module: ast.Module) -> Iterator[int]:
+    """`name = Lazy("a.b")` is typed in the else branch of an `if TYPE_CHECKING:` that imports a.b as this name."""
+    typed = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            twins = {(bound, name) for each in node.body for bound, name in _bound(each)}
+            typed |= {id(each.value) for each in node.orelse if isinstance(each, ast.Assign) and _names(each) & twins}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and _called(node) in LOADS and id(node) not in typed:
+            yield node.lineno
+
+
+def _bound(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import binds, each with the module it stands for."""
+    if isinstance(node, ast.ImportFrom):
+        yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+    elif isinstance(node, ast.Import):
+        yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+
+
+def _names(node: ast.Assign) -> set[tuple[str, str]]:
+    """What `name = Lazy("a.b")` binds, and to which module; empty for any other assignment."""
+    call, target = node.value, node.targets[0]
+    if isinstance(call, ast.Call) and _called(call) == "Lazy" and isinstance(target, ast.Name):
+        return {(target.id, word.value) for word in call.args if isinstance(word, ast.Constant)}
+    return set()
+
+
+def _called(node: ast.Call) -> str:
+    return str(getattr(node.func, "id", "") or getattr(node.func, "attr", ""))
+
+
+def _exported(door: Path) -> set[str]:
+    """The names that a package's `__init__` imports, also those for type checkers alone."""
+    return {bound for node in ast.walk(tree(door)) for bound, _ in _bound(node)} if door.exists() else set()
+
+
+def _aliases(root: Path) -> set[str]:
+    """Types that the specification gives a name to without a class: `Feature = Literal[…]`."""
+    return {
+        target.id
+        for path in sources(root)
+        if room(root, path) == "contract"
+        for node in tree(path).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and NAME.fullmatch(target.id)
+    }
+
+
+def _named_in_messages(module: ast.Module) -> set[str]:
+    """Capitalised words inside of sentences, in texts that are neither documentation nor annotations."""
+    apart: set[int] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Expr):
+            apart.add(id(node.value))
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            apart |= {id(each) for each in ast.walk(part)} if isinstance(part, ast.AST) else set()
+    said = [node.value for node in ast.walk(module) if isinstance(node, ast.Constant) and id(node) not in apart]
+    return {name for text in said if isinstance(text, str) and " " in text for name in NAME_IN_PROSE.findall(text)}
+
+
 def _only_rooms(root: Path, node: ast.AST) -> bool:
     """`from handrail import schema` names a room, which is as good as `import handrail.schema`."""
     names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else [""]
@@ -209,6 +305,8 @@ RULES: tuple[Rule, ...] = (
     the_contract_stands_on_the_standard_library,
     models_know_the_contract_and_schemas_alone,
     rooms_do_not_use_the_front_door,
+    modules_named_as_text_have_a_typed_twin,
+    what_is_mentioned_can_be_imported,
     texts_speak_of_the_project_alone,
     nothing_is_left_for_later,
     tests_use_fakes_and_not_mocks,
