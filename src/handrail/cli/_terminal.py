@@ -15,7 +15,7 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
 from handrail.policy.approval import visible
-from handrail.testing.approvers import approve_all
+from handrail.policy.approvers import approve_all
 from handrail.toolkit.threads import Work
 
 LONGEST_LINE: Final = 1 << 16

@@ -1,1 +1,1 @@
-"""Who may do what: the policy, its rules, how a call is judged by them, and what a person is asked."""
+"""Permission: the policy, its rules, how a call is judged, and what a person is asked."""

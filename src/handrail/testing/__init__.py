@@ -2,7 +2,7 @@
 
 from handrail.contract.model import Message, Turn
 from handrail.drivers.memory import MemoryDriver
-from handrail.testing.approvers import HeldApprovals, approve_all, deny_all, edit_with, never_answers
+from handrail.policy.approvers import HeldApprovals, approve_all, deny_all, edit_with, never_answers
 from handrail.testing.recorder import EventRecorder
 from handrail.testing.scripted import Request, ScriptedModel
 

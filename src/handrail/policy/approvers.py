@@ -1,4 +1,4 @@
-"""Approvers for tests and for channels where answers come later."""
+"""Approvers that any program can use: fixed answers, and answers that come later from elsewhere."""
 
 from collections.abc import Mapping
 from time import time
@@ -11,17 +11,17 @@ from handrail.contract.limits import APPROVAL_WAIT
 
 
 async def approve_all(request: ApprovalRequest) -> Decision:
-    """Says yes to everything."""
+    """Approve every call."""
     return Decision.approve()
 
 
 async def deny_all(request: ApprovalRequest) -> Decision:
-    """Says no to everything."""
+    """Deny every call."""
     return Decision.deny("denied by deny_all")
 
 
 class _NeverAnswers:
-    """Waits for ever; `wait` is how long Handrail waits for it."""
+    """Never answers; `wait` is how many seconds Handrail waits for it."""
 
     def __init__(self, wait: float) -> None:
         self.wait = wait
@@ -31,7 +31,7 @@ class _NeverAnswers:
         return Decision.skip()
 
     def within(self, wait: float) -> "_NeverAnswers":
-        """The same with another wait."""
+        """The same approver with another wait."""
         return _NeverAnswers(wait)
 
 
@@ -39,7 +39,7 @@ never_answers = _NeverAnswers(0.05)
 
 
 def edit_with(arguments: Mapping[str, Any]) -> Approver:
-    """Says yes to these arguments instead."""
+    """Approve every call with these arguments instead of its own."""
 
     async def edit(request: ApprovalRequest) -> Decision:
         return Decision.edit(arguments)
@@ -48,7 +48,7 @@ def edit_with(arguments: Mapping[str, Any]) -> Approver:
 
 
 class HeldApprovals:
-    """An approver whose answers come from elsewhere: a page, a test. An answer counts once, for its own request."""
+    """An approver whose answers come from elsewhere: a web page, a test. An answer counts once, for its own request."""
 
     def __init__(self, wait: float = APPROVAL_WAIT) -> None:
         self.wait = wait
@@ -71,7 +71,7 @@ class HeldApprovals:
             del self._woken[request.id]
 
     def answer(self, id: str, decision: Decision, *, arguments_hash: str | None = None) -> bool:
-        """Whether it counted: not for a request that is settled or expired, nor for other arguments than it shows."""
+        """Whether the answer counted: not if the request is settled or expired, or showed other arguments."""
         request = self.pending.get(id)
         if request is None or time() > request.expires_at:
             return False
@@ -83,7 +83,7 @@ class HeldApprovals:
         return True
 
     async def next(self) -> ApprovalRequest:
-        """The oldest request that waits; waits for one where there is none."""
+        """The oldest pending request, as soon as there is one."""
         while not self.pending:
             await self._asked.wait()
         return next(iter(self.pending.values()))
