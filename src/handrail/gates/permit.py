@@ -11,7 +11,7 @@ from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decisi
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.policy.approval import event_data, request_for, visible
-from handrail.policy.judge import DOUBT, Verdict, doubtful, judge
+from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.mend import mend
 from handrail.schema.parse import arguments_hash
@@ -29,18 +29,15 @@ async def permit(step: Step, proceed: Next) -> Result:
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
     if tool.needs and (lacks := shared.lacks(tool)):  # it was added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
-    verdict = await _judge(step)
+    if (rules := shared.rules_about(tool)) or shared.remembered:
+        verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
+    else:
+        verdict = by_mode(shared.policy.mode, tool, shared.sandbox)
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
         return refused
     return await proceed(step)
-
-
-async def _judge(step: Step) -> Verdict:
-    shared, tool = step.shared, step.tool
-    rules = shared.rules_about(tool)
-    return await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
 
 
 async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
@@ -171,7 +168,7 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     Whoever edits arguments approves them as they are. A person is asked again when they need approval for another
     reason, or when a repair changed what they mean.
     """
-    tool = step.tool
+    tool, shared = step.tool, step.shared
     given = to_wire(decision.arguments if decision.arguments is not None else {})
     mended = mend(
         given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
@@ -184,7 +181,8 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     step.repairs = mended.repairs
     change = f"The user changed the arguments to {visible(str(given))[:500]} before allowing the call."
     step.warnings = (change, *mended.warnings)
-    verdict = await _judge(step)
+    rules = shared.rules_about(tool)
+    verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
     if verdict.action == "deny":
         return Failure("rejected", f"{tool.name} was not run: the user changed its arguments, and {verdict.reason}.")
     if doubtful(tool, step.repairs):

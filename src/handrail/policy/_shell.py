@@ -7,7 +7,7 @@ from typing import Final
 from handrail.policy.glob import glob_matches, literal
 
 _RESERVED: Final = "if then elif else fi for while until do done case esac select function time coproc in [[ { } !"
-RESERVED: Final = frozenset(_RESERVED.split())
+RESERVED_WORDS: Final = frozenset(_RESERVED.split())
 _WRAPPERS: Final = """
     . source eval exec builtin command trap enable jobs fc bind complete compgen mapfile readarray let alias
     bash sh dash ash zsh ksh csh tcsh fish rbash busybox toybox
@@ -15,10 +15,10 @@ _WRAPPERS: Final = """
     sudo doas su runuser setpriv capsh chroot unshare nsenter bwrap firejail fakeroot systemd-run start-stop-daemon
     flock ionice chrt taskset numactl prlimit setarch linux32 linux64 run-parts strace ltrace gdb valgrind ssh
 """
-WRAPPERS: Final = frozenset(_WRAPPERS.split())
+WRAPPER_COMMANDS: Final = frozenset(_WRAPPERS.split())
 """Commands that run another command: their name does not tell what they do."""
 _EVALUATES: Final = "test printf read unset declare typeset local export readonly wait getopts"
-EVALUATES: Final = frozenset(_EVALUATES.split())
+EVALUATING_COMMANDS: Final = frozenset(_EVALUATES.split())
 """Shell commands that expand `$(…)` in their arguments themselves, whatever the quotes."""
 SPECIAL_UNQUOTED: Final = frozenset(";&|<>()$`{}#\\")
 SPECIAL_IN_DOUBLE_QUOTES: Final = frozenset("$`\\")
@@ -33,12 +33,12 @@ def simple_command(line: str) -> list[str] | None:
     if len(line) > LONGEST_LINE or not line.isprintable() or _unquoted(line) is None:
         return None
     words = shlex.split(line)
-    if not words or words[0] in RESERVED or ASSIGNMENT.fullmatch(words[0]) or EXPANDED.intersection(words[0]):
+    if not words or words[0] in RESERVED_WORDS or ASSIGNMENT.fullmatch(words[0]) or EXPANDED.intersection(words[0]):
         return None
     name = _file_name(words[0])
-    if name in WRAPPERS or LOADER.fullmatch(name):
+    if name in WRAPPER_COMMANDS or LOADER.fullmatch(name):
         return None
-    return None if name in EVALUATES and ("$" in line or "`" in line) else words
+    return None if name in EVALUATING_COMMANDS and ("$" in line or "`" in line) else words
 
 
 def shell_matches(glob: str, line: str) -> bool | None:

@@ -50,9 +50,6 @@ async def judge(
 
     Where it is unclear whether a rule applies, a person is asked; in mode open, only about deny and ask rules.
     """
-    report = None if sandbox is None else sandbox.report
-    if not rules and not remembered:
-        return by_mode(mode, tool, report)
     roots = PathRoots(tool, sandbox)
     unclear: list[Rule] = []
 
@@ -75,7 +72,7 @@ async def judge(
         return Verdict("ask", f"the rule {rule.pattern!r} asks for approval")
     if not unclear and await first(rules.allow, doubts=mode != "open"):
         return ALLOWED
-    return _unclear(unclear[0]) if unclear else by_mode(mode, tool, report)
+    return _unclear(unclear[0]) if unclear else by_mode(mode, tool, sandbox)
 
 
 def _unclear(rule: Rule) -> Verdict:
@@ -86,7 +83,7 @@ def _unclear(rule: Rule) -> Verdict:
     )
 
 
-def by_mode(mode: Mode, tool: ToolTraits, report: Report | None) -> Verdict:
+def by_mode(mode: Mode, tool: ToolTraits, sandbox: "Sandbox | None") -> Verdict:
     """What the mode says where no rule applies."""
     if mode == "open":
         return ALLOWED
@@ -100,6 +97,7 @@ def by_mode(mode: Mode, tool: ToolTraits, report: Report | None) -> Verdict:
     if mode == "ask":
         effects = ", ".join(sorted(tool.effects - HARMLESS))  # type: ignore[operator]
         return Verdict("ask", f"{tool.name} has {f'risk {tool.risk}' if harmless else f'effects: {effects}'}")
+    report = None if sandbox is None else sandbox.report
     if confined(tool, report):
         return ALLOWED
     return Verdict("ask", f"{tool.name} {_leaves(tool, report)}")
