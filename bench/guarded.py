@@ -13,7 +13,7 @@ import anyio
 from bench.measure import Effort, Row, Stopwatch, interleave, row
 from handrail.contract.driver import Command
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from handrail.sandbox.sandbox import Sandbox
 
 FLOOD: Final = 1_000_000_000

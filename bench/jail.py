@@ -14,11 +14,11 @@ import anyio
 from bench.guarded import Open, ends, flood, plainly
 from bench.measure import Effort, Row, Stopwatch, interleave, row
 from handrail.contract.driver import Command
-from handrail.drivers.bubblewrap import find_bubblewrap
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
-from handrail.session.open import open_sandbox
+from handrail.drivers.jail._bubblewrap import find_bubblewrap
+from handrail.drivers.open import open_sandbox
 
 COUNT: Final = 100
 MANY: Final = 100

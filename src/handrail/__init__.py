@@ -48,12 +48,12 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.result import Result as Result
     from handrail.contract.result import Success as Success
     from handrail.contract.result import read_envelope as read_envelope
+    from handrail.drivers.open import open_sandbox as open_sandbox
     from handrail.policy.policy import Policy as Policy
     from handrail.policy.rule import Rule as Rule
     from handrail.sandbox.completed import Completed as Completed
     from handrail.sandbox.job import Job as Job
     from handrail.sandbox.sandbox import Sandbox as Sandbox
-    from handrail.session.open import open_sandbox as open_sandbox
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
     from handrail.toolkit.bridge import run_sync as run_sync

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import build, stale
-from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 

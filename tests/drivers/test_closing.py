@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.conftest import OPENERS
 from tests.drivers.watching import MARK, alive, descriptors, guard_pid, new_mark, until_says
 

@@ -13,7 +13,7 @@ import pytest
 
 from handrail.contract.driver import Command
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, guard_pid, run
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Mount
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.elsewhere import nothing_elsewhere
 from handrail.drivers.guard import frames
-from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.last_words import CROWDED, explanations, missing_programs
 from tests.drivers import liars
 from tests.drivers.conftest import Open

@@ -15,7 +15,7 @@ import pytest
 
 from handrail.contract.driver import Command, Mount
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.attempts import ATTEMPTS, WORKS_INSIDE
 from tests.drivers.conftest import Open
 from tests.drivers.watching import MARK, PATIENCE, collect, new_mark, run, until_says

@@ -16,10 +16,10 @@ import pytest
 from handrail.contract.driver import Command, Mount
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.bubblewrap import SYSTEM_PATH
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.jail import open_jail
+from handrail.drivers.jail._bubblewrap import SYSTEM_PATH
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, run
@@ -71,7 +71,7 @@ async def test_a_missing_bubblewrap_says_what_to_install(home: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bwrap", path=SYSTEM_PATH) is not None, reason="this system has a bubblewrap")
 def test_where_none_is_installed_that_is_said() -> None:
-    code = "from handrail.drivers.bubblewrap import find_bubblewrap; find_bubblewrap()"
+    code = "from handrail.drivers.jail._bubblewrap import find_bubblewrap; find_bubblewrap()"
     command = [sys.executable, "-S", "-c", code]
     ran = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
     assert "none is installed" in ran.stderr

@@ -20,11 +20,11 @@ import pytest
 
 from handrail.contract.driver import Command, Mount
 from handrail.contract.limits import Limits
-from handrail.drivers.attempts import METADATA
+from handrail.drivers._attempts import METADATA
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.last_words import CROWDED
-from handrail.session.open import open_sandbox
+from handrail.drivers.open import open_sandbox
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import MARK, PATIENCE, alive, collect, descendants, eventually, lives, new_mark, run
@@ -417,7 +417,7 @@ async def test_a_storm_of_processes_disturbs_nobody_else_and_its_own_next_comman
 TWENTY = """
 import sys, anyio
 from contextlib import AsyncExitStack
-from handrail.session.open import open_sandbox
+from handrail.drivers.open import open_sandbox
 
 async def main(mark):
     async with AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Mount
-from handrail.session.open import open_sandbox
+from handrail.drivers.open import open_sandbox
 from tests.drivers.watching import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ def test_add():
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
 RUN = """
 import sys, anyio
-from handrail.session.open import open_sandbox
+from handrail.drivers.open import open_sandbox
 
 async def main(project):
     async with open_sandbox("jail", workspace=project) as sandbox:

@@ -12,8 +12,8 @@ import pytest
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
 from handrail.drivers.jail import open_jail
+from handrail.drivers.open import open_sandbox
 from handrail.drivers.scratch import place_outside
-from handrail.session.open import open_sandbox
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 
@@ -216,7 +216,7 @@ async def test_a_workspace_that_holds_temporary_files_says_so_and_shows_no_copy(
 
 FORKS = """
 import os, sys, time
-from handrail.drivers.etc_copy import copies, etc_copy
+from handrail.drivers.jail._etc import copies, etc_copy
 top = etc_copy("none")
 pid = os.fork()
 if pid == 0:

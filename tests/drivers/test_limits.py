@@ -9,7 +9,7 @@ import pytest
 from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import collect, guard_pid, run

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail.contract.driver import Command
+from handrail.drivers._command import encode_command
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard import frames
-from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.words import encode_command
 from tests.drivers import liars
 from tests.drivers.conftest import OPENERS
 

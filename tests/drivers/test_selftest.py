@@ -12,15 +12,15 @@ import pytest
 from handrail.contract.driver import Driver, Feature, Mount
 from handrail.contract.errors import Unavailable, WeakerThanAsked
 from handrail.contract.limits import Limits
-from handrail.drivers.attempts import Attempt
+from handrail.drivers._attempts import Attempt
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.drivers.memory import MemoryDriver
+from handrail.drivers.open import open_sandbox
 from handrail.drivers.selftest import NOTE, judge
 from handrail.drivers.selftest import tested as self_tested
-from handrail.session.open import open_sandbox
 from tests.drivers import liars
 from tests.drivers.watching import eventually
 

@@ -12,9 +12,9 @@ import pytest
 from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import spawn
-from handrail.drivers.guarded import GuardedDriver
 from tests.drivers.conftest import OPENERS
 from tests.drivers.watching import PATIENCE, run
 

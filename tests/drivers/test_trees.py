@@ -12,7 +12,7 @@ import pytest
 from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver, GuardedProcess
+from handrail.drivers._guarded import GuardedDriver, GuardedProcess
 from tests.drivers.conftest import Open
 from tests.drivers.watching import (
     MARK,

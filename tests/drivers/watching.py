@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from handrail.contract.driver import Command
-from handrail.drivers.guarded import GuardedDriver, GuardedProcess
+from handrail.drivers._guarded import GuardedDriver, GuardedProcess
 
 PATIENCE: Final = 90.0
 """Seconds that nothing here should ever need."""

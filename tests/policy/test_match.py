@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from handrail import Policy, Rule, Session, Tool
+from handrail.drivers.open import open_sandbox
 from handrail.policy.match import PathRoot, matches
-from handrail.session.open import open_sandbox
 from tests.policy.judging import verdicts
 
 pytestmark = pytest.mark.anyio

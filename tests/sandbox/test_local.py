@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.sandbox import Completed, Sandbox

@@ -16,9 +16,9 @@ from handrail.cli._app import INTERRUPTED, AllowWeaker, Driver, Yes, app, run
 from handrail.cli._terminal import TerminalHost, approver
 from handrail.contract.event import Event
 from handrail.contract.result import Result
+from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
 from handrail.policy.policy import Policy
-from handrail.session.open import open_sandbox
 from handrail.session.session import Session
 from handrail.tools.builtin import builtin_tools
 

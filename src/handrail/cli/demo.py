@@ -19,9 +19,9 @@ from handrail.cli._app import AllowWeaker, Driver, Yes, app, run
 from handrail.cli._demo_story import Outside, model, tools, wrong_results
 from handrail.cli._screen import Screen, report_lines
 from handrail.cli._terminal import approver
+from handrail.drivers.open import open_sandbox
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session.open import open_sandbox
 from handrail.session.session import Session
 
 CHILD: Final = r'setsid sh -c "echo \$\$ > pid; while true; do echo beat >> beats; sleep 0.1; done" > /dev/null 2>&1'

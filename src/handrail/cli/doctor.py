@@ -10,10 +10,10 @@ import typer
 
 from handrail.cli._app import app
 from handrail.contract.driver import Driver, Feature, Promise
+from handrail.drivers.open import WALLS, Opener, known_drivers
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.drivers.selftest import tested
 from handrail.sandbox.report import report_of
-from handrail.session.open import WALLS, Opener, known_drivers
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
 LISTED_FIRST: Final = ("jail", "host", "memory")

@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 
-from handrail.drivers.places import is_below
+from handrail.drivers._options import is_below
 
 Explain = Callable[[str], str | None]
 """From the name of a program that was not found to what should be said about it."""

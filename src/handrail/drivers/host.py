@@ -8,12 +8,12 @@ from typing import Final
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
+from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._options import check_limits, check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers._promises import host_report
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
-from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.places import check_limits, check_mounts, check_network, check_workspace, fixed_env
-from handrail.drivers.promises import host_report
 from handrail.drivers.scratch import make_scratch, remove_scratch
 
 UNLIMITED: Final = Limits(None, None, None, None, None, None, None)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from handrail.drivers.places import is_below
+from handrail.drivers._options import is_below
 
 MEMORY: Final = "/dev/shm"
 _ROOM: Final = 32 << 20

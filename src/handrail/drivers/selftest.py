@@ -12,7 +12,7 @@ from anyio.lowlevel import RunVar
 from handrail.contract.driver import Command, Driver, Feature, Mount, Promise, Standing
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.attempts import (
+from handrail.drivers._attempts import (
     ATTEMPTS,
     VARIABLE,
     Attempt,
@@ -23,8 +23,8 @@ from handrail.drivers.attempts import (
     try_outside,
     words,
 )
-from handrail.drivers.guarded import GuardedDriver, GuardedProcess
-from handrail.drivers.jail_view import DEFAULT_TMP
+from handrail.drivers._guarded import GuardedDriver, GuardedProcess
+from handrail.drivers.jail._view import DEFAULT_TMP
 
 PATIENCE: Final = 30.0
 """Seconds for a whole self-test; it takes a small part of one."""

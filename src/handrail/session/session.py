@@ -18,6 +18,7 @@ from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.limits import Budget
 from handrail.contract.result import Failure, Result
+from handrail.drivers.open import open_own_guard
 from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
@@ -26,7 +27,6 @@ from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
 from handrail.session.live import LiveOutput
-from handrail.session.open import open_own_guard
 from handrail.session.readers import ReaderQueue
 from handrail.session.standard import STANDARD
 from handrail.session.transcript import Transcript

@@ -15,7 +15,7 @@ from anyio import move_on_after
 from handrail.aio import finish
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, GUARD_KILL_WAIT, GUARD_START_WAIT, Limits
-from handrail.drivers.guard import frames, killing
+from handrail.drivers.guard import _killing, frames
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
@@ -93,15 +93,15 @@ class Guard:
                 self._kill_now()
 
     def _kill_now(self) -> None:
-        started = killing.open_children(self._process.pid)
-        named = None if self._info is None else killing.open_named(self._info, self._process.pid)
+        started = _killing.open_children(self._process.pid)
+        named = None if self._info is None else _killing.open_named(self._info, self._process.pid)
         itself = started if named is None else [named]
         try:
             if self._info is None:
                 self._process.kill()
             else:
-                killing.kill(itself)
-            killing.kill(killing.living(started, GUARD_KILL_WAIT))
+                _killing.kill(itself)
+            _killing.kill(_killing.living(started, GUARD_KILL_WAIT))
             self._reap()
         finally:
             for fd in {*started, *itself}:

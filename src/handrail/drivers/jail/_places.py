@@ -8,8 +8,8 @@ from typing import Final
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
-from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, leads_astray
-from handrail.drivers.places import check_workspace, is_below
+from handrail.drivers._options import check_workspace, is_below
+from handrail.drivers.jail._view import GUARD_INSIDE, SYSTEM, leads_astray
 
 Shown = tuple[str, str, bool]
 """A mount: its real source, its target, whether it can be written."""

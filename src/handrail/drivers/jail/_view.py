@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from handrail.contract.errors import HandrailError
-from handrail.drivers.etc_copy import copies, etc_copy, make_room
-from handrail.drivers.places import is_below
+from handrail.drivers._options import is_below
+from handrail.drivers.jail._etc import copies, etc_copy, make_room
 from handrail.drivers.scratch import place_outside, usual_places
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")

@@ -9,7 +9,7 @@ import pytest
 
 from handrail import HandrailError, open_sandbox
 from handrail.contract.errors import WeakerThanAsked
-from handrail.session.open import known_drivers
+from handrail.drivers.open import known_drivers
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def opened(**options):
 OPENS = """
 import anyio
 from handrail import open_sandbox
-from handrail.session.open import known_drivers
+from handrail.drivers.open import known_drivers
 
 async def main():
     for name in ("jail", "host", "auto"):

@@ -8,16 +8,16 @@ from typing import Final
 from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers.bubblewrap import find_bubblewrap
+from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._options import check_limits, check_mounts, check_network, fixed_env
+from handrail.drivers._promises import jail_report
 from handrail.drivers.elsewhere import explainer
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
-from handrail.drivers.guarded import GuardedDriver
-from handrail.drivers.jail_places import check_jail_workspace, check_sources, check_targets, holds_temporary
-from handrail.drivers.jail_view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
-from handrail.drivers.places import check_limits, check_mounts, check_network, fixed_env
-from handrail.drivers.promises import jail_report
-from handrail.drivers.remedies import MISPLACED, remedy
+from handrail.drivers.jail._bubblewrap import find_bubblewrap
+from handrail.drivers.jail._places import check_jail_workspace, check_sources, check_targets, holds_temporary
+from handrail.drivers.jail._remedies import MISPLACED, remedy
+from handrail.drivers.jail._view import GUARD_INSIDE, SYSTEM, bin_dirs, holds_home, interpreter_dirs, view_words
 
 _FIRST: Final = (
     "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",

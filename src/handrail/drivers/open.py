@@ -18,21 +18,21 @@ from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from handrail.drivers import _options
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
-    from handrail.drivers import jail_view as _view
     from handrail.drivers import memory as _memory
-    from handrail.drivers import places as _places
     from handrail.drivers import scratch as _scratch
     from handrail.drivers import selftest as _selftest
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
+    from handrail.drivers.jail import _view
 else:  # a session without a sandbox needs none of them
     _host = Lazy("handrail.drivers.host")
     _jail = Lazy("handrail.drivers.jail")
-    _view = Lazy("handrail.drivers.jail_view")
+    _view = Lazy("handrail.drivers.jail._view")
     _memory = Lazy("handrail.drivers.memory")
-    _places = Lazy("handrail.drivers.places")
+    _options = Lazy("handrail.drivers._options")
     _scratch = Lazy("handrail.drivers.scratch")
     _selftest = Lazy("handrail.drivers.selftest")
     _build = Lazy("handrail.drivers.guard.build")
@@ -203,14 +203,14 @@ def _exposed(driver: Driver, mounts: Sequence[Mount]) -> list[str]:
     if name == "host":
         return [place for place in places if _writable(place)]
     tops = [os.path.realpath(each) for each in (workspace, *(mount.source for mount in mounts if mount.writable))]
-    is_below = _places.is_below
+    is_below = _options.is_below
     safe = [place for place in _view.interpreter_dirs() if name == "jail" and _stays(place, tops)]
     return [place for place in places if is_below(place, tops) and not is_below(place, safe)]
 
 
 def _stays(place: str, tops: Sequence[str]) -> bool:
     """Whether a directory that the jail shows read-only cannot be moved away either, with one that is above it."""
-    return place not in tops and (os.path.dirname(place) in tops or not _places.is_below(place, tops))
+    return place not in tops and (os.path.dirname(place) in tops or not _options.is_below(place, tops))
 
 
 def _writable(place: str) -> bool:

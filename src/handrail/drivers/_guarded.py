@@ -12,12 +12,12 @@ import anyio.lowlevel
 from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
+from handrail.drivers._command import command_error, encode_command, file_error
 from handrail.drivers.elsewhere import Explain, nothing_elsewhere
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.last_words import explanations
-from handrail.drivers.words import command_error, encode_command, file_error
 
 LEFT_RUNNING_NOTE: Final = (
     "The command left processes running when it ended; they were ended with it. "
