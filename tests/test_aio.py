@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
+import trio
 
+from handrail import HandrailError, Session, open_sandbox
 from handrail.aio import finish
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +192,15 @@ def test_the_end_of_the_loop_ends_a_closing_that_would_last() -> None:
     asyncio.run(main())
     gc.collect()
     assert steps == ["begun", "told"]
+
+
+def test_under_trio_a_session_and_a_sandbox_say_that_they_need_asyncio() -> None:
+    async def main() -> None:
+        with pytest.raises(HandrailError, match="A Session runs on asyncio"):
+            Session()
+        with pytest.raises(HandrailError, match="A sandbox runs on asyncio"):
+            async with open_sandbox("memory"):
+                pass
+
+    trio.run(main)
+    Session()  # outside any event loop nothing is wrong yet

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so does the other branch
-    from handrail.agent.loop import Agent as Agent
-    from handrail.agent.outcome import Outcome as Outcome
+    from handrail.agent import Agent as Agent
+    from handrail.agent import Outcome as Outcome
     from handrail.artifacts.store import Artifacts as Artifacts
     from handrail.contract.approval import ApprovalRequest as ApprovalRequest
     from handrail.contract.approval import Approver as Approver

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from handrail import Budget, Call, Failure, Sandbox, Session, ToolFailed, tool
+from handrail.gates.lane import lane_of_sandbox
 from handrail.testing import MemoryDriver
 from tests.gates.asked import until
 from tests.journeys.evidence import endings
@@ -157,12 +158,12 @@ async def test_a_call_that_waits_in_a_lane_when_the_seconds_are_over_is_ended_be
         anyio.create_task_group() as group,
     ):
         group.start_soon(other.call, "holds")
-        await until(lambda: len(sandbox.lane) == 1)
+        await until(lambda: len(lane_of_sandbox(sandbox)) == 1)
         with anyio.fail_after(30):
             result = await session.call("waits")
         go.set()
     assert not result.ok
-    assert (result.kind, ran, len(sandbox.lane)) == ("budget_exhausted", [], 0)
+    assert (result.kind, ran, len(lane_of_sandbox(sandbox))) == ("budget_exhausted", [], 0)
 
 
 async def test_a_deadline_that_comes_before_the_end_of_the_budget_is_a_timeout() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail import Budget, Call, Decision, Policy, Sandbox, Session, Tool, tool
+from handrail.gates.lane import lane_of_sandbox
 from handrail.testing import HeldApprovals, MemoryDriver
 from tests.gates.lanes import World, doing
 from tests.journeys.evidence import endings, events_of
@@ -58,7 +59,7 @@ async def story(batch: list[Any], pauses: list[int]) -> None:
 
 def check(world: World, sandbox: Sandbox, session: Session, kept: list[Call]) -> None:
     assert world.inside == []
-    lane = sandbox.lane
+    lane = lane_of_sandbox(sandbox)
     assert len(lane) == len(lane.inner) == len(lane.inner.inner) == 0
     assert len(endings(session)) == session.call_count
     assert {event.data["kind"] for event in events_of(session, "call_ended")} <= {None, "cancelled"}

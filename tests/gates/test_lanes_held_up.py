@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from handrail import Call, Context, Sandbox, Session, Tool, tool
+from handrail.gates.lane import lane_of_sandbox
 from handrail.testing import MemoryDriver
 from tests.gates.asked import until
 from tests.gates.lanes import OPEN, World, doing
@@ -39,7 +40,7 @@ async def test_a_stuck_body_makes_its_lane_unavailable_naming_the_call_until_it_
         assert all("held by h" in result.message and result.retryable for result in results[1:])
         assert world.order == []
         stuck.end.set()
-        await until(lambda: len(sandbox.lane) == 0)
+        await until(lambda: len(lane_of_sandbox(sandbox)) == 0)
         assert (await session.call("look", doing())).ok
     (late,) = events_of(session, "call_late")
     assert (late.call_id, late.data["outcome"]) == ("h", "ended")
@@ -52,9 +53,9 @@ async def test_a_stuck_body_inside_another_call_holds_the_lane_after_that_call_h
         blocked: Any = await session.call("look", doing())
         assert blocked.kind == "unavailable"
         stuck.end.set()
-        await until(lambda: len(sandbox.lane) == 0)
+        await until(lambda: len(lane_of_sandbox(sandbox)) == 0)
         assert (await session.call("look", doing())).ok
-        assert len(sandbox.lane.inner) == 0
+        assert len(lane_of_sandbox(sandbox).inner) == 0
 
 
 async def test_sessions_on_one_sandbox_share_its_lane_and_their_calls_are_not_mixed_up() -> None:
@@ -69,7 +70,7 @@ async def test_sessions_on_one_sandbox_share_its_lane_and_their_calls_are_not_mi
         assert blocked.kind == "unavailable"
         assert "same" in blocked.message
         stuck.end.set()
-        await until(lambda: len(sandbox.lane) == 0)
+        await until(lambda: len(lane_of_sandbox(sandbox)) == 0)
         assert (await two.call("look", doing(), id="same")).ok
 
 

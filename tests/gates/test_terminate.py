@@ -10,6 +10,7 @@ import pytest
 
 from handrail import Call, Context, Decision, Policy, Sandbox, Session, Tool, tool
 from handrail.drivers.memory import Script
+from handrail.gates.lane import lane_of_sandbox
 from handrail.testing import HeldApprovals, MemoryDriver
 from tests.gates.asked import until
 from tests.gates.lanes import OPEN, World, doing
@@ -147,10 +148,10 @@ async def test_a_call_that_waits_in_a_lane_is_ended_and_frees_its_place() -> Non
 
     async with world.session(holds, sandbox=sandbox) as session, anyio.create_task_group() as group:
         group.start_soon(session.call, "holds")
-        await until(lambda: len(sandbox.lane) == 1)
+        await until(lambda: len(lane_of_sandbox(sandbox)) == 1)
         ready = lambda: bool(events_of(session, "call_waiting"))  # noqa: E731
         result = await ended(session, "change", ready=ready, arguments=doing())
-        assert len(sandbox.lane) == 1
+        assert len(lane_of_sandbox(sandbox)) == 1
         go.set()
     check(result, session)
     assert "before it began" in result.message

@@ -83,6 +83,14 @@ PLANTED = [
         kept("cli/a.py", PROMISE + "def f():\n    import typer\n"),
     ),
     *for_rule(
+        rules.asyncio_is_said_in_aio_alone,
+        caught("session/a.py", PROMISE + "import asyncio\n"),
+        caught("session/a.py", PROMISE + "from asyncio import sleep\n"),
+        caught("session/a.py", PROMISE + 'import sys\nx = sys.modules["asyncio"]\n'),
+        kept("session/a.py", '"""It runs on asyncio, and says so in words alone."""\n'),
+        kept("aio.py", PROMISE + "import asyncio\n"),
+    ),
+    *for_rule(
         rules.modules_open_with_their_promise,
         caught("gates/a.py", "x = 1\n"),
         caught("gates/b.py", '"""Gate."""\n'),

@@ -67,6 +67,19 @@ def functions_import_nothing_but_extras(root: Path) -> list[str]:
     ]
 
 
+def asyncio_is_said_in_aio_alone(root: Path) -> list[str]:
+    """By import, by name, or as text that names the module."""
+    found = []
+    for path in sources(root):
+        if path.relative_to(package(root)).as_posix() == "aio.py":
+            continue
+        for node in ast.walk(tree(path)):
+            said = [*imported(node), getattr(node, "id", ""), getattr(node, "value", "")]
+            if any(isinstance(word, str) and word.split(".")[0] == "asyncio" for word in said):
+                found.append(f"{path}:{getattr(node, 'lineno', 0)}: says asyncio; aio.py does that for everybody")
+    return found
+
+
 def modules_open_with_their_promise(root: Path) -> list[str]:
     found = []
     for path in sources(root):
@@ -300,6 +313,7 @@ RULES: tuple[Rule, ...] = (
     names_are_plain_words,
     the_environment_is_read_in_cli_alone,
     functions_import_nothing_but_extras,
+    asyncio_is_said_in_aio_alone,
     modules_open_with_their_promise,
     a_body_is_called_from_invoke_alone,
     the_contract_stands_on_the_standard_library,

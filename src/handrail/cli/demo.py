@@ -14,7 +14,7 @@ import anyio
 from rich.console import Console
 from rich.text import Text
 
-from handrail.agent.loop import Agent
+from handrail.agent import Agent
 from handrail.cli._app import AllowWeaker, Driver, Yes, app, run
 from handrail.cli._demo_story import Outside, model, tools, wrong_results
 from handrail.cli._screen import Screen, report_lines

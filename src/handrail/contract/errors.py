@@ -55,3 +55,12 @@ class Unavailable(Exception):
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and message of any exception, even of one whose own `str` raises."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - that is what this is for
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

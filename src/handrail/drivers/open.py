@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from handrail.aio import finish
+from handrail.aio import finish, refuse_other_loops
 from handrail.contract.driver import Driver, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
 from handrail.contract.limits import Limits
@@ -108,6 +108,7 @@ async def open_sandbox(
     "auto" takes the jail where its self-test passes. Raises WeakerThanAsked, with the reason and what to do, where
     only weaker isolation can be had and `allow_weaker` was not given. Nothing is left running when the block ends.
     """
+    refuse_other_loops("A sandbox")
     if workspace == "":
         raise HandrailError("the workspace is an empty path: give a directory, or leave it out for one of its own")
     own = _scratch.make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None

@@ -8,14 +8,12 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.contract.errors import ToolFailed, Unavailable
+from handrail.aio import call_in, is_cancelled, running_loop, this_task
+from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
-from handrail.sandbox.background import call_in, running_loop
-from handrail.toolkit.cancelled import is_cancelled, this_task
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.plain import HALF, NotPlain, Odd, notes_of, plain, sendable, warnings_of
-from handrail.toolkit.said import said
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 
@@ -90,8 +88,8 @@ async def _in_thread(step: Step) -> Any:
     def late(work: Work) -> None:
         outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
         step.emit("call_late", {"tool": tool.name, "outcome": outcome})
-        if step.place is not None:
-            call_in(loop, step.place.let_go)
+        if step.slot is not None:
+            call_in(loop, step.slot.let_go)
 
     loop = running_loop()
     work = Work(lambda: tool.body(context, arguments), late)
@@ -99,8 +97,8 @@ async def _in_thread(step: Step) -> Any:
         return await work.wait()
     except BaseException:
         step.still_running = work.left_running
-        if step.still_running and step.place is not None:
-            step.place.hold()
+        if step.still_running and step.slot is not None:
+            step.slot.hold()
         context.stopped = f"{tool.name} was cancelled or ran out of time: stop here."
         raise
 
@@ -149,7 +147,7 @@ def _told(failure: Failure) -> Failure:
 
 
 def _bug(error: BaseException) -> Failure:
-    return Failure("execution_error", said(error)[:LONGEST_MESSAGE])
+    return Failure("execution_error", describe_error(error)[:LONGEST_MESSAGE])
 
 
 def _os_failure(error: OSError) -> Failure:
@@ -158,5 +156,5 @@ def _os_failure(error: OSError) -> Failure:
     if kind is None:
         return _bug(error)
     path = error.filename if isinstance(error.filename, str) else None
-    message = (error.strerror or said(error)) + (f": {path}" if path else "")
+    message = (error.strerror or describe_error(error)) + (f": {path}" if path else "")
     return Failure(kind, message[:LONGEST_MESSAGE], field="path" if kind == "invalid_args" and path else None)

@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from handrail.aio import cancels, is_cancelled
 from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decision
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.contract.result import Failure, Result, to_wire
@@ -15,7 +16,6 @@ from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.mend import mend
 from handrail.schema.parse import arguments_hash
-from handrail.toolkit.cancelled import cancels, is_cancelled
 from handrail.toolkit.gate import Next, Step
 
 MOST_EDITS: Final = 5

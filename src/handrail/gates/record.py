@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import Any
 
 from handrail.contract.call import Arguments
+from handrail.contract.errors import describe_error
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.said import said
 
 
 async def record(step: Step, proceed: Next) -> Result:
@@ -25,7 +25,7 @@ async def record(step: Step, proceed: Next) -> Result:
         result = await proceed(step)
         envelope = result.to_envelope(call.name)
     except Exception as error:  # noqa: BLE001 - a gate of the caller's own may hold a bug; the model gets an answer
-        result = Failure("execution_error", f"A gate failed before {call.name} could answer: {said(error)}")
+        result = Failure("execution_error", f"A gate failed before {call.name} could answer: {describe_error(error)}")
         envelope = result.to_envelope(call.name)
     except BaseException as error:
         result = Failure("cancelled", _why(step, error))

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from handrail.aio import Home, at_home
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.sandbox.asked import resolve
-from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.shared import Shared
 
 _Answer = TypeVar("_Answer")

@@ -6,10 +6,10 @@ from typing import Final
 
 import anyio
 
+from handrail.aio import Home, at_home
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.sandbox.asked import as_bytes, seconds
-from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Completed
 from handrail.sandbox.running import Running
 from handrail.sandbox.spool import SPOOL_LIMIT, Spool

@@ -13,11 +13,11 @@ from typing import Final, Literal
 import anyio
 import anyio.lowlevel
 
+from handrail.aio import Task, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT
-from handrail.sandbox.background import Task, in_background
 from handrail.sandbox.capture import Capture, Cut
 from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
 from handrail.sandbox.notes import notes_on

@@ -9,18 +9,16 @@ from typing import Final, Literal, Self
 
 import anyio
 
-from handrail.aio import finish
+from handrail.aio import at_home, finish, in_background, loop_here
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import CODE_FILE_WAIT, JOB_START_WAIT
 from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
-from handrail.sandbox.background import at_home, in_background, loop_here
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.files import Files
 from handrail.sandbox.job import Job, Log
-from handrail.sandbox.lane import Lane
 from handrail.sandbox.report import check_driver, report_of
 from handrail.sandbox.running import OnOutput, Order, Running
 from handrail.sandbox.shared import Shared
@@ -154,8 +152,9 @@ class Sandbox(Files):
         return self.report.features
 
     @property
-    def lane(self) -> Lane:
-        return self._shared.lane
+    def identity(self) -> object:
+        """The same object for all views of one sandbox."""
+        return self._shared
 
     @property
     def on_late(self) -> list[Callable[[Late], object]]:

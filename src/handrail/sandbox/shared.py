@@ -1,4 +1,4 @@
-"""What all views of one sandbox have in common: the driver, the lane, what runs, the jobs, and the end of it all."""
+"""What all views of one sandbox have in common: the driver, what runs, the jobs, and the end of it all."""
 
 import logging
 import threading
@@ -11,15 +11,13 @@ from weakref import WeakSet
 
 import anyio
 
-from handrail.aio import finish
+from handrail.aio import Home, finish, if_loop_closes, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
-from handrail.sandbox.background import Home, if_loop_closes, in_background
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
-from handrail.sandbox.lane import Lane
 from handrail.sandbox.running import Order, Running
 from handrail.sandbox.spool import Spool
 from handrail.sandbox.supervise import supervise
@@ -37,7 +35,6 @@ class Shared:
         self.driver = driver
         self.caps = caps
         self.home = Home()
-        self.lane = Lane()
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []

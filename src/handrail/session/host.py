@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from handrail.aio import Home, at_home
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure, Result
-from handrail.sandbox.background import Home, at_home
 from handrail.schema.export import check_provider
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool

@@ -9,8 +9,8 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from handrail.aio import Home, call_in
 from handrail.contract.call import Call
-from handrail.sandbox.background import Home, call_in
 
 if TYPE_CHECKING:
     from handrail.session.transcript import Transcript

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import anyio
 
+from handrail.aio import call_in, in_background, running_loop
+from handrail.contract.errors import describe_error
 from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
-from handrail.sandbox.background import call_in, in_background, running_loop
-from handrail.toolkit.said import said
 
 QUEUE: Final = 1_000
 """Events a reader may be behind."""
@@ -84,7 +84,7 @@ class ReaderQueue:
             with anyio.move_on_after(READER_WAIT) as limit:
                 await self._reader(event)
         except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
-            self._drop(f"raised {said(error)}")
+            self._drop(f"raised {describe_error(error)}")
         if limit.cancelled_caught or monotonic() > self._deadline:
             self._drop(f"took more than {READER_WAIT:g} s over one event")
         self._deadline = inf
@@ -112,7 +112,7 @@ class ReaderQueue:
                     made.close()
                     self._drop("is a plain function that returned a coroutine: make it `async def`,")
             except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
-                self._drop(f"raised {said(error)}")
+                self._drop(f"raised {describe_error(error)}")
             self._deadline = inf
 
     def _drop(self, why: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from handrail.aio import finish
+from handrail.aio import Home, at_home, finish, refuse_other_loops
 from handrail.artifacts.store import Artifacts, Scope, scope_for
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
@@ -19,16 +19,14 @@ from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.limits import Budget
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
-from handrail.gates.lane import reserve
 from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
-from handrail.sandbox.background import Home, at_home
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.host import SessionHost
 from handrail.session.live import LiveOutput
 from handrail.session.readers import ReaderQueue
-from handrail.session.standard import STANDARD
+from handrail.session.standard import STANDARD, admit
 from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
@@ -62,6 +60,7 @@ class Session:
         gates: Sequence[Gate] | None = None,
         id: str | None = None,
     ) -> None:
+        refuse_other_loops("A Session")
         self.id = id or urandom(6).hex()
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
@@ -82,11 +81,7 @@ class Session:
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts)
         self._closed = False
-        for tool in self.toolbox:
-            if lacks := self.shared.lacks(tool):
-                raise HandrailError(f"tool {lacks}")
-        if policy.rules:
-            check_tool_names(policy.rules, {*self.toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
+        self._check_tools(policy)
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
@@ -139,9 +134,9 @@ class Session:
             await self._fill(results, 0, steps[0])
         else:
             async with anyio.create_task_group() as group:
-                for place, step in enumerate(steps):
-                    group.start_soon(self._fill, results, place, step)
-        return [results[place] for place in range(len(steps))]
+                for number, step in enumerate(steps):
+                    group.start_soon(self._fill, results, number, step)
+        return [results[number] for number in range(len(steps))]
 
     def begin_run(self) -> None:
         """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
@@ -228,11 +223,11 @@ class Session:
         clock = CallClock(around.clock if around else shared.counts.clock)
         clock.start()
         step = Step(call, self.toolbox.find(call.name), self, clock, shared, around)
-        reserve(step)
+        admit(step)
         return step
 
-    async def _fill(self, results: dict[int, Result], place: int, step: Step) -> None:
-        results[place] = await self._run(step)
+    async def _fill(self, results: dict[int, Result], number: int, step: Step) -> None:
+        results[number] = await self._run(step)
 
     async def _run(self, step: Step) -> Result:
         self._running[step.call.id] = step
@@ -242,8 +237,16 @@ class Session:
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
-            if step.place is not None:
-                step.place.leave()
+            if step.slot is not None:
+                step.slot.leave()
+
+    def _check_tools(self, policy: Policy) -> None:
+        """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about a tool nobody knows."""
+        for tool in self.toolbox:
+            if lacks := self.shared.lacks(tool):
+                raise HandrailError(f"tool {lacks}")
+        if policy.rules:
+            check_tool_names(policy.rules, {*self.toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
     async def _finish_readers(self) -> None:
         for reader in self._readers:

@@ -6,7 +6,7 @@ from handrail.gates.breaker import breaker
 from handrail.gates.budget import budget
 from handrail.gates.deadline import deadline
 from handrail.gates.invoke import invoke
-from handrail.gates.lane import lane
+from handrail.gates.lane import admit, lane
 from handrail.gates.permit import permit
 from handrail.gates.preflight import preflight
 from handrail.gates.record import record
@@ -17,3 +17,5 @@ from handrail.toolkit.gate import Gate
 STANDARD: Final[tuple[Gate, ...]] = (
     record, shape, budget, breaker, preflight, permit, lane, references, deadline, invoke,
 )  # fmt: skip
+
+__all__ = ["STANDARD", "admit"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
+from handrail.aio import call_in, running_loop
 from handrail.contract.event import Event, EventType
-from handrail.sandbox.background import call_in, running_loop
 from handrail.session.live import LiveOutput
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 
+from handrail.aio import call_in, running_loop
 from handrail.contract.errors import HandrailError
-from handrail.sandbox.background import call_in, running_loop
 
 _pausing = threading.Lock()
 

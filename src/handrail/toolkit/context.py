@@ -1,7 +1,7 @@
 """A Context: everything a tool's body may reach, bound to the one call it answers."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from handrail.contract.call import Arguments, Call, Origin
@@ -123,3 +123,8 @@ class Context:
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What this tool keeps for the length of the session."""
         return self._desk.memory(tool_name)
+
+
+Body = Callable[[Context, Mapping[str, Any]], Any]
+"""A tool's body: `def` or `async def`. Returns any Python object: JSON data, a pydantic model, a dataclass, an Image,
+an ArtifactRef, or a Result; or raises ToolFailed. Any other exception is an execution_error."""

@@ -12,8 +12,6 @@ from handrail.contract.limits import Budget
 from handrail.contract.result import Failure, Result
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
-from handrail.sandbox.lane import Lane
-from handrail.sandbox.lane import Place as LanePlace
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Desk
@@ -51,7 +49,8 @@ class Shared:
         self.sandbox = sandbox
         self.remembered: list[Rule] = []
         """What a person allowed for the rest of the session."""
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[str, Any] = {}
+        """The lanes that tools name; gates/lane.py keeps them here."""
         self.open_guard: OpenGuard | None = None
         """For isolated tools."""
         self.counts = Counts(budget.seconds)
@@ -87,8 +86,23 @@ class Step:
     """One call on its way. Gates read it, and fill in what the later ones need."""
 
     __slots__ = (
-        "_desk", "arguments", "arguments_hash", "call", "clock", "context", "converted", "counts", "parent", "place",
-        "repairs", "scope", "shared", "still_running", "terminated", "tool", "warnings",
+        "_desk",
+        "arguments",
+        "arguments_hash",
+        "call",
+        "clock",
+        "context",
+        "converted",
+        "counts",
+        "parent",
+        "repairs",
+        "scope",
+        "shared",
+        "slot",
+        "still_running",
+        "terminated",
+        "tool",
+        "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -112,8 +126,8 @@ class Step:
         """The same in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self.place: LanePlace | None = None
-        """Its place in a lane, reserved when the call was accepted."""
+        self.slot: Any = None
+        """The Slot that gates/lane.py reserved for it when it was accepted; None for a call without a lane."""
         self.still_running = False
         """The body could not be stopped and may still be at work."""
         self.scope: anyio.CancelScope | None = None

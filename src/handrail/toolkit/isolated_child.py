@@ -1,6 +1,5 @@
 """The other side of isolated.py: import one function, call it once, and send back what it gave."""
 
-import asyncio
 import inspect
 import os
 import pickle
@@ -9,6 +8,8 @@ import runpy
 import sys
 from functools import reduce
 from typing import Any
+
+import anyio
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure
@@ -51,7 +52,7 @@ def _call() -> Any:
     function = getattr(found, "function", found)
     arguments = pickle.load(sys.stdin.buffer)
     value = function(**arguments)
-    return asyncio.run(_await(value)) if inspect.isawaitable(value) else value
+    return anyio.run(_await, value) if inspect.isawaitable(value) else value
 
 
 async def _await(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from handrail.sandbox.background import call_in, running_loop
+from handrail.aio import call_in, running_loop
 
 IDLE_THREADS = 16
 """Threads kept for the next call; a stuck one is never waited for, another is started."""

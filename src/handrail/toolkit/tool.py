@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
+from typing import Any, Final, Literal, get_args, overload
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
@@ -16,11 +16,8 @@ from handrail.contract.errors import BadSchema, HandrailError
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Body, Context
 from handrail.toolkit.isolated import refuse_unimportable
-
-if TYPE_CHECKING:
-    from handrail.toolkit.body import Body
 
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -33,7 +30,7 @@ class Tool:
 
     name: str
     parameters: Mapping[str, Any]
-    body: "Body" = field(repr=False)
+    body: Body = field(repr=False)
     description: str = field(default="", kw_only=True)
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The schema of what the body returns; what breaks it is an execution_error."""
@@ -200,7 +197,7 @@ def _make(
     )
 
 
-def _body(fn: Callable[..., Any], context_parameter: str | None) -> "Body":
+def _body(fn: Callable[..., Any], context_parameter: str | None) -> Body:
     """A body for a function: its arguments by name, and the Context where it asks for one."""
 
     async def waits(context: Context, arguments: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Readers overlap, writers are alone, everybody comes in the order of their places, and nobody starves."""
+"""Readers overlap, writers are alone, everybody comes in the order of their slots, and nobody starves."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver
-from handrail.sandbox import Lane, Place, Sandbox
+from handrail.gates.lane import Lane, Slot, lane_of_sandbox
+from handrail.sandbox import Sandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -128,8 +129,8 @@ async def test_a_stuck_reader_is_in_nobody_elses_way_but_the_writers() -> None:
 
 async def test_all_views_of_a_sandbox_share_its_lane() -> None:
     sandbox = Sandbox(MemoryDriver())
-    assert sandbox.at("src").bind(call_id="x").lane is sandbox.lane
-    assert Sandbox(MemoryDriver()).lane is not sandbox.lane
+    assert lane_of_sandbox(sandbox.at("src").bind(call_id="x")) is lane_of_sandbox(sandbox)
+    assert lane_of_sandbox(Sandbox(MemoryDriver())) is not lane_of_sandbox(sandbox)
 
 
 @dataclass
@@ -137,10 +138,10 @@ class World:
     """A lane beside everything that must be true of it."""
 
     lane: Lane
-    inside: list[Place] = field(default_factory=list)
+    inside: list[Slot] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
-    async def visit(self, place: Place, steps: int, give_up: bool) -> None:
+    async def visit(self, place: Slot, steps: int, give_up: bool) -> None:
         with anyio.CancelScope() as scope:
             if give_up:
                 scope.cancel()
@@ -185,14 +186,14 @@ def test_whatever_comes_the_laws_of_the_lane_hold(visits: list[Visit]) -> None:
 class Crowded(Lane):
     """Lets a writer in beside readers."""
 
-    def before(self, place: Place) -> list[Place]:
+    def before(self, place: Slot) -> list[Slot]:
         return [other for other in super().before(place) if other.writes]
 
 
 class Unfair(Lane):
     """Looks only at who is inside, so that the late overtake those who wait."""
 
-    def before(self, place: Place) -> list[Place]:
+    def before(self, place: Slot) -> list[Slot]:
         return [other for other in super().before(place) if other.entered]
 
 

@@ -1,0 +1,204 @@
+"""Ask the model, run its calls, append the results, repeat; every call has its one result before the next request."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import anyio
+
+from handrail.aio import finish, in_background
+from handrail.contract.approval import Approver
+from handrail.contract.call import Call
+from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.event import Event
+from handrail.contract.limits import Budget
+from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
+from handrail.contract.result import Failure, Result
+from handrail.policy.policy import Policy
+from handrail.session.session import Session
+from handrail.toolkit.context import Host
+from handrail.toolkit.toolbox import Toolbox, ToolLike
+
+ROUNDS: Final = 64
+Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "model_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`text` is the model's last answer, the question it asked, or what went wrong."""
+
+    reason: Reason
+    text: str
+    output: Any = field(default=None, kw_only=True)
+    session_id: str = field(default="", kw_only=True)
+    usage: Usage = field(default=Usage(), kw_only=True)
+
+
+class Agent:
+    """A model and a session. `run` may be called again: the conversation goes on."""
+
+    def __init__(
+        self, model: str | Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
+        session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
+        budget: Budget = Budget(), rounds: int = ROUNDS, system: str = "",
+    ) -> None:  # fmt: skip
+        self.model = _checked(model)
+        self.session = _session_for(session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
+        self.rounds, self.system = rounds, system
+        self.messages: list[Message] = []
+        self.usage = Usage()
+
+    async def run(self, prompt: str) -> Outcome:
+        """Work until the model is done, or a limit is reached. Only a cancellation raises."""
+        reason: Reason = "cancelled"
+        text = ""
+        self.session.begin_run()
+        around = self.session.host.outer
+        self.session.host.outer = host = _LoopHost(around)
+        self.session.emit("run_started", data={"prompt": prompt})
+        self.messages.append(Message("user", prompt))
+        try:
+            reason, text = await self._rounds(host)
+        finally:
+            self.session.host.outer = around
+            self.session.emit("run_ended", data={"reason": reason, "text": text})
+        return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
+
+    def stream(self, prompt: str) -> AsyncIterator[Event]:
+        """The same, as events while they happen; the last one is `run_ended`. Leaving it early ends the run."""
+        return _watch(self.session, self.run, prompt)
+
+    async def _rounds(self, host: "_LoopHost") -> tuple[Reason, str]:
+        for _ in range(self.rounds):
+            try:
+                turn = await self._ask()
+            except Exception as error:  # noqa: BLE001 - whatever a model's client raises ends the run, not the program
+                return "model_error", f"{type(error).__name__}: {error}"
+            self.messages.append(Message("assistant", turn.text, turn.calls))
+            if not turn.calls:
+                return "done", turn.text
+            results = await self._answer(turn.calls)
+            if host.ended:
+                return host.ended
+            if any(not result.ok and result.kind == "budget_exhausted" for result in results):
+                return "budget", turn.text or "The budget of this run is used up."
+        return "round_limit", f"The model was asked {self.rounds} times and was not done."
+
+    async def _ask(self) -> Turn:
+        turn: Turn | None = None
+        async for event in self.model.ask(self.messages, self.session.schemas("mcp"), system=self.system):
+            if isinstance(event, Turn):
+                turn = event
+            elif isinstance(event, TextDelta | ThinkingDelta):
+                self.session.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
+        if turn is None:
+            raise ModelFailed("the model's answer broke off before it was whole")
+        self.usage += turn.usage
+        calls = tuple(turn.calls)
+        if turn.stop == "max_tokens" and calls:  # the model was cut off inside its last call
+            calls = (*calls[:-1], replace(calls[-1], cut=True))
+        return replace(turn, calls=calls)
+
+    async def _answer(self, calls: tuple[Call, ...]) -> list[Result]:
+        came: dict[int, Result] = {}
+        lost = Failure("cancelled", "The run was cancelled before this call answered; it may have had effects.")
+        try:
+            return await self.session.call_all(calls, into=came)
+        finally:
+            self.messages.append(Message("tool", results=tuple(came.get(n, lost) for n in range(len(calls)))))
+
+
+class _LoopHost:
+    """The loop as a tool sees it: it can be ended, and a question ends it too, for the person reads the outcome."""
+
+    def __init__(self, around: Host | None = None) -> None:
+        self.ended: tuple[Reason, str] | None = None
+        self._around = around
+        """Who stood around the session before: they are asked first."""
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        if self._around is not None:
+            return await self._around.ask(question, choices)
+        listed = "".join(f"\n- {choice}" for choice in choices)
+        self.ended = ("asked_user", question + listed)
+        raise ToolFailed(
+            Failure("unavailable", "The question goes to the user, who answers with the next message.", retryable=False)
+        )
+
+    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
+        if self._around is not None:
+            return await self._around.spawn(prompt, tools=tools, cwd=cwd)
+        return Failure("unavailable", "This loop cannot start tasks; do the work yourself.", retryable=False)
+
+    def finish(self, summary: str) -> None:
+        self.ended = ("done", summary)
+        if self._around is not None:
+            self._around.finish(summary)
+
+    def deferred_tools(self) -> dict[str, str]:
+        return {}
+
+    def load_tools(self, names: Sequence[str]) -> None:
+        return None
+
+
+def _checked(model: str | Model) -> Model:
+    """The model itself; names of providers' models are not built yet."""
+    if isinstance(model, str):
+        raise HandrailError(f"the model {model!r} is named, and providers are not built yet; give a Model object")
+    if not callable(getattr(model, "ask", None)):
+        raise HandrailError(f"{type(model).__name__} is no Model: it has no `ask`")
+    return model
+
+
+def _session_for(
+    session: Session | None,
+    tools: Iterable[ToolLike] | Toolbox,
+    *,
+    sandbox: Any,
+    policy: Policy,
+    approver: Approver | None,
+    budget: Budget,
+) -> Session:
+    """The given session, which already has its tools and rules, or a new one."""
+    if session is None:
+        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
+    extra = {"tools": tools, "sandbox": sandbox, "approver": approver}
+    given = [name for name, value in extra.items() if value is not None and value != ()]
+    given += [
+        name
+        for name, value, default in (("policy", policy, Policy()), ("budget", budget, Budget()))
+        if value != default
+    ]
+    if given:
+        raise HandrailError(f"give {', '.join(given)} to the Session, not to an Agent that was given one")
+    return session
+
+
+async def _watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: str) -> AsyncIterator[Event]:
+    """The run has a task of its own, because a generator that is left early may be closed in any other."""
+    failed: list[BaseException] = []
+
+    async def work() -> None:
+        try:
+            await run(prompt)
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    seen = len(session.trace)
+    task, ended = in_background(work()), anyio.Event()
+    task.add_done_callback(lambda _: ended.set())
+    try:
+        async for event in session.events(seen):
+            yield event
+            if event.type == "run_ended":
+                break
+        else:
+            raise HandrailError(f"session {session.id} was closed before its run had ended")
+    except BaseException:
+        task.cancel()
+        raise
+    finally:
+        await finish(ended.wait)
+    if failed:
+        raise failed[0]

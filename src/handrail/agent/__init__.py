@@ -1,1 +1,0 @@
-"""The loop that lets a model use tools."""
