@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from bench.growth import exponent
 from bench.measure import Effort, Row, Stopwatch, interleave, row
-from handrail.schema.mend import Mended, mend
 from handrail.schema.parse import parse
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 
 FAST: Final = 2.0
@@ -59,13 +59,13 @@ def _fast(checks: Validator, effort: Effort) -> list[Row]:
     loads, is_valid = json.loads, checks.is_valid
     for name, value in CALLS.items():
         text = json.dumps(value)
-        assert isinstance(_mend(text, checks), Mended)
+        assert isinstance(_prepare(text, checks), Prepared)
         count = effort.count(2_000_000 // len(text))
         times = interleave(
             {
                 "bare": lambda t=text, n=count: _each(lambda: is_valid(loads(t)), n),  # type: ignore[misc]
                 "parse": lambda t=text, n=count: _each(lambda: parse(t), n),  # type: ignore[misc]
-                "mend": lambda t=text, n=count: _each(lambda: _mend(t, checks), n),  # type: ignore[misc]
+                "prepare": lambda t=text, n=count: _each(lambda: _prepare(t, checks), n),  # type: ignore[misc]
             },
             effort.rounds,
         )
@@ -73,7 +73,7 @@ def _fast(checks: Validator, effort: Effort) -> list[Row]:
         found += [
             row(f"{name}: json.loads and is_valid", floor, "µs", floor=floor),
             row(f"{name}: strict parsing alone", times["parse"], "µs", floor=floor),
-            row(f"{name}: preflight", times["mend"], "µs", floor=floor, bound=FAST),
+            row(f"{name}: preflight", times["prepare"], "µs", floor=floor, bound=FAST),
         ]
     return found
 
@@ -82,7 +82,7 @@ def _hostile(checks: Validator, effort: Effort) -> list[Row]:
     found: list[Row] = []
     for name, make in HOSTILE.items():
         texts = {size: make(size * 1_000 // effort.divide) for size in SIZES}
-        samples = {f"{size}": lambda t=text: _each(lambda: _mend(t, checks), 1) for size, text in texts.items()}
+        samples = {f"{size}": lambda t=text: _each(lambda: _prepare(t, checks), 1) for size, text in texts.items()}
         times = interleave(samples, effort.rounds)
         found += [row(f"{name}, {size} kB", times[f"{size}"], "ms") for size in SIZES]
         grown = exponent([len(text) for text in texts.values()], [times[f"{size}"].median for size in SIZES])
@@ -90,8 +90,8 @@ def _hostile(checks: Validator, effort: Effort) -> list[Row]:
     return found
 
 
-def _mend(text: str, checks: Validator) -> object:
-    return mend(text, checks, own=True, convert=None, cut=False, tool="edit")
+def _prepare(text: str, checks: Validator) -> object:
+    return prepare(text, checks, own=True, convert=None, cut=False, tool="edit")
 
 
 def _each(work: Callable[[], object], count: int) -> float:

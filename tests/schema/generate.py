@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from handrail.schema.walk import resolve
+from handrail.schema.navigate import resolve
 
 Strategy = st.SearchStrategy[Any]
 anything = st.recursive(

@@ -21,8 +21,8 @@ from typing_extensions import Doc
 
 from handrail.contract.errors import BadSchema
 from handrail.schema.derive import Derived, NotConvertible, derive
+from handrail.schema.navigate import children
 from handrail.schema.validate import Validator
-from handrail.schema.walk import children
 from tests.schema.generate import instances
 
 

@@ -12,9 +12,9 @@ import pytest
 from pydantic import UUID4, AfterValidator, AnyUrl, Base64Bytes, IPvAnyNetwork, Json
 
 from handrail.contract.result import Failure
+from handrail.schema._formats import FORMATS
 from handrail.schema.derive import derive
-from handrail.schema.mend import mend
-from handrail.schema.sample import FORMATS
+from handrail.schema.prepare import prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import INTEGER, STRING, closed
 
@@ -162,7 +162,7 @@ PUT_RIGHT: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
 def test_the_example_is_what_was_sent_with_what_was_wrong_replaced(name: str) -> None:
     schema, sent, right = PUT_RIGHT[name]
     validator = Validator(schema)
-    failure = mend(sent, validator, own=False, convert=None, cut=False, tool="t")
+    failure = prepare(sent, validator, own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert failure.data["example"] == right
@@ -173,7 +173,7 @@ def test_the_example_is_what_was_sent_with_what_was_wrong_replaced(name: str) ->
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_format_is_filled_with_a_value_that_fits_and_said_in_words(name: str) -> None:
     validator = Validator(closed({"value": {"type": "string", "format": name}}, "value"))
-    failure = mend("{}", validator, own=False, convert=None, cut=False, tool="t")
+    failure = prepare("{}", validator, own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert failure.data["example"] == {"value": FORMATS[name]}
@@ -191,7 +191,7 @@ def test_the_example_for_a_typed_function_is_accepted_by_its_types() -> None:
     derived = derive(typed, injected=type("Context", (), {}))
     validator = Validator(derived.parameters)
     for sent in ({}, dict.fromkeys(typed.__annotations__, "soon")):
-        failure = mend(sent, validator, own=True, convert=derived.convert, cut=False, tool="t")
+        failure = prepare(sent, validator, own=True, convert=derived.convert, cut=False, tool="t")
         assert isinstance(failure, Failure)
         assert failure.data is not None
         assert derived.convert(failure.data["example"])["day"] == dt.date(2026, 1, 31)
@@ -206,7 +206,7 @@ def test_an_example_that_the_functions_own_check_refuses_is_not_shown() -> None:
     def function(n: Annotated[int, AfterValidator(even)], path: str) -> None: ...
 
     derived = derive(function, injected=type("Context", (), {}), local_names={"even": even})
-    failure = mend({"n": 3, "path": "a"}, Validator(derived.parameters), convert=derived.convert, tool="t")
+    failure = prepare({"n": 3, "path": "a"}, Validator(derived.parameters), convert=derived.convert, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert "example" not in failure.data
@@ -234,7 +234,7 @@ UNIONS: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", UNIONS)
 def test_a_union_is_explained_by_its_branches(name: str) -> None:
     schema, sent, said = UNIONS[name]
-    failure = mend({"v": sent}, Validator(closed({"v": schema}, "v")), own=False, convert=None, cut=False, tool="t")
+    failure = prepare({"v": sent}, Validator(closed({"v": schema}, "v")), own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert said in failure.message
 
@@ -242,7 +242,7 @@ def test_a_union_is_explained_by_its_branches(name: str) -> None:
 def test_an_example_too_long_for_the_message_is_in_the_data() -> None:
     names = [f"field_number_{number}" for number in range(40)]
     validator = Validator(closed(dict.fromkeys(names, STRING), *names))
-    failure = mend("{}", validator, own=False, convert=None, cut=False, tool="t")
+    failure = prepare("{}", validator, own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert validator.is_valid(failure.data["example"])
@@ -251,7 +251,9 @@ def test_an_example_too_long_for_the_message_is_in_the_data() -> None:
 
 def test_a_long_text_that_was_sent_is_not_repeated() -> None:
     schema = closed({"path": STRING, "text": STRING, "n": INTEGER}, "path", "text", "n")
-    failure = mend({"path": "a", "text": "x" * 3_000}, Validator(schema), own=False, convert=None, cut=False, tool="t")
+    failure = prepare(
+        {"path": "a", "text": "x" * 3_000}, Validator(schema), own=False, convert=None, cut=False, tool="t"
+    )
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert failure.data["example"] == {"path": "a", "text": "text", "n": 1}

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from handrail import Tool, Toolbox
 from handrail.contract.errors import HandrailError
 from handrail.schema.export import PROVIDERS, export
-from handrail.schema.walk import children
+from handrail.schema.navigate import children
 from tests.schema.shapes import NESTED_SCHEMA
 
 SDK_TYPES: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.mend import LONGEST_REPAIRED, Mended, mend
+from handrail.schema.prepare import LONGEST_REPAIRED, Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import VALIDATORS, closed
 
@@ -99,7 +99,7 @@ HOSTILE: dict[str, tuple[Any, Validator]] = {
 def test_hostile_arguments_are_bounced_in_bounded_time(name: str) -> None:
     arguments, validator = HOSTILE[name]
     before = time.process_time()
-    answer = mend(arguments, validator, own=True, convert=None, cut=False, tool="t")
+    answer = prepare(arguments, validator, own=True, convert=None, cut=False, tool="t")
     assert time.process_time() - before < HANG
     assert isinstance(answer, Failure) or name == "100 levels of repairable branches"
     if isinstance(answer, Failure):
@@ -111,13 +111,13 @@ def test_hostile_arguments_are_bounced_in_bounded_time(name: str) -> None:
 def test_a_circle_is_bounced() -> None:
     circle: dict[str, Any] = {"n": 1}
     circle["o"] = circle
-    assert isinstance(mend(circle, FLAT, own=True, convert=None, cut=False, tool="t"), Failure)
+    assert isinstance(prepare(circle, FLAT, own=True, convert=None, cut=False, tool="t"), Failure)
 
 
 def test_memory_is_bounded_by_the_input() -> None:
     text = json.dumps({"n": 1, "ids": ["x"] * 1_000_000})
     tracemalloc.start()
-    mend(text, FLAT, own=True, convert=None, cut=False, tool="t")
+    prepare(text, FLAT, own=True, convert=None, cut=False, tool="t")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 30 * len(text)
@@ -125,7 +125,7 @@ def test_memory_is_bounded_by_the_input() -> None:
 
 def test_above_one_mebibyte_a_valid_call_passes_and_no_repair_is_tried() -> None:
     def passes(value: Any) -> bool:
-        return isinstance(mend(json.dumps(value), FLAT, own=True, convert=None, cut=False, tool="t"), Mended)
+        return isinstance(prepare(json.dumps(value), FLAT, own=True, convert=None, cut=False, tool="t"), Prepared)
 
     large = "x" * LONGEST_REPAIRED
     assert passes({"n": 1, "s": large})
@@ -137,6 +137,6 @@ def test_a_converter_that_breaks_is_a_bounce() -> None:
     def broken(arguments: Any) -> dict[str, Any]:
         raise RuntimeError("broken")
 
-    answer = mend('{"n": 1}', FLAT, own=True, convert=broken, cut=False, tool="t")
+    answer = prepare('{"n": 1}', FLAT, own=True, convert=broken, cut=False, tool="t")
     assert isinstance(answer, Failure)
     assert answer.kind == "invalid_args"

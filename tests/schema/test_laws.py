@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail.contract.result import Failure
-from handrail.schema.mend import Mended, mend
 from handrail.schema.parse import canonical
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.generate import instances
 from tests.schema.shapes import SCHEMAS, VALIDATORS
@@ -31,8 +31,8 @@ pieces = st.sampled_from([*"{}[]\"':,\\tr1.5eN \n`", "```json\n", '"n"', "None",
 nearly_json = st.lists(pieces, max_size=30).map("".join)
 
 
-def preflight(arguments: Any, validator: Validator, *, own: bool = False) -> Mended | Failure:
-    return mend(arguments, validator, own=own, convert=None, cut=False, tool="t")
+def preflight(arguments: Any, validator: Validator, *, own: bool = False) -> Prepared | Failure:
+    return prepare(arguments, validator, own=own, convert=None, cut=False, tool="t")
 
 
 def valid_for(name: str) -> st.SearchStrategy[Any]:
@@ -53,11 +53,11 @@ def test_valid_arguments_come_back_as_the_same_object(data: st.DataObject, name:
     if not validator.is_valid(value) or not is_plain(value):
         return
     given_as_mapping = preflight(value, validator, own=own)
-    assert isinstance(given_as_mapping, Mended)
+    assert isinstance(given_as_mapping, Prepared)
     assert given_as_mapping.arguments is value
     assert given_as_mapping.repairs == ()
     given_as_text = preflight(json.dumps(value), validator, own=own)
-    assert isinstance(given_as_text, Mended)
+    assert isinstance(given_as_text, Prepared)
     assert canonical(given_as_text.arguments) == canonical(value)
 
 
@@ -70,7 +70,7 @@ def test_repair_is_idempotent_and_what_is_accepted_validates(value: Any, name: s
         return
     assert validator.is_valid(once.arguments)
     twice = preflight(once.arguments, validator, own=own)
-    assert isinstance(twice, Mended)
+    assert isinstance(twice, Prepared)
     assert twice.arguments is once.arguments
     assert twice.repairs == ()
 
@@ -107,7 +107,7 @@ def test_no_mapping_raises(value: Any, name: str) -> None:
 @given(values, names)
 def test_every_bounce_is_short_and_its_example_validates(value: Any, name: str) -> None:
     answer = preflight(value if isinstance(value, dict) else json.dumps(value), VALIDATORS[name])
-    if isinstance(answer, Mended):
+    if isinstance(answer, Prepared):
         return
     assert answer.kind == "invalid_args"
     assert len(answer.message) < 1_200
@@ -139,7 +139,7 @@ def test_the_laws_hold_for_any_schema(properties: Any, value: Any, own: bool) ->
         return
     assert validator.is_valid(answer.arguments)
     again = preflight(answer.arguments, validator, own=own)
-    assert isinstance(again, Mended)
+    assert isinstance(again, Prepared)
     assert canonical(again.arguments) == canonical(answer.arguments)
 
 
@@ -196,7 +196,7 @@ def test_a_spoiled_call_is_refused_or_means_what_it_meant(data: st.DataObject, n
         return
     spoiled = SPOILED[spoiler](value)
     answer = preflight(json.dumps(spoiled) if isinstance(spoiled, list) else spoiled, VALIDATORS[name])
-    if isinstance(answer, Mended) and not VALIDATORS[name].is_valid(spoiled):
+    if isinstance(answer, Prepared) and not VALIDATORS[name].is_valid(spoiled):
         assert canonical(answer.arguments) == canonical(whole.arguments)
 
 
@@ -206,7 +206,7 @@ def test_each_way_to_spoil_a_plain_call_is_repaired(spoiler: str) -> None:
     answer = preflight(
         json.dumps(SPOILED[spoiler](value)) if spoiler == "in a list" else SPOILED[spoiler](value), VALIDATORS["flat"]
     )
-    assert isinstance(answer, Mended)
+    assert isinstance(answer, Prepared)
     assert answer.arguments == value
     assert answer.repairs
 
@@ -228,5 +228,5 @@ def test_a_call_whose_brace_closes_early_never_runs_with_less(
     whole = preflight(value, VALIDATORS[name])
     text = CUT_SHORT[spoiler](json.dumps(value))
     answer = preflight(json.dumps(text) if twice else text, VALIDATORS[name])
-    if isinstance(answer, Mended) and isinstance(whole, Mended):
+    if isinstance(answer, Prepared) and isinstance(whole, Prepared):
         assert canonical(answer.arguments) == canonical(whole.arguments)

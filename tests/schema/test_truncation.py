@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail.schema.extract import extract
-from handrail.schema.mend import Mended, mend
 from handrail.schema.parse import canonical
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.generate import instances
 from tests.schema.shapes import SCHEMAS, VALIDATORS, closed
@@ -45,8 +45,8 @@ AS_TEXT = [
 
 
 def run(text: str, name: str) -> Any:
-    answer = mend(text, VALIDATORS[name], own=True, convert=None, cut=False, tool="t")
-    return canonical(answer.arguments) if isinstance(answer, Mended) else None
+    answer = prepare(text, VALIDATORS[name], own=True, convert=None, cut=False, tool="t")
+    return canonical(answer.arguments) if isinstance(answer, Prepared) else None
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
@@ -67,11 +67,11 @@ def test_every_prefix_of_a_generated_call_is_refused_or_is_the_whole(
 def test_every_prefix_of_a_call_that_needs_repair_is_refused_or_is_the_whole(text: str) -> None:
     schema = {"command": {"type": "string"}, "timeout": {"type": "integer"}, "dry": {"type": "boolean"}}
     validator = Validator(closed(schema, "command"))
-    whole = mend(text, validator, own=True, convert=None, cut=False, tool="t")
-    assert isinstance(whole, Mended)
+    whole = prepare(text, validator, own=True, convert=None, cut=False, tool="t")
+    assert isinstance(whole, Prepared)
     for end in range(len(text)):
-        answer = mend(text[:end], validator, own=True, convert=None, cut=False, tool="t")
-        assert not isinstance(answer, Mended) or answer.arguments == whole.arguments
+        answer = prepare(text[:end], validator, own=True, convert=None, cut=False, tool="t")
+        assert not isinstance(answer, Prepared) or answer.arguments == whole.arguments
 
 
 @pytest.mark.parametrize("text", AS_TEXT)
@@ -86,7 +86,7 @@ def test_every_prefix_of_a_call_written_as_text_is_refused_or_is_the_whole(text:
 
 
 def test_a_cut_call_is_never_run_even_when_it_looks_whole() -> None:
-    answer = mend('{"n": 1}', VALIDATORS["flat"], own=False, convert=None, cut=True, tool="t")
-    assert not isinstance(answer, Mended)
+    answer = prepare('{"n": 1}', VALIDATORS["flat"], own=False, convert=None, cut=True, tool="t")
+    assert not isinstance(answer, Prepared)
     assert "cut off" in answer.message
-    assert isinstance(mend('{"n": 1}', VALIDATORS["flat"], own=False, convert=None, cut=False, tool="t"), Mended)
+    assert isinstance(prepare('{"n": 1}', VALIDATORS["flat"], own=False, convert=None, cut=False, tool="t"), Prepared)

@@ -14,8 +14,8 @@ from handrail.contract.result import Failure, Result, to_wire
 from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
-from handrail.schema.mend import mend
 from handrail.schema.parse import arguments_hash
+from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 
 MOST_EDITS: Final = 5
@@ -170,17 +170,17 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     """
     tool, shared = step.tool, step.shared
     given = to_wire(decision.arguments if decision.arguments is not None else {})
-    mended = mend(
+    prepared = prepare(
         given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
     )
-    if isinstance(mended, Failure):
-        return replace(mended, message=f"The user changed the arguments, and they do not fit: {mended.message}")
-    if arguments_hash(mended.arguments) == request.arguments_hash:
+    if isinstance(prepared, Failure):
+        return replace(prepared, message=f"The user changed the arguments, and they do not fit: {prepared.message}")
+    if arguments_hash(prepared.arguments) == request.arguments_hash:
         return None
-    step.arguments, step.converted = mended.arguments, mended.converted
-    step.repairs = mended.repairs
+    step.arguments, step.converted = prepared.arguments, prepared.converted
+    step.repairs = prepared.repairs
     change = f"The user changed the arguments to {visible(str(given))[:500]} before allowing the call."
-    step.warnings = (change, *mended.warnings)
+    step.warnings = (change, *prepared.warnings)
     rules = shared.rules_about(tool)
     verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
     if verdict.action == "deny":

@@ -2,7 +2,7 @@
 
 from handrail.contract.call import Arguments
 from handrail.contract.result import Failure, Result, to_wire
-from handrail.schema.mend import mend
+from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 
 
@@ -10,14 +10,14 @@ async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
     if tool.name != call.name:  # there is no such tool, which is the thing to say, whatever the arguments are
         return await proceed(step)
-    mended = mend(
+    prepared = prepare(
         _own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
         artifact=step.context.artifacts.has,
     )  # fmt: skip
-    if isinstance(mended, Failure):
-        return mended
-    step.arguments, step.converted = mended.arguments, mended.converted
-    step.repairs, step.warnings = mended.repairs, mended.warnings
+    if isinstance(prepared, Failure):
+        return prepared
+    step.arguments, step.converted = prepared.arguments, prepared.converted
+    step.repairs, step.warnings = prepared.repairs, prepared.warnings
     return await proceed(step)
 
 

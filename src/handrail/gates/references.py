@@ -8,14 +8,14 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
 from handrail.policy.judge import judge
 from handrail.policy.policy import RuleLists
-from handrail.schema.bounce import bounce
+from handrail.schema.artifact_refs import MARK, is_reference
+from handrail.schema.artifact_refs import references as references_in
+from handrail.schema.describe import dotted
 from handrail.schema.explain import NotConvertible
+from handrail.schema.navigate import ROOT, Place
 from handrail.schema.parse import NotJson, parse
-from handrail.schema.places import ROOT, Place
-from handrail.schema.references import MARK, is_reference
-from handrail.schema.references import references as references_in
+from handrail.schema.refuse import refuse
 from handrail.schema.validate import Problem, Validator
-from handrail.schema.words import dotted
 from handrail.toolkit.gate import Next, Step
 
 if TYPE_CHECKING:
@@ -49,17 +49,17 @@ async def _fill_in(step: Step, found: Mapping[Path, str]) -> Failure | None:
     try:
         contents = await _contents(step, found)
     except _Unfit as error:
-        return bounce(tool.name, tool.checks, [error.problem], step.arguments, convert=tool.convert)
+        return refuse(tool.name, tool.checks, [error.problem], step.arguments, convert=tool.convert)
     except ToolFailed as error:  # gone, or changed on disk
         return error.failure
     filled: dict[str, Any] = _with(step.arguments, contents, keep_bytes=True)
     checked = _with(step.arguments, contents, keep_bytes=False)
     if problems := tool.checks.with_references.problems(checked):
-        return bounce(tool.name, tool.checks, problems, step.arguments, convert=tool.convert)
+        return refuse(tool.name, tool.checks, problems, step.arguments, convert=tool.convert)
     try:
         step.converted = filled if tool.convert is None else tool.convert(filled)
     except NotConvertible as error:
-        return bounce(tool.name, tool.checks, error.problems, step.arguments, convert=tool.convert)
+        return refuse(tool.name, tool.checks, error.problems, step.arguments, convert=tool.convert)
     return await _forbidden(step, filled)
 
 

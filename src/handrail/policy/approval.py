@@ -12,8 +12,8 @@ from handrail.contract.approval import ApprovalRequest
 from handrail.policy.glob import escape
 from handrail.policy.match import PathRoots, first_property, is_path, matches, named_property, text_of
 from handrail.policy.rule import Rule, ToolTraits
+from handrail.schema.artifact_refs import references
 from handrail.schema.parse import arguments_hash
-from handrail.schema.references import references
 
 if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox

@@ -13,7 +13,7 @@ from handrail.contract.errors import Unavailable
 from handrail.policy._shell import shell_forbids, shell_matches
 from handrail.policy.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
-from handrail.schema.references import references
+from handrail.schema.artifact_refs import references
 
 if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox

@@ -3,25 +3,25 @@
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 import typing_extensions
+from docstring_parser import Docstring, DocstringMeta, DocstringParam, DocstringReturns, ParseError
+from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError, to_jsonable_python
 
 from handrail.contract.errors import BadSchema
-from handrail.schema.annotations import is_contract, modern, resolve_hints
-from handrail.schema.docs import read_docstring
+from handrail.schema._types import Strict, is_contract, misplaced, modern, resolve_hints, tidy
+from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible, Problem
-from handrail.schema.places import escape, kind_of
-from handrail.schema.strict import Strict, misplaced, tidy
+from handrail.schema.navigate import escape, kind_of
 from handrail.schema.validate import Validator
-from handrail.schema.words import dotted, shorten, show
 
 __all__ = ["Derived", "NotConvertible", "derive"]
 
@@ -273,3 +273,39 @@ def _follow(location: tuple[int | str, ...], value: Any) -> tuple[list[int | str
             value = value[step]
             path.append(step)
     return path, value
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """A docstring of Google, NumPy or reST style, taken apart."""
+
+    description: str = ""
+    """Everything but the parameter section."""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def read_docstring(text: str | None) -> Documented:
+    """Never fails: a docstring of no known style is all description."""
+    text = inspect.cleandoc(text or "")
+    try:
+        parsed = parse_docstring(text)
+    except ParseError:
+        return Documented(text)
+    parameters = {
+        entry.arg_name: " ".join((entry.description or "").split())
+        for entry in parsed.meta
+        if isinstance(entry, DocstringParam) and entry.description
+    }
+    return Documented(_description(parsed), parameters)
+
+
+def _description(parsed: Docstring) -> str:
+    head = [parsed.short_description, parsed.long_description]
+    parts = [part.strip() for part in head if part and part.strip()]
+    notes = [_note(entry) for entry in parsed.meta if not isinstance(entry, DocstringParam) and entry.description]
+    return "\n\n".join([*parts, *notes])
+
+
+def _note(entry: DocstringMeta) -> str:
+    label = "Returns" if isinstance(entry, DocstringReturns) else " ".join(entry.args).capitalize()
+    return f"{label}: {' '.join((entry.description or '').split())}"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handrail.schema.places import ROOT, Place, View, escape, kind_of, look, takes
-from handrail.schema.words import describe, dotted, near, shorten, show
+from handrail.schema.describe import describe, dotted, near, shorten, show
+from handrail.schema.navigate import ROOT, Place, View, escape, kind_of, look, takes
 
 MOST_PROBLEMS: Final = 50
 MOST_STEPS: Final = 5_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError
-from handrail.schema.walk import Schema, resolve, rewrite
+from handrail.schema.navigate import Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 OWN_KEYWORDS: Final = ("blank", "consequential")

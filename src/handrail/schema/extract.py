@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from handrail.schema._nearly_json import One, read_one
 from handrail.schema.parse import NotJson, parse
-from handrail.schema.syntax import One, read_one
 
 LONGEST: Final = 1 << 20
 """Characters of text that are searched."""

@@ -13,6 +13,12 @@ LONGEST_NUMBER: Final = 4300
 """Digits of a number that are accepted."""
 LONG: Final = 2_000
 MOST_SIMPLE: Final = 50
+ODD_SPACE: Final = (
+    "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
+)
+"""White space that JSON does not know, the byte order mark and characters without width among them."""
+BLANK: Final = " \t\r\n" + ODD_SPACE
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 

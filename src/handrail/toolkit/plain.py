@@ -9,7 +9,7 @@ import pydantic_core
 
 from handrail.contract.result import ArtifactRef, Excerpt, Image
 from handrail.sandbox.completed import Completed
-from handrail.schema.words import dotted
+from handrail.schema.describe import dotted
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}

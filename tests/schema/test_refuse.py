@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.bounce import bounce
 from handrail.schema.derive import derive
-from handrail.schema.mend import mend
+from handrail.schema.prepare import prepare
+from handrail.schema.refuse import refuse
 from handrail.schema.validate import Problem, Validator
 from tests.schema.shapes import SCHEMAS, VALIDATORS, closed
 
 
 def bounced(arguments: Any, name: str = "flat") -> Failure:
-    answer = mend(arguments, VALIDATORS[name], own=False, convert=None, cut=False, tool="search")
+    answer = prepare(arguments, VALIDATORS[name], own=False, convert=None, cut=False, tool="search")
     assert isinstance(answer, Failure)
     return answer
 
@@ -52,7 +52,7 @@ def test_the_original_arguments_are_kept_as_they_came() -> None:
 )
 def test_a_near_miss_is_named(arguments: Any, name: str, hint: str) -> None:
     schema = closed({name: {"type": "string"}, "mode": {"enum": ["fast", "slow"]}}, name)
-    failure = mend(arguments, Validator(schema), own=False, convert=None, cut=False, tool="search")
+    failure = prepare(arguments, Validator(schema), own=False, convert=None, cut=False, tool="search")
     assert isinstance(failure, Failure)
     assert hint in failure.message
 
@@ -89,14 +89,14 @@ HARD: dict[str, Any] = {
 @pytest.mark.parametrize("name", HARD)
 def test_an_example_is_found_for_what_schemas_usually_say(name: str) -> None:
     validator = Validator(closed({"value": HARD[name]}, "value"))
-    failure = mend("{}", validator, own=False, convert=None, cut=False, tool="t")
+    failure = prepare("{}", validator, own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert validator.is_valid(failure.data["example"])
 
 
 def test_without_an_example_that_validates_none_is_shown() -> None:
-    failure = mend("{}", Validator(closed({"value": False}, "value")), own=False, convert=None, cut=False, tool="t")
+    failure = prepare("{}", Validator(closed({"value": False}, "value")), own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert "example" not in failure.data
@@ -118,7 +118,7 @@ def test_no_words_of_libraries_are_in_it() -> None:
     derived = derive(function, injected=type("Context", (), {}))
     validator = Validator(derived.parameters)
     failures = [bounced(text) for text in ('{"n": 1', "{'n'", '"x', "[", '{"n":1,"n":2}', '{"n": NaN}', "nope")]
-    made = mend({"day": "no day", "number": 1}, validator, own=True, convert=derived.convert, cut=False, tool="t")
+    made = prepare({"day": "no day", "number": 1}, validator, own=True, convert=derived.convert, cut=False, tool="t")
     assert isinstance(made, Failure)
     assert made.field == "day"
     for failure in [*failures, made]:
@@ -128,7 +128,7 @@ def test_no_words_of_libraries_are_in_it() -> None:
 
 
 def test_it_can_be_made_of_a_plain_schema_too() -> None:
-    failure = bounce("t", SCHEMAS["flat"], [Problem("n", "`n` is missing", "an integer", "nothing")], {})
+    failure = refuse("t", SCHEMAS["flat"], [Problem("n", "`n` is missing", "an integer", "nothing")], {})
     assert failure.data is not None
     assert failure.data["example"] == {"n": 1}
-    assert bounce("t", {"type": "nonsense"}, [], "x").kind == "invalid_args"
+    assert refuse("t", {"type": "nonsense"}, [], "x").kind == "invalid_args"

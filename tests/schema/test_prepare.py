@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from handrail.contract.result import Failure
 from handrail.schema.derive import derive
-from handrail.schema.mend import Mended, mend
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import OPEN_SCHEMA, VALIDATORS, closed
 
@@ -20,26 +20,26 @@ class Context:
     """Stands for the runtime's own parameter."""
 
 
-def mended(arguments: Any, validator: Validator = FLAT, **options: Any) -> Mended:
-    answer = mend(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
-    assert isinstance(answer, Mended), answer
+def prepared(arguments: Any, validator: Validator = FLAT, **options: Any) -> Prepared:
+    answer = prepare(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
+    assert isinstance(answer, Prepared), answer
     return answer
 
 
 def refused(arguments: Any, validator: Validator = FLAT, **options: Any) -> Failure:
-    answer = mend(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
+    answer = prepare(arguments, validator, **{"own": False, "convert": None, "cut": False, "tool": "t", **options})
     assert isinstance(answer, Failure), answer
     return answer
 
 
 def test_a_valid_mapping_is_the_same_object_whatever_kind_of_mapping_it_is() -> None:
     for arguments in ({"n": 1}, MappingProxyType({"n": 1})):
-        assert mended(arguments).arguments is arguments
+        assert prepared(arguments).arguments is arguments
 
 
 def test_the_given_mapping_is_never_changed() -> None:
     arguments = {"N": "1", "tags": ["a", 2], "s": None}
-    assert mended(arguments).arguments == {"n": 1, "tags": ["a", "2"]}
+    assert prepared(arguments).arguments == {"n": 1, "tags": ["a", "2"]}
     assert arguments == {"N": "1", "tags": ["a", 2], "s": None}
 
 
@@ -70,7 +70,7 @@ OWN = Validator(DERIVED.parameters)
 
 
 def test_conversion_comes_after_repair_and_its_refusal_is_a_bounce() -> None:
-    answer = mended('{"item": {"number": "4"}}', OWN, own=True, convert=DERIVED.convert)
+    answer = prepared('{"item": {"number": "4"}}', OWN, own=True, convert=DERIVED.convert)
     assert answer.arguments == {"item": {"number": 4}}
     assert answer.converted == {"item": Even(number=4)}
     failure = refused('{"item": {"number": 3}}', OWN, own=True, convert=DERIVED.convert)
@@ -90,7 +90,7 @@ def test_a_blank_in_optional_text_of_our_own_tools_is_left_out_where_its_default
         "limit": blank,
         "maybe": blank,
     }
-    answer = mended(json.dumps(arguments) if as_text else arguments, OWN, own=True)
+    answer = prepared(json.dumps(arguments) if as_text else arguments, OWN, own=True)
     assert answer.arguments == {"item": {"number": 2}, "note": blank, "kept": blank}
     assert answer.warnings == ()
     assert {repair.path for repair in answer.repairs} == {"item.label", "limit", "maybe"}
@@ -99,12 +99,12 @@ def test_a_blank_in_optional_text_of_our_own_tools_is_left_out_where_its_default
 
 def test_blanks_stay_where_they_are_required_and_in_schemas_from_outside() -> None:
     required = Validator(closed({"s": {"type": "string", "default": ""}}, "s"))
-    assert mended({"s": ""}, required, own=True).arguments == {"s": ""}
+    assert prepared({"s": ""}, required, own=True).arguments == {"s": ""}
     for default in ({}, {"default": None}, {"default": ""}, {"default": "x"}):
         validator = Validator(closed({"s": {"type": "string", **default}}))
-        assert mended({"s": ""}, validator, own=False).arguments == {"s": ""}
+        assert prepared({"s": ""}, validator, own=False).arguments == {"s": ""}
         empty = default.get("default", "x") != "x"
-        assert mended({"s": " "}, validator, own=True).arguments == ({} if empty else {"s": " "})
+        assert prepared({"s": " "}, validator, own=True).arguments == ({} if empty else {"s": " "})
     assert refused({"mode": ""}, Validator(closed({"mode": {"type": "string", "minLength": 1}}))).field == "mode"
 
 
@@ -116,7 +116,7 @@ def test_a_schema_written_by_hand_may_say_that_blank_means_absent(own: bool) -> 
         closed({"s": text, "kept": {**text, "blank": "keep"}, "o": inner, "short": {**text, "minLength": 1}})
     )
     sent = {"s": " ", "kept": "", "o": {"s": ""}, "short": ""}
-    assert mended(sent, validator, own=own).arguments == {"kept": "", "o": {}}
+    assert prepared(sent, validator, own=own).arguments == {"kept": "", "o": {}}
 
 
 def test_a_blank_for_an_optional_enum_is_left_out() -> None:
@@ -125,34 +125,34 @@ def test_a_blank_for_an_optional_enum_is_left_out() -> None:
         closed({"mode": modes, "either": {"anyOf": [modes, {"type": "null"}]}, "must": modes}, "must")
     )
     for blank in ("", "  "):
-        assert mended({"mode": blank, "either": blank, "must": "a"}, validator).arguments == {"must": "a"}
+        assert prepared({"mode": blank, "either": blank, "must": "a"}, validator).arguments == {"must": "a"}
     assert refused({"must": ""}, validator).field == "must"
 
 
 def test_a_blank_that_is_a_member_is_kept() -> None:
     validator = Validator(closed({"mode": {"enum": ["", "a"]}}))
-    assert mended({"mode": ""}, validator, own=True).arguments == {"mode": ""}
+    assert prepared({"mode": ""}, validator, own=True).arguments == {"mode": ""}
 
 
 def test_whole_floats_become_integers_where_only_integers_are_meant() -> None:
     value = {"n": 2.0, "f": 2.0, "ids": [1.0, 2]}
-    assert repr(mended(value).arguments) == "{'n': 2, 'f': 2.0, 'ids': [1, 2]}"
+    assert repr(prepared(value).arguments) == "{'n': 2, 'f': 2.0, 'ids': [1, 2]}"
     either = Validator(closed({"x": {"anyOf": [{"type": "integer"}, {"type": "number"}]}}))
-    assert repr(mended({"x": 2.0}, either).arguments) == "{'x': 2.0}"
+    assert repr(prepared({"x": 2.0}, either).arguments) == "{'x': 2.0}"
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_no_digit_of_an_integer_is_lost(own: bool) -> None:
     big = 12345678901234567890
     for text in (f"{big}", f"{big}.0", '"12345678901234567890"', '"12345678901234567890.0"', "12345678901234567.89e3"):
-        assert mended(f'{{"n": {text}}}', own=own).arguments["n"] == big, text
-    assert mended('{"n": 1e23}', own=own).arguments["n"] == 10**23
+        assert prepared(f'{{"n": {text}}}', own=own).arguments["n"] == big, text
+    assert prepared('{"n": 1e23}', own=own).arguments["n"] == 10**23
     for lossy in ('{"n": 9007199254740993.0, "f": 9007199254740992.0}', {"n": 9007199254740992.0}, {"n": 1e300}):
         failure = refused(lossy, own=own)
         assert failure.field == "n"
         assert "last digit" in failure.message
-    assert mended({"n": 9007199254740991.0}, own=own).arguments["n"] == 9007199254740991
-    assert mended({"n": 1, "f": "9007199254740993.0"}, own=own).arguments["f"] == 9007199254740993
+    assert prepared({"n": 9007199254740991.0}, own=own).arguments["n"] == 9007199254740991
+    assert prepared({"n": 1, "f": "9007199254740993.0"}, own=own).arguments["f"] == 9007199254740993
 
 
 ECHOES: dict[str, Any] = {
@@ -171,18 +171,18 @@ def test_a_schema_sent_back_as_values_bounces(name: str, more: dict[str, Any]) -
     validator = Validator({"type": "object", "properties": properties, **more})
     refused(ECHOES[name], validator)
     for value in ({"type": "object"}, {"type": "circle", "description": "What to keep."}, {"type": "string", "n": 1}):
-        assert mended({"any": value}, validator).arguments == {"any": value}  # the control: a value like any other
-    assert mended({"properties": {"any": {"type": "x"}}}, validator).arguments == {"any": {"type": "x"}}
+        assert prepared({"any": value}, validator).arguments == {"any": value}  # the control: a value like any other
+    assert prepared({"properties": {"any": {"type": "x"}}}, validator).arguments == {"any": {"type": "x"}}
 
 
 def test_an_open_schema_passes_unknown_keys_on_with_a_warning() -> None:
     validator = Validator(OPEN_SCHEMA)
-    answer = mended('{"n": 1, "zz": 2}', validator)
+    answer = prepared('{"n": 1, "zz": 2}', validator)
     assert answer.arguments == {"n": 1, "zz": 2}
     assert any("`zz`" in warning for warning in answer.warnings)
-    assert mended('{"n": 1}', validator).warnings == ()
+    assert prepared('{"n": 1}', validator).warnings == ()
     nested = Validator(closed({"o": OPEN_SCHEMA}))
-    assert any("`o.zz`" in warning for warning in mended({"o": {"n": 1, "zz": 2}}, nested).warnings)
+    assert any("`o.zz`" in warning for warning in prepared({"o": {"n": 1, "zz": 2}}, nested).warnings)
 
 
 DOUBTFUL = {
@@ -237,7 +237,7 @@ def weighty() -> Validator:
 
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_a_changed_value_is_doubtful_whatever_its_field_is_called(name: str) -> None:
-    answer = mended(DOUBTFUL[name], weighty())
+    answer = prepared(DOUBTFUL[name], weighty())
     assert len(answer.doubtful) == 1
     repair = answer.doubtful[0]
     assert repair.before != repair.after
@@ -246,7 +246,7 @@ def test_a_changed_value_is_doubtful_whatever_its_field_is_called(name: str) -> 
 
 @pytest.mark.parametrize("name", CERTAIN)
 def test_what_leaves_every_value_as_sent_or_does_not_matter_is_not_doubtful(name: str) -> None:
-    answer = mended(CERTAIN[name], weighty())
+    answer = prepared(CERTAIN[name], weighty())
     assert answer.repairs
     assert answer.doubtful == ()
 
@@ -273,7 +273,7 @@ def test_a_known_reference_stands_for_any_value_and_waits_to_be_filled_in(argume
     def never(_: Any) -> dict[str, Any]:
         raise AssertionError("nothing is converted before it is filled in")
 
-    answer = mended(arguments, artifact=known, convert=never)
+    answer = prepared(arguments, artifact=known, convert=never)
     assert answer.converted == answer.arguments
     assert answer.arguments is arguments or isinstance(arguments, str)
 
@@ -290,9 +290,9 @@ def test_an_unknown_reference_is_refused_naming_the_field() -> None:
 
 def test_what_is_beside_a_reference_is_still_checked_and_without_a_store_there_are_none() -> None:
     assert refused({"n": "x", "s": REFERENCE}, artifact=known).field == "n"
-    assert mended({"n": "5", "s": REFERENCE}, artifact=known).arguments == {"n": 5, "s": REFERENCE}
+    assert prepared({"n": "5", "s": REFERENCE}, artifact=known).arguments == {"n": 5, "s": REFERENCE}
     assert refused({"n": REFERENCE}).field == "n"
     assert refused(REFERENCE, artifact=known).field == "n"
     assert refused({"n": {"$artifact": "art-1", "more": 1}}, artifact=known).field == "n"
     shapes = VALIDATORS["unions"]
-    assert mended({"shape": {"side": REFERENCE}}, shapes, artifact=known).arguments == {"shape": {"side": REFERENCE}}
+    assert prepared({"shape": {"side": REFERENCE}}, shapes, artifact=known).arguments == {"shape": {"side": REFERENCE}}

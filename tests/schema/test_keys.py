@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.mend import Mended, mend
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
@@ -19,8 +19,10 @@ OPEN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def answer(arguments: Any, schema: dict[str, Any] | None = None) -> Mended | Failure:
-    return mend(arguments, Validator(OPEN if schema is None else schema), own=False, convert=None, cut=False, tool="t")
+def answer(arguments: Any, schema: dict[str, Any] | None = None) -> Prepared | Failure:
+    return prepare(
+        arguments, Validator(OPEN if schema is None else schema), own=False, convert=None, cut=False, tool="t"
+    )
 
 
 MEANT: dict[str, tuple[Any, Any]] = {
@@ -46,11 +48,11 @@ MEANT: dict[str, tuple[Any, Any]] = {
 def test_what_was_meant_for_a_declared_key_is_moved_there_with_a_warning(name: str) -> None:
     sent, meant = MEANT[name]
     found = answer(sent)
-    assert isinstance(found, Mended), found
+    assert isinstance(found, Prepared), found
     assert found.arguments == meant
     assert any("→" in warning for warning in found.warnings)
     again = answer(found.arguments)
-    assert isinstance(again, Mended)
+    assert isinstance(again, Prepared)
     assert again.arguments is found.arguments
     assert again.repairs == ()
 
@@ -68,7 +70,7 @@ AS_SENT: dict[str, Any] = {
 @pytest.mark.parametrize("name", AS_SENT)
 def test_a_key_that_could_mean_something_else_stays_with_a_warning(name: str) -> None:
     found = answer(AS_SENT[name])
-    assert isinstance(found, Mended)
+    assert isinstance(found, Prepared)
     assert found.arguments is AS_SENT[name]
     assert any("is not in the schema" in warning for warning in found.warnings)
 
@@ -86,20 +88,20 @@ def test_a_key_that_could_mean_something_else_stays_with_a_warning(name: str) ->
 @pytest.mark.parametrize("sent", [{"filePath": "x"}, {"arguments": {"file_path": "x"}}], ids=str)
 def test_a_schema_that_speaks_of_unknown_keys_wants_them(says: dict[str, Any], sent: dict[str, Any]) -> None:
     found = answer(sent, {**OPEN, **says})
-    assert isinstance(found, Mended)
+    assert isinstance(found, Prepared)
     assert found.arguments is sent
 
 
 def test_a_required_key_is_respelled_where_unknown_keys_are_wanted() -> None:
     found = answer({"filePath": "x", "Limit": 1}, {**OPEN, "required": ["file_path"], "additionalProperties": True})
-    assert isinstance(found, Mended)
+    assert isinstance(found, Prepared)
     assert found.arguments == {"file_path": "x", "Limit": 1}
 
 
 def test_a_key_that_a_branch_declares_is_no_other_spelling() -> None:
     schema = {"type": "object", "properties": {"user_id": TEXT}, "anyOf": [{"properties": {"userId": TEXT}}, {}]}
     found = answer({"userId": "x"}, schema)
-    assert isinstance(found, Mended)
+    assert isinstance(found, Prepared)
     assert found.arguments == {"userId": "x"}
 
 
@@ -139,7 +141,7 @@ def test_a_respelled_key_never_decides_between_branches() -> None:
             assert isinstance(answer(sent, schema), Failure)
     whole = {**OPEN, "oneOf": branches}
     found = answer({"limit": 1, "Where": {"note": "a"}}, whole)  # the control: it was decided before
-    assert isinstance(found, Mended)
+    assert isinstance(found, Prepared)
     assert found.arguments == {"limit": 1, "where": {"note": "a"}}
     absent = {**OPEN, "oneOf": [{"required": ["file_path"]}, {"not": {"required": ["file_path"]}}]}
     assert isinstance(answer({"FilePath": "x"}, absent), Failure)

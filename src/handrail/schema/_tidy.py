@@ -3,12 +3,12 @@
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from handrail.schema import keys
-from handrail.schema.coerce import EXACT
+from handrail.schema import _keys as keys
+from handrail.schema._fast_path import EXACT
+from handrail.schema._repairer import NO, Path, Repairer, is_blank, leaves_out_blanks
+from handrail.schema.describe import dotted, show
 from handrail.schema.explain import Problem
-from handrail.schema.places import Place, View, takes
-from handrail.schema.repair import NO, Path, Repairer, is_blank, leaves_out_blanks
-from handrail.schema.words import dotted, show
+from handrail.schema.navigate import Place, View, takes
 
 
 class Settler:

@@ -7,7 +7,7 @@ import pytest
 
 from handrail import Session, tool
 from handrail.contract.result import Failure
-from handrail.schema.mend import Mended, mend
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import OPEN_SCHEMA, VALIDATORS, closed
 
@@ -16,13 +16,13 @@ SHELL = Validator(closed({"command": TEXT, "cwd": TEXT, "max_lines": {"type": "i
 CALL = '{"command": "ls"}'
 
 
-def sent(text: Any, validator: Validator = SHELL, name: str = "shell") -> Mended | Failure:
-    return mend(text, validator, tool=name)
+def sent(text: Any, validator: Validator = SHELL, name: str = "shell") -> Prepared | Failure:
+    return prepare(text, validator, tool=name)
 
 
 def arguments(text: Any, validator: Validator = SHELL, name: str = "shell") -> Any:
     answer = sent(text, validator, name)
-    return answer.arguments if isinstance(answer, Mended) else None
+    return answer.arguments if isinstance(answer, Prepared) else None
 
 
 NEVER_DROPPED = [
@@ -49,7 +49,7 @@ def test_what_follows_an_early_closing_brace_is_never_dropped(call: str, rest: s
 @pytest.mark.parametrize("rest", DROPPED)
 def test_closers_fences_tags_and_plain_prose_after_the_object_are_dropped_with_a_warning(rest: str) -> None:
     answer = sent(CALL + rest)
-    assert isinstance(answer, Mended)
+    assert isinstance(answer, Prepared)
     assert answer.arguments == {"command": "ls"}
     assert answer.warnings or not rest.strip()
     assert answer.doubtful == ()
@@ -169,7 +169,7 @@ NOT_ONE_MEANING = {
 def test_a_spelling_with_one_meaning_is_repaired_with_a_warning_and_leaves_values_as_sent(name: str) -> None:
     text, meant = ONE_MEANING[name]
     answer = sent(text)
-    assert isinstance(answer, Mended), answer
+    assert isinstance(answer, Prepared), answer
     assert answer.arguments == meant
     assert any("→" in warning for warning in answer.warnings)
     assert not any(repair.changed_value for repair in answer.repairs)
@@ -179,7 +179,7 @@ def test_a_spelling_with_one_meaning_is_repaired_with_a_warning_and_leaves_value
 def test_a_text_with_quotes_or_escapes_that_had_to_be_read_anew_counts_as_changed(name: str) -> None:
     text, meant = COUNTED[name]
     answer = sent(text)
-    assert isinstance(answer, Mended), answer
+    assert isinstance(answer, Prepared), answer
     assert answer.arguments == meant
     assert [repair.path for repair in answer.repairs if repair.loud and repair.changed_value] == ["command"]
 
@@ -204,13 +204,13 @@ def test_a_tuple_is_a_list(text: str, meant: Any) -> None:
     assert arguments(f'{{"pair": {text}}}', LIST) == expected
     assert arguments({"pair": text}, LIST) == expected
     answer = sent('{"pair": (1, 2)}', LIST)
-    assert isinstance(answer, Mended)
+    assert isinstance(answer, Prepared)
     assert [(repair.rule, repair.changed_value) for repair in answer.repairs] == [("tuple", False)]
 
 
 def test_words_for_python_literals_and_plain_single_quotes_leave_values_as_sent() -> None:
     answer = sent("{'n': 1, 'b': True, 's': 'plain'}", VALIDATORS["flat"])
-    assert isinstance(answer, Mended)
+    assert isinstance(answer, Prepared)
     assert answer.warnings
     assert not any(repair.changed_value for repair in answer.repairs)
 
@@ -250,7 +250,7 @@ LOOSE = Validator({"type": "object", "properties": {"n": {"type": "integer"}}})
 def test_a_call_of_this_tool_inside_its_arguments_is_unwrapped(wrapped: Any, validator: Validator) -> None:
     for text in (wrapped, json.dumps(wrapped), json.dumps([wrapped])):
         answer = sent(text, validator, "t")
-        assert isinstance(answer, Mended), answer
+        assert isinstance(answer, Prepared), answer
         assert answer.arguments == {"n": 1}
         assert answer.repairs
         assert not any(repair.changed_value and repair.loud for repair in answer.repairs)

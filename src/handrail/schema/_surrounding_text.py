@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from handrail.schema.parse import NotJson
-from handrail.schema.words import BLANK, fold
+from handrail.schema.describe import fold
+from handrail.schema.parse import BLANK, NotJson
 
 LONGEST_BEFORE: Final = 400
 """Characters before the object that are looked at."""

@@ -5,16 +5,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from handrail.schema.sample import FORMATS
-from handrail.schema.walk import children, resolve
+from handrail.schema._formats import FORMATS
+from handrail.schema.navigate import resolve
+from handrail.schema.parse import BLANK
 
 SHORT: Final = 80
-ODD_SPACE: Final = (
-    "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
-)
-"""White space that JSON does not know, the byte order mark and characters without width among them."""
-BLANK: Final = " \t\r\n" + ODD_SPACE
 _JOINTS: Final = str.maketrans("", "", "_-" + BLANK)
 _ARTICLES: Final = {
     "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
@@ -126,15 +121,3 @@ def near(word: Any, choices: Iterable[Any]) -> str | None:
 def fold(name: str) -> str:
     """A name without case, `_`, `-` and white space of any kind."""
     return name.casefold().translate(_JOINTS)
-
-
-def declared_keys(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Every property that a schema names, at any level, folded."""
-    names: set[str] = set()
-    waiting: list[Mapping[str, Any]] = [schema]
-    while waiting:
-        here = waiting.pop()
-        waiting.extend(children(here))
-        if isinstance(here.get("properties"), Mapping):
-            names.update(fold(name) for name in here["properties"])
-    return frozenset(names)

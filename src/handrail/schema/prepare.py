@@ -5,17 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handrail.contract.result import Failure
-from handrail.schema.bounce import bounce
-from handrail.schema.coerce import EXACT
+from handrail.schema._fast_path import passes
+from handrail.schema._nearly_json import read_nearly
+from handrail.schema._repairer import NO, GaveUp, Repairer
+from handrail.schema._tidy import Settler
+from handrail.schema.artifact_refs import MARK, references
+from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible
-from handrail.schema.parse import DEEPEST, NotJson, parse, plain
-from handrail.schema.places import ROOT, View
-from handrail.schema.references import MARK, references
-from handrail.schema.repair import NO, GaveUp, Repair, Repairer
-from handrail.schema.settle import Settler
-from handrail.schema.syntax import read_nearly
+from handrail.schema.navigate import ROOT, View
+from handrail.schema.parse import BLANK, DEEPEST, NotJson, parse, plain
+from handrail.schema.refuse import refuse
+from handrail.schema.repair import Repair
 from handrail.schema.validate import Problem, Validator
-from handrail.schema.words import BLANK, dotted, shorten, show
 
 LONGEST_REPAIRED: Final = 1 << 20
 """Characters of text beyond which no repair is tried."""
@@ -39,7 +40,7 @@ Known = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class Prepared:
     """Arguments that fit, and what was done to them."""
 
     arguments: Mapping[str, Any]
@@ -60,7 +61,7 @@ class _Refused(Exception):
         self.problems = problems
 
 
-def mend(
+def prepare(
     arguments: str | Mapping[str, Any],
     validator: Validator,
     *,
@@ -69,7 +70,7 @@ def mend(
     cut: bool = False,
     tool: str = "the tool",
     artifact: Known | None = None,
-) -> Mended | Failure:
+) -> Prepared | Failure:
     """Arguments as the tool may have them, or the bounce.
 
     `own`: the schema was derived, so a blank in optional text is a filler. `cut`: the model was cut off in this
@@ -82,20 +83,20 @@ def mend(
             )
         value = _value(arguments)
         refers = artifact is not None and _may_refer(arguments, value)
-        if not refers and _passes(value, validator, own=own):
-            return Mended(
+        if not refers and passes(value, validator, own=own):
+            return Prepared(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
             )
         mended = _slowly(arguments, value, validator.with_references if refers else validator, own=own, tool=tool)
         pending = refers and _check_references(mended.arguments, artifact)
         return mended if convert is None or pending else replace(mended, converted=convert(mended.arguments))
     except NotConvertible as error:
-        return bounce(tool, validator, error.problems, arguments, convert=convert)
+        return refuse(tool, validator, error.problems, arguments, convert=convert)
     except _Refused as error:
-        return bounce(tool, validator, error.problems, arguments, convert=convert)
+        return refuse(tool, validator, error.problems, arguments, convert=convert)
     except Exception as error:  # noqa: BLE001 - nothing a model sends may raise out of here
         unknown = _problem(f"the arguments cannot be checked ({type(error).__name__})", "plain JSON", arguments)
-        return bounce(tool, validator, [unknown], arguments, convert=convert)
+        return refuse(tool, validator, [unknown], arguments, convert=convert)
 
 
 def _read(text: str) -> Any:
@@ -105,61 +106,7 @@ def _read(text: str) -> Any:
         return NO
 
 
-def _passes(value: Any, validator: Validator, *, own: bool) -> bool:
-    """Whether the call is valid and plainly holds nothing to be tidied."""
-    if type(value) is not dict or not validator.is_valid(value):
-        return False
-    traits = validator.traits
-    if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
-        return False
-    blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
-    for name, held in value.items():
-        kind = type(held)
-        if kind is str:
-            if blanks and (not held or held.isspace()):
-                return False
-        elif kind is dict or kind is list:
-            if name in nested and _holds_suspect(held, blanks):
-                return False
-            if kind is dict and name in traits.loose and "type" in held:
-                return False
-        elif kind is float and held.is_integer():
-            return False
-    return not (validator.typed and any(_holds_large(value[name]) for name in traits.wide & value.keys()))
-
-
-def _holds_suspect(value: Any, blanks: bool) -> bool:
-    """Whether there is a blank or a whole float inside."""
-    level = [value]
-    while level:
-        inner: list[Any] = []
-        for item in level:
-            inner.extend(item.values() if type(item) is dict else item)
-        level = []
-        for item in inner:
-            kind = type(item)
-            if kind is str:
-                if blanks and (not item or item.isspace()):
-                    return True
-            elif kind is dict or kind is list:
-                level.append(item)
-            elif kind is float and item.is_integer():
-                return True
-    return False
-
-
-def _holds_large(value: Any) -> bool:
-    """Whether there is an integer that a float may not hold."""
-    level = [value]
-    while level:
-        if any(type(item) is int and not -EXACT <= item <= EXACT for item in level):
-            return True
-        inner = [item.values() if type(item) is dict else item for item in level if type(item) in (dict, list)]
-        level = [item for items in inner for item in items]
-    return False
-
-
-def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str) -> Mended:
+def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str) -> Prepared:
     text = arguments if isinstance(arguments, str) else None
     repairer = Repairer(validator, own=own, text=text)
     found = _repaired(value, text, repairer, tool)
@@ -167,7 +114,7 @@ def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator
     if text is None or len(text) <= LONGEST_REPAIRED:
         found = _settled(settler, found)
     given = arguments if not isinstance(arguments, str) and found is value else found
-    return Mended(given, found, tuple(repairer.repairs), _warnings(repairer, settler))
+    return Prepared(given, found, tuple(repairer.repairs), _warnings(repairer, settler))
 
 
 def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:

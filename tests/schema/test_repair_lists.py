@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.mend import Mended, mend
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import INTEGER, STRING, closed
 
@@ -32,7 +32,7 @@ LISTS = Validator(
 
 
 def answer(name: str, value: Any) -> Any:
-    return mend({name: value}, LISTS, own=False, convert=None, cut=False, tool="t")
+    return prepare({name: value}, LISTS, own=False, convert=None, cut=False, tool="t")
 
 
 WRAPPED: list[tuple[str, Any, Any]] = [
@@ -63,7 +63,7 @@ WRAPPED: list[tuple[str, Any, Any]] = [
 @pytest.mark.parametrize(("name", "sent", "meant"), WRAPPED, ids=str)
 def test_one_thing_is_put_into_a_list_with_a_warning_and_counts_as_changed(name: str, sent: Any, meant: Any) -> None:
     found = answer(name, sent)
-    assert isinstance(found, Mended), found
+    assert isinstance(found, Prepared), found
     assert found.arguments == {name: meant}
     assert any("→" in warning for warning in found.warnings)
     assert found.doubtful
@@ -100,7 +100,7 @@ def test_what_may_be_several_or_nothing_bounces(name: str, sent: Any) -> None:
 @pytest.mark.parametrize("sent", ['[{"key": "HOME", "value": "/root"}]', '[["HOME", "/root"]]'])
 def test_a_list_of_pairs_is_not_the_arguments(sent: str) -> None:
     free = Validator({"type": "object", "properties": {"home": STRING}})
-    assert isinstance(mend(sent, free), Failure)
-    found = mend('[{"home": "/root"}]', free)  # the control
-    assert isinstance(found, Mended)
+    assert isinstance(prepare(sent, free), Failure)
+    found = prepare('[{"home": "/root"}]', free)  # the control
+    assert isinstance(found, Prepared)
     assert found.arguments == {"home": "/root"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.mend import Mended, mend
+from handrail.schema.prepare import Prepared, prepare
 from tests.schema.shapes import VALIDATORS
 
 NO = object()
@@ -169,8 +169,8 @@ EMPTY: list[Row] = [
 
 
 def outcome(row: Row) -> Any:
-    answer = mend(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
-    return answer.arguments if isinstance(answer, Mended) else NO
+    answer = prepare(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
+    return answer.arguments if isinstance(answer, Prepared) else NO
 
 
 def exactly(value: Any) -> Any:
@@ -185,16 +185,16 @@ def test_each_phrase_comes_out_as_it_is_written(row: Row) -> None:
 
 @pytest.mark.parametrize("row", [row for row in LOUD if row[3] is not NO], ids=lambda row: row[0])
 def test_what_changes_spelling_or_syntax_is_a_warning_with_before_and_after(row: Row) -> None:
-    answer = mend(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
-    assert isinstance(answer, Mended)
+    answer = prepare(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
+    assert isinstance(answer, Prepared)
     assert any("→" in warning for warning in answer.warnings)
     assert any(repair.loud for repair in answer.repairs)
 
 
 @pytest.mark.parametrize("row", [row for row in SILENT if row[3] is not NO], ids=lambda row: row[0])
 def test_what_has_plainly_one_meaning_is_repaired_without_a_warning(row: Row) -> None:
-    answer = mend(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
-    assert isinstance(answer, Mended)
+    answer = prepare(row[2], VALIDATORS[row[1]], own=False, convert=None, cut=False, tool="t")
+    assert isinstance(answer, Prepared)
     assert answer.warnings == ()
     unchanged = answer.arguments is row[2] or exactly(answer.arguments) == exactly(row[2])
     assert unchanged or answer.repairs or row[0].startswith("15.0 for a number")
@@ -203,4 +203,4 @@ def test_what_has_plainly_one_meaning_is_repaired_without_a_warning(row: Row) ->
 def test_the_table_can_fail() -> None:
     assert outcome(("", "flat", {"n": "x"}, None)) is NO
     assert outcome(("", "flat", {"n": 1}, None)) is not NO
-    assert isinstance(mend({"n": 1}, VALIDATORS["flat"], own=False, convert=None, cut=True, tool="t"), Failure)
+    assert isinstance(prepare({"n": 1}, VALIDATORS["flat"], own=False, convert=None, cut=True, tool="t"), Failure)

@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from handrail.schema.walk import children, resolve
+from handrail.schema.navigate import children, resolve
+
+if TYPE_CHECKING:
+    from handrail.schema.validate import Validator
+
+EXACT: Final = 2**53
+"""From here on a float does not tell one integer from the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +121,57 @@ def _holds_number(root: Mapping[str, Any], schema: Any, *, left: int) -> bool:
 def _says(schema: Mapping[str, Any], word: str) -> bool:
     kind = schema.get("type")
     return kind == word or (isinstance(kind, list) and word in kind)
+
+
+def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
+    """Whether the call is valid and plainly holds nothing to be tidied."""
+    if type(value) is not dict or not validator.is_valid(value):
+        return False
+    traits = validator.traits
+    if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
+        return False
+    blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
+    for name, held in value.items():
+        kind = type(held)
+        if kind is str:
+            if blanks and (not held or held.isspace()):
+                return False
+        elif kind is dict or kind is list:
+            if name in nested and _holds_suspect(held, blanks):
+                return False
+            if kind is dict and name in traits.loose and "type" in held:
+                return False
+        elif kind is float and held.is_integer():
+            return False
+    return not (validator.typed and any(_holds_large(value[name]) for name in traits.wide & value.keys()))
+
+
+def _holds_suspect(value: Any, blanks: bool) -> bool:
+    """Whether there is a blank or a whole float inside."""
+    level = [value]
+    while level:
+        inner: list[Any] = []
+        for item in level:
+            inner.extend(item.values() if type(item) is dict else item)
+        level = []
+        for item in inner:
+            kind = type(item)
+            if kind is str:
+                if blanks and (not item or item.isspace()):
+                    return True
+            elif kind is dict or kind is list:
+                level.append(item)
+            elif kind is float and item.is_integer():
+                return True
+    return False
+
+
+def _holds_large(value: Any) -> bool:
+    """Whether there is an integer that a float may not hold."""
+    level = [value]
+    while level:
+        if any(type(item) is int and not -EXACT <= item <= EXACT for item in level):
+            return True
+        inner = [item.values() if type(item) is dict else item for item in level if type(item) in (dict, list)]
+        level = [item for items in inner for item in items]
+    return False

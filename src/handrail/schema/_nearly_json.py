@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from handrail.schema.around import closing, opening
-from handrail.schema.parse import DEEPEST, NotJson, parse, plain
-from handrail.schema.words import ODD_SPACE
+from handrail.schema._surrounding_text import closing, opening
+from handrail.schema.parse import DEEPEST, ODD_SPACE, NotJson, parse, plain
 
 MOST_STEPS: Final = 200_000
 """Values and keys that are read; more is refused."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from handrail.schema.describe import fold
+from handrail.schema.navigate import Place, View, children
 from handrail.schema.parse import NotJson, parse
-from handrail.schema.places import Place, View
 from handrail.schema.validate import Validator
-from handrail.schema.words import fold
 
 WRAPPERS: Final = ("properties", "arguments", "parameters", "args", "input")
 _SCHEMA_WORDS: Final = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
@@ -110,3 +110,15 @@ def _by_fold(names: Any) -> dict[str, list[str]]:
     for name in names:
         found.setdefault(fold(name), []).append(name)
     return found
+
+
+def declared_keys(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Every property that a schema names, at any level, folded."""
+    names: set[str] = set()
+    waiting: list[Mapping[str, Any]] = [schema]
+    while waiting:
+        here = waiting.pop()
+        waiting.extend(children(here))
+        if isinstance(here.get("properties"), Mapping):
+            names.update(fold(name) for name in here["properties"])
+    return frozenset(names)

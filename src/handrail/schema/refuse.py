@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from handrail.contract.errors import BadSchema
 from handrail.contract.result import Failure
-from handrail.schema.example import example
+from handrail.schema._example import example
+from handrail.schema._nearly_json import read_nearly
+from handrail.schema.describe import shorten, show
 from handrail.schema.explain import Convert
+from handrail.schema.navigate import ROOT
 from handrail.schema.parse import NotJson, plain
-from handrail.schema.places import ROOT
-from handrail.schema.syntax import read_nearly
 from handrail.schema.validate import Problem, Validator
-from handrail.schema.words import shorten, show
 
 LONGEST: Final = 1_100
 """Characters of the message."""
@@ -26,7 +26,7 @@ LONGEST_READ: Final = 100_000
 """Characters of a text beyond which the example is not made of it."""
 
 
-def bounce(
+def refuse(
     tool: str,
     schema: Mapping[str, Any] | Validator,
     problems: Sequence[Problem],

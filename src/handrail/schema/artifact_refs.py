@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from handrail.schema.walk import Schema, rewrite
+from handrail.schema.navigate import Schema, rewrite
 
 MARK: Final = "$artifact"
 _BESIDE: Final = frozenset({MARK, "size", "media_type", "name"})

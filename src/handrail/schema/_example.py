@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil, floor
 from typing import Any, Final
 
+from handrail.schema._formats import FORMATS, sample
+from handrail.schema.describe import dotted, near
 from handrail.schema.explain import Convert, NotConvertible, companions, conditions, meant
+from handrail.schema.navigate import ROOT, Place, View, escape, kind_of
 from handrail.schema.parse import NotJson, parse
-from handrail.schema.places import ROOT, Place, View, escape, kind_of
-from handrail.schema.sample import FORMATS, sample
 from handrail.schema.validate import Validator
-from handrail.schema.words import dotted, near
 
 LONG: Final = 80
 """Characters of a sent text beyond which it may be left out of an example."""
