@@ -1,6 +1,7 @@
 """Whatever a driver does, a call is answered in time, and what comes late is told."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -135,6 +136,14 @@ async def test_closing_tells_that_nobody_will_ever_know() -> None:
     await anyio.sleep(0.1)
     assert [(late.id, late.exit_code) for late in heard] == [("call-1", None)]
     assert isinstance(heard[0].error, Unavailable)
+
+
+@pytest.mark.parametrize(("where", "words"), [("start", "to start the command"), ("wait", "to say how it ended")])
+async def test_a_driver_that_adds_more_than_two_seconds_is_noted(where: str, words: str) -> None:
+    slow = await Sandbox(Stalling(where, partial(anyio.sleep, 2.1), Script("done"))).run("x")
+    quick = await Sandbox(Stalling(where, partial(anyio.sleep, 0), Script("done"))).run("x")
+    assert [note for note in slow.notes if words in note and "The sandbox took 2." in note], slow.notes
+    assert (slow.exit_code, slow.stdout, quick.notes) == (0, "done", ())
 
 
 async def test_an_outcome_in_time_is_not_late() -> None:

@@ -18,6 +18,8 @@ USER_GRACE: Final = 3.0
 """Seconds between TERM and KILL when a person or the model ends a command."""
 KILL_WAIT: Final = 1.0
 """Seconds a driver has to confirm a KILL; then the call is answered without it."""
+SLOW_DRIVER: Final = 2.0
+"""Seconds that a driver may add to a command, before or after it, without a warning."""
 JOB_START_WAIT: Final = 30.0
 """Seconds a driver has to start a job."""
 CODE_FILE_WAIT: Final = 2.0

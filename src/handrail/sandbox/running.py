@@ -17,7 +17,7 @@ from handrail.aio import Task, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.contract.limits import KILL_WAIT
+from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER
 from handrail.sandbox.capture import Capture, Cut
 from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
 from handrail.sandbox.notes import notes_on
@@ -134,6 +134,7 @@ class Running:
 
     async def _drive(self) -> int:
         self.process = process = await self._start()
+        self._note_if_slow(self._began, "to start the command")
         self.started.set()
         if self.asked is not None:  # it came too late
             self._signal("KILL")
@@ -145,7 +146,10 @@ class Running:
                 if self.received >= breath:  # a driver that always has more must not keep the limits from being seen
                     breath = self.received + BREATH
                     await anyio.lowlevel.checkpoint()
-            return _exit_code(await process.wait())
+            ended = monotonic()
+            code = _exit_code(await process.wait())
+            self._note_if_slow(ended, "to say how it ended")
+            return code
         except OSError as error:
             raise Unavailable(f"The sandbox lost the command: {error}") from error
         except (Unavailable, BrokenDriver):
@@ -166,6 +170,10 @@ class Running:
         if not all(hasattr(process, name) for name in ("output", "send", "wait", "signal")):
             raise BrokenDriver(f"The driver's start answered with {process!r}, which is no Process.")
         return process
+
+    def _note_if_slow(self, since: float, what: str) -> None:
+        if (took := monotonic() - since) > SLOW_DRIVER:
+            self._notes.append(f"The sandbox took {took:.1f} s {what}; that is not the command's own time.")
 
     async def _take(self, chunk: Chunk) -> None:
         stream, data = chunk.stream, chunk.data
