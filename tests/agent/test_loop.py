@@ -1,15 +1,18 @@
 """The loop asks, calls, appends and repeats; it ends with a reason, and every call has exactly one result."""
 
+import gc
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import anyio
 import pytest
 
-from handrail import Agent, Budget, Call, Context, HandrailError, Policy, Session, Tool
+from handrail import Agent, Budget, Call, Context, HandrailError, Policy, Sandbox, Session, Tool, builtin_tools
+from handrail.contract.driver import Command, Feature
 from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Usage
-from handrail.testing import ScriptedModel, Turn
-from tests.journeys.evidence import endings, events_of
+from handrail.drivers.memory import Script
+from handrail.testing import MemoryDriver, ScriptedModel, Turn
+from tests.journeys.evidence import endings, events_of, only_ending
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +38,40 @@ def paired(messages: Sequence[Message]) -> list[tuple[Call, Any]]:
             assert messages[at - 1].calls
     assert pairs, "no call was made, so nothing was shown"
     return pairs
+
+
+class Late(MemoryDriver):
+    """Starts a command long after it was asked to, when nobody waits for it any more."""
+
+    features: frozenset[Feature] = frozenset({"exec", "tree_kill"})
+
+    async def start(self, command: Command) -> Any:
+        await anyio.sleep(3)
+        return await super().start(command)
+
+
+async def test_an_agents_own_session_tells_what_came_of_a_command_after_its_answer() -> None:
+    sandbox = Sandbox(Late(commands={"x": Script(hang=True)}))
+    bash = [each for each in builtin_tools() if each.name == "bash"]
+    model = ScriptedModel([Turn(calls=calls(("bash", {"command": "x", "timeout": 1}))), "Done."])
+    agent = Agent(model, tools=bash, sandbox=sandbox, policy=Policy(mode="open"))
+    assert (await agent.run("Go.")).reason == "done"
+    assert only_ending(agent.session).data["kind"] == "timeout"
+    with anyio.fail_after(60):
+        async for event in agent.session.events():
+            if event.type == "call_late":
+                break
+    assert (event.call_id, event.data["outcome"]) == ("id0", "ended with exit code 137")
+
+
+async def test_a_sandbox_does_not_hold_the_sessions_that_it_served() -> None:
+    sandbox = Sandbox(MemoryDriver())
+    for _ in range(3):
+        assert (await Agent(ScriptedModel(["Done."]), sandbox=sandbox).run("Go.")).reason == "done"
+        async with Session(sandbox=sandbox.at(".")):
+            sandbox.acquire()
+    gc.collect()
+    assert sandbox.on_late == []
 
 
 async def test_it_calls_the_tools_and_is_done_when_the_model_makes_no_call() -> None:

@@ -1,6 +1,7 @@
 """The only door: every call, whoever makes it, enters here, walks the gates, and stays in the transcript."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
 from os import urandom
@@ -81,13 +82,12 @@ class Session:
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts)
         self._closed = False
+        self._open.callback(_hear_late(self, sandbox))
         self._check_tools(policy)
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
             await self._open.enter_async_context(self.sandbox)
-            self.sandbox.on_late.append(self._late)
-            self._open.callback(self.sandbox.on_late.remove, self._late)
         for reader in self._readers:
             reader.begin()
         return self
@@ -259,7 +259,8 @@ class Session:
             self._open.callback(own.close)
         return scope
 
-    def _late(self, late: Late) -> None:
+    def tell_late(self, late: Late) -> None:
+        """What came of a command after its call was answered without it."""
         own = self._name("")
         if "/" in late.id and not late.id.startswith(own):  # a call of another session on the same sandbox
             return
@@ -268,3 +269,16 @@ class Session:
 
     def _warn(self, message: str) -> None:
         self.emit("warning", data={"message": message})
+
+
+def _hear_late(session: Session, sandbox: Sandbox | None) -> Callable[[], object]:
+    """Tell the session what comes late, entered or not, while it lives; what this gives is called to stop that."""
+    heard = weakref.ref(session)
+    on_late = sandbox.on_late if sandbox is not None else []
+
+    def tell(late: Late) -> None:
+        if (listener := heard()) is not None:
+            listener.tell_late(late)
+
+    on_late.append(tell)
+    return weakref.finalize(session, on_late.remove, tell)
