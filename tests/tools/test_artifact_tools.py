@@ -11,7 +11,7 @@ from handrail import Sandbox, Session
 from handrail.contract.driver import FileStat
 from handrail.testing import MemoryDriver, approve_all
 from handrail.tools.read_artifact import read_artifact
-from handrail.tools.share_artifact import LARGEST, share_artifact
+from handrail.tools.share_artifact import LARGEST_FILE, share_artifact
 from tests.tools.world import World
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +124,7 @@ async def test_a_missing_file_names_every_place_that_was_tried(session: Session)
         ("dir", {}),
         (".", {}),
         ("report.txt", {"type": "other"}),
-        ("report.txt", {"size": LARGEST + 1}),
+        ("report.txt", {"size": LARGEST_FILE + 1}),
         ("report.txt", {"error": PermissionError(errno.EACCES, "Permission denied")}),
         ("report.txt", {"error": OSError(errno.ELOOP, "Too many levels of symbolic links")}),
     ],
@@ -147,7 +147,7 @@ async def test_what_lies_outside_the_workspace_is_refused_and_told_where_to_look
     result = await session.call("share_artifact", {"path": path})
     assert not result.ok
     assert (result.kind, result.field) == ("invalid_args", "path")
-    assert "/workspace," in result.message
+    assert "/workspace;" in result.message
     assert "glob" in result.message
     assert session.artifacts.sweep() == 0
 

@@ -50,7 +50,7 @@ async def test_spaces_that_differ_are_said_to_differ_and_are_not_guessed(anywher
     await anywhere.put("f.py", PROGRAM)
     failure = await anywhere.failure("edit", path="f.py", edits=one(sent, "x"))
     assert failure.kind == "invalid_args"
-    assert "Closest" in failure.message
+    assert "The closest passage" in failure.message
     assert ("only the spaces differ" in failure.message) == ("return" not in sent)
     assert (await anywhere.get("f.py")).decode() == PROGRAM
 
@@ -58,14 +58,14 @@ async def test_spaces_that_differ_are_said_to_differ_and_are_not_guessed(anywher
 async def test_a_stranger_text_is_not_called_close(anywhere: World) -> None:
     await anywhere.put("f.py", PROGRAM)
     failure = await anywhere.failure("edit", path="f.py", edits=one("SELECT * FROM users WHERE id = 7", "x"))
-    assert "Nothing in it comes close" in failure.message
+    assert "Nothing in it is similar" in failure.message
 
 
 async def test_several_places_are_listed_unless_all_are_meant(anywhere: World) -> None:
     await anywhere.put("f.py", PROGRAM)
     failure = await anywhere.failure("edit", path="f.py", edits=one("    if name:", "    if True:"))
     assert failure.kind == "invalid_args"
-    assert "2 times, on lines 2, 7" in failure.message
+    assert "2 times in f.py, on lines 2, 7" in failure.message
     value = await anywhere.value("edit", path="f.py", edits=one("    if name:", "    if True:", replace_all=True))
     assert value["replacements"] == 2
     assert (await anywhere.get("f.py")).decode() == PROGRAM.replace("if name", "if True")

@@ -1,33 +1,33 @@
-"""Show what a change did to a text: a unified diff of bounded size, made in bounded time."""
+"""Show a change to a text as a unified diff, bounded in size and time."""
 
 from difflib import unified_diff
 from typing import Final
 
-LONGEST_MIDDLE: Final = 20_000
-"""Lines that may differ before they are shown as one block, without looking for what they share."""
-LARGEST: Final = 4 << 20
+MOST_COMPARED_LINES: Final = 20_000
+"""Changed lines above which they are shown as one block, without looking for common lines."""
+LARGEST_TEXT: Final = 4 << 20
 LONGEST_DIFF: Final = 20_000
-CONTEXT: Final = 3
+CONTEXT_LINES: Final = 3
 
 
 def difference(old: str, new: str, path: str) -> str:
-    """What `diff -u` would say of the change; empty when there is none."""
+    """The output of `diff -u`; empty if the texts are the same."""
     if old == new:
         return ""
-    if len(old) > LARGEST or len(new) > LARGEST:
+    if len(old) > LARGEST_TEXT or len(new) > LARGEST_TEXT:
         return f"[{path} is too large for a diff: {len(old):,} characters became {len(new):,}]"
     before, after = lines_of(old), lines_of(new)
-    head = _shared(before, after)
-    tail = _shared(before[head:][::-1], after[head:][::-1])
-    first = max(0, head - CONTEXT)
-    last = max(0, tail - CONTEXT)
+    head = _common_start(before, after)
+    tail = _common_start(before[head:][::-1], after[head:][::-1])
+    first = max(0, head - CONTEXT_LINES)
+    last = max(0, tail - CONTEXT_LINES)
     left, right = before[first : len(before) - last], after[first : len(after) - last]
-    if len(left) > LONGEST_MIDDLE or len(right) > LONGEST_MIDDLE:
+    if len(left) > MOST_COMPARED_LINES or len(right) > MOST_COMPARED_LINES:
         left, right = before[head : len(before) - tail], after[head : len(after) - tail]
         lines = [f"@@ -{head + bool(left)},{len(left)} +{head + bool(right)},{len(right)} @@\n"]
         lines += [f"-{line}" for line in left] + [f"+{line}" for line in right]
     else:
-        lines = [_moved(line, first) for line in unified_diff(left, right, n=CONTEXT)][2:]
+        lines = [_renumbered(line, first) for line in unified_diff(left, right, n=CONTEXT_LINES)][2:]
     text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     text = f"--- {path}\n+++ {path}\n{text}"
     if len(text) > LONGEST_DIFF:
@@ -36,13 +36,13 @@ def difference(old: str, new: str, path: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines as every other tool counts them: a line ends in a line feed, and in nothing else."""
+    """The lines with their line feeds, which alone end a line, as in every other tool."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop().removesuffix("\n")
     return [*lines, last] if last else lines
 
 
-def _shared(left: list[str], right: list[str]) -> int:
+def _common_start(left: list[str], right: list[str]) -> int:
     count = 0
     for one, other in zip(left, right, strict=False):
         if one != other:
@@ -51,8 +51,8 @@ def _shared(left: list[str], right: list[str]) -> int:
     return count
 
 
-def _moved(line: str, by: int) -> str:
-    """A hunk's header with its line numbers counted from the start of the file."""
+def _renumbered(line: str, by: int) -> str:
+    """A hunk's header, its line numbers counted from the start of the file."""
     if not by or not line.startswith("@@"):
         return line
     _, old, new, rest = line.split(" ", 3)

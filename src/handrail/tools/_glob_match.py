@@ -1,58 +1,60 @@
-"""Match relative paths against globs, in time that no glob can blow up."""
+"""Match relative paths against globs as git and ripgrep do, without backtracking that a glob could make slow."""
 
 import posixpath
 import re
 from collections.abc import Callable
 from typing import Final
 
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
 from handrail.policy.glob import between_stars
 
-POSIX: Final = {
+POSIX_CLASSES: Final = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": "\t ", "cntrl": "\\x00-\x1f\x7f", "digit": "0-9",
     "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\t\n\x0b\x0c\r ",
     "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
-MOST: Final = 200
-"""Alternatives that braces may make."""
-Part = Callable[[str], object] | None
-"""Whether one name fits; None stands for `**`, any number of directories."""
+MOST_ALTERNATIVES: Final = 200
+"""Patterns that the braces of one glob may expand to."""
+NameTest = Callable[[str], object] | None
+"""Whether a name matches one part of a glob; None stands for `**`, any number of directories."""
 
 
-class Wild:
-    """`*` and `?` stay inside a name, `**` between slashes is any number of names, and at the end everything below.
+class PathGlob:
+    """A glob for a whole path. `*` and `?` match within a name; `**` matches any number of names.
 
-    What follows a backslash stands for itself. Raises ValueError for a glob that has no meaning.
+    A backslash makes the next character literal. Raises ValueError for a malformed glob.
     """
 
     def __init__(self, glob: str) -> None:
-        self._parts: list[Part] = [None if part == "**" else _part(part) for part in glob.split("/")]
+        self._parts: list[NameTest] = [None if part == "**" else _part(part) for part in glob.split("/")]
 
     def matches(self, path: str) -> bool:
-        """Goes back no further than to the last `**`, for nothing before it can be gained by that."""
+        """Whether the path matches. On a mismatch it resumes at the last `**`: going further back cannot help."""
         parts, names = self._parts, path.split("/")
-        at = place = 0
+        at = part_at = 0
         star = mark = -1
         while at < len(names):
-            part = parts[place] if place < len(parts) else _nothing
+            part = parts[part_at] if part_at < len(parts) else _never
             if part is None:
-                star, mark, place = place, at, place + 1
-                if place == len(parts):
+                star, mark, part_at = part_at, at, part_at + 1
+                if part_at == len(parts):
                     return True
             elif part(names[at]):
-                at, place = at + 1, place + 1
+                at, part_at = at + 1, part_at + 1
             elif star >= 0:
                 mark += 1
-                at, place = mark, star + 1
+                at, part_at = mark, star + 1
             else:
                 return False
-        return place == len(parts)
+        return part_at == len(parts)
 
 
-def _nothing(name: str) -> bool:
+def _never(name: str) -> bool:
     return False
 
 
-def _part(glob: str) -> Part:
+def _part(glob: str) -> NameTest:
     return between_stars(glob, _piece).fullmatch if re.search(r"[*?\[\\]", glob) else glob.__eq__
 
 
@@ -70,13 +72,13 @@ def _piece(glob: str, at: int) -> tuple[str, int]:
 
 
 def _set(glob: str, start: int) -> tuple[str, int]:
-    """`[…]` as a regular expression; the first `]` in it stands for itself."""
+    """The regular expression of a `[…]` class; a `]` that comes first in it is literal."""
     negated = glob[start + 1 : start + 2] in ("!", "^")
     at = first = start + 2 if negated else start + 1
     made: list[str] = []
     while at < len(glob) and (glob[at] != "]" or at == first):
-        if glob.startswith("[:", at) and (end := glob.find(":]", at)) > 0 and glob[at + 2 : end] in POSIX:
-            made.append(POSIX[glob[at + 2 : end]])
+        if glob.startswith("[:", at) and (end := glob.find(":]", at)) > 0 and glob[at + 2 : end] in POSIX_CLASSES:
+            made.append(POSIX_CLASSES[glob[at + 2 : end]])
             at = end + 2
             continue
         low, at = _member(glob, at)
@@ -87,7 +89,7 @@ def _set(glob: str, start: int) -> tuple[str, int]:
             raise ValueError(f"The glob has the range {low}-{high}, which runs backwards.")
         made.append(re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}")
     if at >= len(glob):
-        raise ValueError("The glob has a [ that is never closed; for the character itself write [[].")
+        raise ValueError("The glob has a [ without its ]; for a literal [ write [[].")
     return f"[{'^' if negated else ''}{''.join(made)}]", at + 1
 
 
@@ -97,20 +99,20 @@ def _member(glob: str, at: int) -> tuple[str, int]:
 
 
 class FileGlob:
-    """A glob without a slash means the name, at any depth; with one, the path below the directory.
+    """A glob with braces. Without a slash it matches names at any depth; with one, the path below the directory.
 
-    Raises ValueError for one that has no meaning.
+    Raises ValueError for a malformed glob.
     """
 
     def __init__(self, glob: str) -> None:
-        self._names: list[Wild] = []
-        self._paths: list[Wild] = []
+        self._names: list[PathGlob] = []
+        self._paths: list[PathGlob] = []
         for each in expand(glob):
             if "/" in each:
                 anchored = posixpath.normpath(each).lstrip("/")
-                self._paths.append(Wild(f"{anchored}/**" if each.endswith("/") else anchored))
+                self._paths.append(PathGlob(f"{anchored}/**" if each.endswith("/") else anchored))
             else:
-                self._names.append(Wild(each))
+                self._names.append(PathGlob(each))
 
     def matches(self, relative: str) -> bool:
         name = relative.rpartition("/")[2]
@@ -118,24 +120,24 @@ class FileGlob:
 
 
 def expand(glob: str) -> list[str]:
-    """`a{b,c{d,e}}` as `ab`, `acd`, `ace`. Raises ValueError for more than MOST of them."""
+    """Expand `a{b,c{d,e}}` to `ab`, `acd`, `ace`. Raises ValueError for more than MOST_ALTERNATIVES patterns."""
     done: list[str] = []
     waiting = [glob]
     while waiting:
         current = waiting.pop()
-        found = _innermost(current)
-        if found is None:
+        braces = _innermost(current)
+        if braces is None:
             done.append(current)
         else:
-            begin, end = found
+            begin, end = braces
             waiting.extend(current[:begin] + part + current[end + 1 :] for part in current[begin + 1 : end].split(","))
-        if len(done) + len(waiting) > MOST:
-            raise ValueError(f"The braces make more than {MOST} patterns.")
+        if len(done) + len(waiting) > MOST_ALTERNATIVES:
+            raise ValueError(f"The braces expand to more than {MOST_ALTERNATIVES} patterns.")
     return sorted(set(done))
 
 
 def _innermost(glob: str) -> tuple[int, int] | None:
-    """The first pair of braces that holds a comma and no other braces; what follows a backslash is no brace."""
+    """The first pair of braces that holds a comma and no other braces; escaped braces do not count."""
     begin = -1
     for at, char in enumerate(glob):
         if at and glob[at - 1] == "\\":
@@ -147,3 +149,13 @@ def _innermost(glob: str) -> tuple[int, int] | None:
                 return begin, at
             begin = -1
     return None
+
+
+def file_glob(pattern: str, field: str) -> FileGlob:
+    """Compile a glob that the model sent. Raises ToolFailed on the field it came from."""
+    if not pattern.strip():
+        raise ToolFailed(Failure("invalid_args", "The pattern is empty.", field=field, expected="such as **/*.py"))
+    try:
+        return FileGlob(pattern.removeprefix("./"))
+    except ValueError as error:
+        raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None

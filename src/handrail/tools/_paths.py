@@ -1,4 +1,4 @@
-"""Look up the path a model named; where it cannot be used, say why, and what to do instead."""
+"""Look up the paths that a model sends: explain those that cannot be used, and remember the versions it has read."""
 
 import errno
 import posixpath
@@ -14,35 +14,37 @@ from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 
-NO_PATH: Final = {
-    errno.ENOTDIR: "it is no directory, or a part of it is none; look with read what is there",
+UNUSABLE_PATH: Final = {
+    errno.ENOTDIR: "it, or a part of it, is not a directory; list the directory above it with read",
     errno.EISDIR: "it is a directory; name a file in it",
     errno.ELOOP: "its links lead in a circle; name the file itself",
     errno.ENAMETOOLONG: "it is too long; use shorter names",
 }
-SHOWN: Final = 20
-"""Names that are listed."""
-COMPARED: Final = 5_000
-"""Names that are held against the one that is missing."""
+REFUSED_ERRNOS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+NAMES_LISTED: Final = 20
+"""Names that a message lists."""
+NAMES_COMPARED: Final = 5_000
+"""Names that are compared with the missing one."""
+_VERSIONS: Final = "files"
+"""The memory in which a session keeps the versions of files."""
 Version = tuple[float, int]
-_TOOL = "files"
-REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""Time of change and size."""
 
 
-async def place(sandbox: Sandbox, path: str, field: str = "path") -> FileStat:
-    """What stands there: a file, a directory or something that is neither. Raises ToolFailed for everything else."""
-    stat = await place_or_none(sandbox, path, field)
+async def lookup(sandbox: Sandbox, path: str, field: str = "path") -> FileStat:
+    """The stat of an existing path. Raises ToolFailed for any other."""
+    stat = await lookup_or_none(sandbox, path, field)
     if stat is None:
-        raise await missing(sandbox, path, field)
+        raise await path_not_found(sandbox, path, field)
     return stat
 
 
-async def place_or_none(sandbox: Sandbox, path: str, field: str = "path") -> FileStat | None:
-    """The same; None where nothing is, and for a link that leads nowhere."""
-    with explained(sandbox, path, field):
+async def lookup_or_none(sandbox: Sandbox, path: str, field: str = "path") -> FileStat | None:
+    """The stat of a path; None if nothing is there, or a dangling link."""
+    with explain_errors(sandbox, path, field):
         try:
             stat = await sandbox.stat(path)
-            if stat.type == "symlink":  # it leads nowhere, or in a circle: reading tells which
+            if stat.type == "symlink":  # it dangles, or is part of a loop: reading tells which
                 await sandbox.read_bytes(path, length=1)
         except ValueError as error:
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
@@ -52,30 +54,30 @@ async def place_or_none(sandbox: Sandbox, path: str, field: str = "path") -> Fil
 
 
 @contextmanager
-def explained(sandbox: Sandbox, path: str, field: str = "path") -> Iterator[None]:
-    """What the system refuses inside this block becomes a Failure that says what to do."""
+def explain_errors(sandbox: Sandbox, path: str, field: str = "path") -> Iterator[None]:
+    """Turn an error of the system inside this block into a Failure that says what to do."""
     try:
         yield
     except OSError as error:
         number = error.errno or 0
-        if number in NO_PATH:
-            message = f"{path} cannot be used: {NO_PATH[number]}."
+        if number in UNUSABLE_PATH:
+            message = f"{path} cannot be used: {UNUSABLE_PATH[number]}."
             raise ToolFailed(Failure("invalid_args", message, field=field)) from None
-        if number in REFUSED:
+        if number in REFUSED_ERRNOS:
             message = f"{path} is refused: {error.strerror}. Work in {sandbox.workspace}, or ask the user for access."
             raise ToolFailed(Failure("rejected", message, field=field)) from None
         raise
 
 
-def only_a_file(path: str, stat: FileStat, otherwise: str) -> None:
-    """Refuse a directory, a pipe, a socket or a device."""
+def require_file(path: str, stat: FileStat, advice: str) -> None:
+    """Raise ToolFailed for a directory, pipe, socket or device."""
     if stat.type != "file":
         what = "a directory" if stat.type == "directory" else "a pipe, socket or device"
-        raise ToolFailed(Failure("invalid_args", f"{path} is {what}; {otherwise}.", field="path"))
+        raise ToolFailed(Failure("invalid_args", f"{path} is {what}; {advice}.", field="path"))
 
 
-async def missing(sandbox: Sandbox, path: str, field: str = "path") -> ToolFailed:
-    """A not_found that names the nearest directory that exists, and what in it comes closest."""
+async def path_not_found(sandbox: Sandbox, path: str, field: str = "path") -> ToolFailed:
+    """A not_found failure that names the nearest existing directory, and the entries most like the missing one."""
     parent, wanted = posixpath.split(tidy(path))
     names: list[str] = []
     while True:
@@ -87,24 +89,30 @@ async def missing(sandbox: Sandbox, path: str, field: str = "path") -> ToolFaile
                 break
             parent, wanted = posixpath.split(parent)
     if wanted in names:
-        message = f"{path} is a link that leads nowhere; look with bash (ls -l) where it should lead."
+        message = f"{path} is a link to a path that does not exist; see where it leads with bash (ls -l)."
         return ToolFailed(Failure("not_found", message, field=field))
-    near = get_close_matches(wanted, names[:COMPARED], n=3, cutoff=0.6)
-    shown = near or names[:SHOWN]
-    where = parent or "."
-    there = f"In {where} there is: {', '.join(shown)}" if shown else f"{where} is empty"
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    near = get_close_matches(wanted, names[:NAMES_COMPARED], n=3, cutoff=0.6)
+    listed = near or names[:NAMES_LISTED]
+    directory = parent or "."
+    entries = f"{directory} contains: {', '.join(listed)}" if listed else f"{directory} is empty"
+    more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
     hint = f"Did you mean {posixpath.join(parent, near[0])}? " if near else ""
-    message = f"{path} does not exist. {hint}{there}{more}."
-    return ToolFailed(Failure("not_found", message, field=field, data={"directory": where, "entries": shown}))
+    message = f"{path} does not exist. {hint}{entries}{more}."
+    return ToolFailed(Failure("not_found", message, field=field, data={"directory": directory, "entries": listed}))
 
 
-def remember(context: Context, stat: FileStat) -> None:
-    """This session has seen this version."""
-    context.memory(_TOOL)[stat.real_path] = (stat.mtime, stat.size)
+def remember_version(context: Context, stat: FileStat) -> None:
+    """Note that this session has read or written this version of the file."""
+    context.memory(_VERSIONS)[stat.real_path] = (stat.mtime, stat.size)
 
 
-def changed_since_seen(context: Context, stat: FileStat) -> bool:
-    """Whether the file is another than the one this session last saw; False for one it never saw."""
-    seen: Version | None = context.memory(_TOOL).get(stat.real_path)
-    return seen is not None and seen != (stat.mtime, stat.size)
+def changed_since_read(context: Context, stat: FileStat) -> bool:
+    """Whether the file has changed since this session last read or wrote it; False if it never did."""
+    known: Version | None = context.memory(_VERSIONS).get(stat.real_path)
+    return known is not None and known != (stat.mtime, stat.size)
+
+
+def path_for_model(sandbox: Sandbox, path: str) -> str:
+    """The path as the next call can take it: relative to the working directory if it lies below."""
+    base = sandbox.cwd.rstrip("/") + "/"
+    return path.removeprefix(base) if path.startswith(base) else path

@@ -1,4 +1,4 @@
-"""Walk the files below a directory in a stable order, leaving out what git ignores, following no links."""
+"""Walk the files below a directory in a stable order, without following links, leaving out what git ignores."""
 
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -11,51 +11,51 @@ from anyio.lowlevel import checkpoint
 
 from handrail.contract.driver import FileStat
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools._glob_match import Wild
+from handrail.tools._glob_match import PathGlob
 
 GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
-LARGEST_IGNORE: Final = 1 << 20
-TOGETHER: Final = 16
-"""Directories that are asked for at once: most of the time is waiting."""
-BREATH: Final = 64
-"""Entries after which others get a turn: a directory may be large, and its rules many."""
+LARGEST_GITIGNORE: Final = 1 << 20
+DIRECTORIES_AT_ONCE: Final = 16
+"""Directories that are listed concurrently: listing is mostly waiting."""
+ENTRIES_PER_TURN: Final = 64
+"""Entries between two checkpoints: a directory may be large, and its rules many."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class IgnorePattern:
     """One line of a .gitignore."""
 
-    wild: Wild
+    glob: PathGlob
     anchored: bool
-    """Whether it means the path below its directory, not the name at any depth."""
+    """Whether it matches the path below its directory, not a name at any depth."""
     negated: bool
     only_directories: bool
 
 
-Rules = list[tuple[str, list[Pattern]]]
-"""Pairs of a directory, with its final slash, and the patterns of its .gitignore; the outermost first."""
+IgnoreRules = list[tuple[str, list[IgnorePattern]]]
+"""Pairs of a directory, with a trailing slash, and the patterns of its .gitignore; the outermost first."""
 
 
 async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[FileStat]:
-    """The files below `top` (a real path). Hidden ones count; those in `.git` do not, unless all do.
+    """The files below `top`, a real path. Hidden files are included; with `no_ignore`, so is everything else.
 
-    Where a repository begins, the rules from above it end.
+    The rules of the directories above end where a repository begins.
     """
-    waiting: list[tuple[str, Rules]] = [(top, [] if no_ignore else await _above(sandbox, top))]
+    waiting: list[tuple[str, IgnoreRules]] = [(top, [] if no_ignore else await _above(sandbox, top))]
     while waiting:
-        taken, waiting = waiting[-TOGETHER:][::-1], waiting[:-TOGETHER]
-        listed = await together([partial(_entries, sandbox, directory) for directory, _ in taken])
-        deeper: list[tuple[str, Rules]] = []
-        for (directory, rules), entries in zip(taken, listed, strict=True):
+        batch, waiting = waiting[-DIRECTORIES_AT_ONCE:][::-1], waiting[:-DIRECTORIES_AT_ONCE]
+        listed = await gather([partial(_entries, sandbox, directory) for directory, _ in batch])
+        deeper: list[tuple[str, IgnoreRules]] = []
+        for (directory, rules), entries in zip(batch, listed, strict=True):
             if not no_ignore:
                 rules = await _rules(sandbox, directory, entries, rules)  # noqa: PLW2901 - those of this directory
             for number, entry in enumerate(entries, 1):
-                if number % BREATH == 0:
+                if number % ENTRIES_PER_TURN == 0:
                     await checkpoint()
-                if entry.real_path != entry.path or (not no_ignore and _left_out(rules, entry)):
+                if entry.real_path != entry.path or (not no_ignore and _is_ignored(rules, entry)):
                     continue
                 if entry.type == "directory":
                     deeper.append((entry.path, rules))
@@ -64,15 +64,15 @@ async def walk(sandbox: Sandbox, top: str, *, no_ignore: bool) -> AsyncIterator[
         waiting.extend(reversed(deeper))
 
 
-async def together(work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """The answers in the order asked, each waiting for its own. If one raises, that is raised and the others end."""
+async def gather(work: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Do all the work concurrently; the answers are in the given order. The first exception cancels the others."""
     answers: dict[int, T] = {}
     failed: list[Exception] = []
 
     async def ask(number: int, one: Callable[[], Awaitable[T]]) -> None:
         try:
             answers[number] = await one()
-        except Exception as error:  # noqa: BLE001 - raised below as it is, not in a group
+        except Exception as error:  # noqa: BLE001 - raised below on its own, not in a group
             failed.append(error)
             group.cancel_scope.cancel()
 
@@ -88,77 +88,77 @@ async def _entries(sandbox: Sandbox, directory: str) -> list[FileStat]:
     try:
         return await sandbox.list(directory)
     except OSError:
-        return []  # it may not be read, or has gone meanwhile
+        return []  # it is unreadable, or was removed meanwhile
 
 
-async def _rules(sandbox: Sandbox, directory: str, entries: list[FileStat], rules: Rules) -> Rules:
-    paths, slash = {entry.path for entry in entries}, _slash(directory)
+async def _rules(sandbox: Sandbox, directory: str, entries: list[FileStat], rules: IgnoreRules) -> IgnoreRules:
+    paths, slash = {entry.path for entry in entries}, _with_slash(directory)
     rules = [] if slash + GIT in paths else rules
     return [*rules, (slash, await _ignore_file(sandbox, directory))] if slash + GITIGNORE in paths else rules
 
 
-def _left_out(rules: Rules, entry: FileStat) -> bool:
+def _is_ignored(rules: IgnoreRules, entry: FileStat) -> bool:
     is_directory = entry.type == "directory"
     return (is_directory and entry.path.endswith(f"/{GIT}")) or (
         bool(rules) and ignored(rules, entry.path, is_directory)
     )
 
 
-async def _above(sandbox: Sandbox, top: str) -> Rules:
-    """The rules of the directories above, from the outermost one of the same repository in."""
-    rules: Rules = []
+async def _above(sandbox: Sandbox, top: str) -> IgnoreRules:
+    """The rules of the directories above within the same repository, the outermost first."""
+    rules: IgnoreRules = []
     directory = top
-    while directory != "/" and not await _is_there(sandbox, posixpath.join(directory, GIT)):
+    while directory != "/" and not await _exists(sandbox, posixpath.join(directory, GIT)):
         directory = posixpath.dirname(directory)
         patterns = await _ignore_file(sandbox, directory)
         if patterns:
-            rules.insert(0, (_slash(directory), patterns))
+            rules.insert(0, (_with_slash(directory), patterns))
     return rules
 
 
-async def _is_there(sandbox: Sandbox, path: str) -> bool:
+async def _exists(sandbox: Sandbox, path: str) -> bool:
     try:
         return await sandbox.exists(path)
     except OSError:
         return False
 
 
-async def _ignore_file(sandbox: Sandbox, directory: str) -> list[Pattern]:
+async def _ignore_file(sandbox: Sandbox, directory: str) -> list[IgnorePattern]:
     try:
-        return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=LARGEST_IGNORE))
+        return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=LARGEST_GITIGNORE))
     except OSError:
         return []
 
 
-def below(path: str, top: str) -> str:
-    """The path as it is seen from `top`, above it."""
-    return path.removeprefix(_slash(top))
+def relative_to(path: str, top: str) -> str:
+    """The path relative to `top`, a directory above it."""
+    return path.removeprefix(_with_slash(top))
 
 
-def _slash(directory: str) -> str:
+def _with_slash(directory: str) -> str:
     return directory if directory.endswith("/") else f"{directory}/"
 
 
-def read_ignore(data: bytes) -> list[Pattern]:
-    """The patterns of one .gitignore; lines that mean nothing are passed over."""
+def read_ignore(data: bytes) -> list[IgnorePattern]:
+    """The patterns of one .gitignore; malformed lines are skipped."""
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return [pattern for line in lines if (pattern := _read(line.removesuffix("\r"))) is not None]
 
 
-def ignored(rules: Rules, path: str, is_directory: bool) -> bool:
-    """Whether the last pattern that fits, from the outermost file to the innermost, leaves the path out."""
+def ignored(rules: IgnoreRules, path: str, is_directory: bool) -> bool:
+    """Whether git ignores the path: the last matching pattern decides, and inner files come after outer ones."""
     name = posixpath.basename(path)
     for directory, patterns in reversed(rules):
         relative = path[len(directory) :]
         for pattern in reversed(patterns):
             if pattern.only_directories and not is_directory:
                 continue
-            if pattern.wild.matches(relative if pattern.anchored else name):
+            if pattern.glob.matches(relative if pattern.anchored else name):
                 return not pattern.negated
     return False
 
 
-def _read(line: str) -> Pattern | None:
+def _read(line: str) -> IgnorePattern | None:
     line = _trimmed(line)
     if line.startswith("#"):
         return None
@@ -171,13 +171,13 @@ def _read(line: str) -> Pattern | None:
     if not line:
         return None
     try:
-        return Pattern(Wild(line), anchored, negated, only_directories)
+        return IgnorePattern(PathGlob(line), anchored, negated, only_directories)
     except ValueError:
         return None
 
 
 def _trimmed(line: str) -> str:
-    """Without the spaces at its end; one behind a backslash stays, unless that is itself behind one."""
+    """The line without trailing spaces; an escaped space stays."""
     short = line.rstrip(" ")
     escapes = len(short) - len(short.rstrip("\\"))
     return f"{short} " if len(short) < len(line) and escapes % 2 else short

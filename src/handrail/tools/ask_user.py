@@ -1,4 +1,4 @@
-"""Put a question to the person, and wait as long as it takes."""
+"""Ask the user a question, with all clocks paused."""
 
 from typing import Annotated, Any
 
@@ -14,11 +14,11 @@ async def ask_user(
     context: Context,
     choices: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006 - never changed
 ) -> Any:
-    """Ask the user something that only they can tell. Use it sparingly.
+    """Ask the user something that only they know. Use it sparingly.
 
     Args:
-        question: The question, with all that is needed to answer it.
-        choices: Answers to choose from; the user may answer otherwise.
+        question: The question, with everything needed to answer it.
+        choices: Suggested answers; the user may give another.
     """
     with context.clock.pause():
         return {"answer": await context.host.ask(question, choices)}

@@ -1,4 +1,4 @@
-"""Run a command line in the sandbox: its limits really end it, and what it printed is always kept."""
+"""Run a command line in the sandbox; a timeout stops its whole process tree and keeps its output."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable
@@ -12,34 +12,34 @@ from handrail.contract.result import Failure, Result, Success
 from handrail.sandbox.completed import Completed
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._paths import explained, missing
+from handrail.tools._paths import explain_errors, path_not_found
 
-TIMEOUT: Final = 120
-LONGEST: Final = 3_600
+DEFAULT_TIMEOUT: Final = 120
+LONGEST_TIMEOUT: Final = 3_600
 
 
 @tool(risk="high", effects=["executes"], needs=["exec", "tree_kill"], timeout=None)
 async def bash(
     command: Annotated[str, Field(min_length=1)],
     context: Context,
-    timeout: Annotated[int, Field(ge=1, le=LONGEST)] = TIMEOUT,
-    idle_timeout: Annotated[int | None, Field(ge=1, le=LONGEST)] = None,
+    timeout: Annotated[int, Field(ge=1, le=LONGEST_TIMEOUT)] = DEFAULT_TIMEOUT,
+    idle_timeout: Annotated[int | None, Field(ge=1, le=LONGEST_TIMEOUT)] = None,
     background: bool = False,
     cwd: str | None = None,
 ) -> Any:
-    """Run a command line in bash (with pipefail). Each call is a new shell: nothing but files is kept between calls.
+    """Run a command line in bash (with pipefail). Each call starts a new shell; only files persist between calls.
 
-    What a command leaves running is ended with it; start servers with `background`.
+    Processes that a command leaves running are killed when it ends; start servers with `background`.
 
     Args:
-        command: The command line; several lines are fine.
-        timeout: Seconds after which the command and everything it started is ended; a background job has no such end.
-        idle_timeout: Seconds without any output after which it is ended.
-        background: Return at once and let it run as a job; look after it with the `process` tool.
-        cwd: Where to run it, absolute or relative to the workspace.
+        command: The command line; it may have several lines.
+        timeout: Seconds after which the command and everything it started are killed; background jobs have no timeout.
+        idle_timeout: Seconds without output after which it is killed.
+        background: Return at once and run it as a job; manage the job with the `process` tool.
+        cwd: The directory to run it in, absolute or relative to the workspace.
     """
     sandbox = context.sandbox
-    with explained(sandbox, cwd or sandbox.cwd, "cwd"):
+    with explain_errors(sandbox, cwd or sandbox.cwd, "cwd"):
         try:
             if background:
                 return await _start(context, command, idle_timeout, cwd)
@@ -47,7 +47,7 @@ async def bash(
                 command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
             )
         except FileNotFoundError:
-            raise await missing(sandbox, cwd or sandbox.cwd, "cwd") from None
+            raise await path_not_found(sandbox, cwd or sandbox.cwd, "cwd") from None
         except ValueError as error:
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
@@ -55,7 +55,7 @@ async def bash(
 
 
 def watcher(context: Context) -> Callable[[Chunk], None]:
-    """Lets whoever watches see each piece of output as it comes; a character is shown when all of it is there."""
+    """A callback that shows output as it comes, in whole characters."""
     decoders = {name: getincrementaldecoder("utf-8")("replace") for name in get_args(StreamName)}
 
     def show(chunk: Chunk) -> None:
@@ -66,23 +66,26 @@ def watcher(context: Context) -> Callable[[Chunk], None]:
 
 
 def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None) -> Result:
-    """What a command came to, as the model sees it. An exit code is an answer; a limit that passed is a Failure."""
+    """The result of a command. Any exit code is a Success; a command that was stopped is a Failure."""
     data, notes = completed.to_data(), completed.notes
-    rest = " It may still be running: the sandbox did not confirm its end." if completed.may_still_run else ""
-    kept = "What it printed is in data." if completed.stdout_size or completed.stderr_size else "It printed nothing."
+    rest = "Its output is in data." if completed.stdout_size or completed.stderr_size else "It printed nothing."
+    if completed.may_still_run:
+        rest += " It may still be running: the sandbox did not confirm its end."
     if completed.ended_by == "timeout":
-        message = f"The command ran longer than {timeout:g} s and was ended with everything it started. {kept}{rest}"
-        advice = "Give it more time, or run it in the background."
+        message = f"The command ran longer than {timeout:g} s and was killed with all it started. {rest}"
+        advice = "Give it a longer timeout, or run it in the background."
         return Failure("timeout", f"{message} {advice}", data=data, warnings=notes)
     if completed.ended_by == "idle":
-        message = f"The command printed nothing for {idle_timeout:g} s and was ended with everything it started. {kept}"
-        return Failure("timeout", f"{message}{rest}", data=data, warnings=notes)
+        message = (
+            f"The command printed nothing for {idle_timeout:g} s and was killed with everything it started. {rest}"
+        )
+        return Failure("timeout", message, data=data, warnings=notes)
     if completed.ended_by == "budget":
-        message = f"The time of this run is over: the command was ended with everything it started. {kept}{rest}"
+        message = f"The time budget of this run is spent: the command was killed with all it started. {rest}"
         return Failure("budget_exhausted", f"{message} Answer with what you have.", data=data, warnings=notes)
     if completed.ended_by == "user":
         data["killed_by"] = "user"
-        return Failure("cancelled", f"The user ended the command. {kept}{rest}", data=data, warnings=notes)
+        return Failure("cancelled", f"The user stopped the command. {rest}", data=data, warnings=notes)
     return Success(data, notes)
 
 

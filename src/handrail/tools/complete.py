@@ -1,4 +1,4 @@
-"""End the work with a summary that says something."""
+"""End the work with a summary that is not a placeholder."""
 
 import re
 from typing import Annotated, Any, Final
@@ -18,7 +18,7 @@ PLACEHOLDERS: Final = frozenset(
 
 @tool
 async def complete(summary: Annotated[str, Field(json_schema_extra={"blank": "keep"})], context: Context) -> Any:
-    """End the work. Call it once, when everything that was asked is done, or cannot be.
+    """End the work. Call it once, when every request is done or turned out to be impossible.
 
     Args:
         summary: What was done, what was found, and what is left, in a few sentences.

@@ -1,4 +1,4 @@
-"""Change a file by exact text, all edits or none, and help when the text is not there."""
+"""Replace exact text in a file, all edits or none; if the text is not there, show the passage closest to it."""
 
 from collections import Counter
 from typing import Annotated, Any, Final
@@ -10,20 +10,24 @@ from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._diff import difference
-from handrail.tools._paths import changed_since_seen, explained, only_a_file, place, remember
+from handrail.tools._paths import changed_since_read, explain_errors, lookup, remember_version, require_file
 
-LARGEST: Final = 64 << 20
-MOST_SHOWN: Final = 10
-MOST_LINES: Final = 50_000
-MOST_SOUGHT: Final = 200
-"""Lines of the text and of the passage that are looked at."""
-LONGEST_LINE: Final = 500
+LARGEST_FILE: Final = 64 << 20
+LINES_NAMED: Final = 10
+"""Line numbers that a message lists."""
+MOST_FILE_LINES: Final = 50_000
+MOST_OLD_LINES: Final = 200
+"""Lines of the file, and of the old text, that are compared."""
+LONGEST_COMPARED_LINE: Final = 500
 """Characters of a line that are compared."""
-MOST_PLACES: Final = 8
-"""Places of one line of the passage that are followed up."""
-TRIED: Final = 8
-SHOWN: Final = 12
-ENOUGH: Final = 0.5
+MOST_OFFSETS: Final = 8
+"""Repetitions of a line of the old text that are considered."""
+CANDIDATES: Final = 8
+"""Passages that are scored."""
+PASSAGE_LINES: Final = 12
+"""Lines of the closest passage that are shown."""
+ALIKE_ENOUGH: Final = 0.5
+"""The score from which a passage is shown."""
 
 
 class Edit(BaseModel):
@@ -32,43 +36,44 @@ class Edit(BaseModel):
     old: Annotated[
         str,
         Field(
-            description="The text to replace, exactly as it stands in the file, and only once there.",
+            description="The text to replace, exactly as in the file, where it must occur once.",
             json_schema_extra={"blank": "keep"},
         ),
     ]
-    new: Annotated[str, Field(description="What to put in its place.", json_schema_extra={"blank": "keep"})]
+    new: Annotated[str, Field(description="The text that replaces it.", json_schema_extra={"blank": "keep"})]
     replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False
 
 
 @tool(risk="high", effects=["reads", "writes"], needs=["files", "atomic_write", "range_read"])
 async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_length=100)], context: Context) -> Any:
-    """Replace exact pieces of text in a file. Either all edits are made, one after the other, or none.
+    """Replace exact pieces of text in a file. All edits are made, in order, or none.
 
     Args:
         path: The file, absolute or relative to the workspace.
-        edits: What to replace with what.
+        edits: The replacements.
     """
     sandbox = context.sandbox
-    stat = await place(sandbox, path)
-    only_a_file(path, stat, "edit changes files")
-    if stat.size > LARGEST:
-        raise ToolFailed(Failure("invalid_args", f"{path} is larger than 64 MiB; change it with bash.", field="path"))
-    with explained(sandbox, path):
+    stat = await lookup(sandbox, path)
+    require_file(path, stat, "edit needs the path of a file")
+    if stat.size > LARGEST_FILE:
+        message = f"{path} is larger than {LARGEST_FILE >> 20} MiB; change it with bash."
+        raise ToolFailed(Failure("invalid_args", message, field="path"))
+    with explain_errors(sandbox, path):
         data = await sandbox.read_bytes(path)
     if b"\0" in data[:8192]:
         raise ToolFailed(Failure("invalid_args", f"{path} is a binary file; edit changes text.", field="path"))
-    before = data.decode("utf-8", "surrogateescape")  # what is not UTF-8 comes out as it went in
+    before = data.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 stay as they are
     after, count = before, 0
     for number, each in enumerate(edits):
         after, made = _apply(after, each, number, path)
         count += made
     changed = after.encode("utf-8", "surrogateescape")
-    with explained(sandbox, path):
+    with explain_errors(sandbox, path):
         await sandbox.write_bytes(path, changed)
-    if not changed_since_seen(context, stat):  # else there is something in it that this session has not seen
-        remember(context, await sandbox.stat(path))
-    shown = difference(_printable(before), _printable(after), path)
-    return {"path": path, "replacements": count, "bytes_written": len(changed), "diff": shown}
+    if not changed_since_read(context, stat):  # otherwise it holds changes that this session has not read
+        remember_version(context, await sandbox.stat(path))
+    diff = difference(_printable(before), _printable(after), path)
+    return {"path": path, "replacements": count, "bytes_written": len(changed), "diff": diff}
 
 
 def _printable(text: str) -> str:
@@ -78,30 +83,30 @@ def _printable(text: str) -> str:
 def _apply(text: str, edit: Edit, number: int, path: str) -> tuple[str, int]:
     field = f"edits[{number}].old"
     if not edit.old:
-        raise ToolFailed(Failure("invalid_args", "The old text is empty; to make a new file use write.", field=field))
+        raise ToolFailed(Failure("invalid_args", "The old text is empty; to create a file use write.", field=field))
     if edit.old == edit.new:
         raise ToolFailed(
             Failure("invalid_args", "The old and the new text are the same.", field=f"edits[{number}].new")
         )
     old, new = edit.old, edit.new
-    if old not in text and "\n" in old and "\r\n" in text:  # a file with other line ends than the model writes
+    if old not in text and "\n" in old and "\r\n" in text:  # the file has CRLF line ends, the model wrote LF
         old, new = _crlf(old), _crlf(new)
     elif "\n" not in old and "\n" in new and 2 * text.count("\r\n") > text.count("\n"):
         new = _crlf(new)
-    lines = _places(text, old)
+    lines = _lines_of(text, old)
     if not lines:
-        raise ToolFailed(Failure("invalid_args", f"The old text is not in {path}. {closest(text, old)}", field=field))
+        raise ToolFailed(Failure("invalid_args", f"The old text is not in {path}. {_closest(text, old)}", field=field))
     if len(lines) > 1 and not edit.replace_all:
         raise ToolFailed(Failure("invalid_args", _several(lines, path), field=field))
     return text.replace(old, new), text.count(old)
 
 
-def _places(text: str, old: str) -> list[int]:
-    """The lines on which it begins, the first few of them; places may overlap."""
+def _lines_of(text: str, old: str) -> list[int]:
+    """The numbers of the first lines on which the text begins; occurrences may overlap."""
     lines: list[int] = []
     line, before = 1, 0
     at = text.find(old)
-    while at >= 0 and len(lines) <= MOST_SHOWN:
+    while at >= 0 and len(lines) <= LINES_NAMED:
         line += text.count("\n", before, at)
         lines.append(line)
         before, at = at, text.find(old, at + 1)
@@ -113,58 +118,59 @@ def _crlf(text: str) -> str:
 
 
 def _several(lines: list[int], path: str) -> str:
-    count = f"{len(lines)} times" if len(lines) <= MOST_SHOWN else f"more than {MOST_SHOWN} times"
+    count = f"{len(lines)} times" if len(lines) <= LINES_NAMED else f"more than {LINES_NAMED} times"
     return (
-        f"The old text is in {path} {count}, on lines {', '.join(map(str, lines[:MOST_SHOWN]))}. Take more of the text "
-        "around the one you mean, or send replace_all=true."
+        f"The old text occurs {count} in {path}, on lines {', '.join(map(str, lines[:LINES_NAMED]))}. "
+        "Include more of the surrounding text to select one, or send replace_all=true."
     )
 
 
-def closest(text: str, wanted: str) -> str:
-    """A sentence and the passage with its line numbers, or that nothing comes close."""
-    lines = [line.removesuffix("\r") for line in text.split("\n", MOST_LINES)[:MOST_LINES]]
-    sought = [line.removesuffix("\r") for line in wanted.removesuffix("\n").split("\n")[:MOST_SOUGHT]]
+def _closest(text: str, wanted: str) -> str:
+    """The passage of the text that is most like the wanted one, with line numbers and the difference; or a hint."""
+    lines = [line.removesuffix("\r") for line in text.split("\n", MOST_FILE_LINES)[:MOST_FILE_LINES]]
+    sought = [line.removesuffix("\r") for line in wanted.removesuffix("\n").split("\n")[:MOST_OLD_LINES]]
     grams = _grams(sought)
     scored = [(_alike(_grams(lines[at : at + len(sought)]), grams), -at) for at in _candidates(lines, sought)]
-    score, place = max(scored, default=(0.0, 0))
-    if score < ENOUGH:
-        return "Nothing in it comes close; read the file again."
-    passage = lines[-place : -place + len(sought)]
-    shown = "\n".join(f"{n - place + 1}: {line[:300]}" for n, line in enumerate(passage[:SHOWN]))
-    return f"Closest, at line {1 - place} ({_differs(passage, sought)}):\n{shown}"
+    score, negated = max(scored, default=(0.0, 0))  # of equal scores, the earliest
+    if score < ALIKE_ENOUGH:
+        return "Nothing in it is similar; read the file again."
+    first = -negated
+    passage = lines[first : first + len(sought)]
+    numbered = "\n".join(f"{first + n}: {line[:300]}" for n, line in enumerate(passage[:PASSAGE_LINES], 1))
+    return f"The closest passage is at line {first + 1} ({_differs(passage, sought)}):\n{numbered}"
 
 
 def _candidates(lines: list[str], sought: list[str]) -> list[int]:
-    """Where a window may stand: where most lines are shared, spaces apart, or else where a line is most alike."""
+    """Where the passage may begin: where most lines agree, apart from spaces; or else where a line is similar."""
     offsets: dict[str, list[int]] = {}
     for offset, line in enumerate(sought):
         if bare := _bare(line):
             offsets.setdefault(bare, []).append(offset)
-    places: Counter[int] = Counter()
+    starts: Counter[int] = Counter()
     for number, line in enumerate(lines):
-        for offset in offsets.get(_bare(line), ())[:MOST_PLACES]:
+        for offset in offsets.get(_bare(line), ())[:MOST_OFFSETS]:
             if number >= offset:
-                places[number - offset] += 1
-    if places:
-        return sorted(places, key=lambda at: (-places[at], at))[:TRIED]
+                starts[number - offset] += 1
+    if starts:
+        return sorted(starts, key=lambda at: (-starts[at], at))[:CANDIDATES]
     skip = next((offset for offset, line in enumerate(sought) if _bare(line)), 0)
     first = _grams(sought[skip : skip + 1])
     ranked = sorted(range(len(lines)), key=lambda number: -_alike(_grams(lines[number : number + 1]), first))
-    return [max(0, number - skip) for number in ranked[:TRIED]]
+    return [max(0, number - skip) for number in ranked[:CANDIDATES]]
 
 
 def _grams(lines: list[str]) -> Counter[str]:
-    """The three-letter pieces of some lines; spaces count as one."""
-    text = " ".join(" ".join(line[:LONGEST_LINE].split()) for line in lines)
+    """The three-character pieces of some lines; a run of spaces counts as one."""
+    text = " ".join(" ".join(line[:LONGEST_COMPARED_LINE].split()) for line in lines)
     return Counter(text[at : at + 3] for at in range(max(1, len(text) - 2)))
 
 
 def _alike(one: Counter[str], other: Counter[str]) -> float:
-    """The share of the pieces that both have: 1 for the same text, 0 for strangers."""
+    """The share of common pieces: 1 for equal texts, 0 for unrelated ones."""
     return 2 * (one & other).total() / max(1, one.total() + other.total())
 
 
-def _bare(line: str, longest: int = LONGEST_LINE) -> str:
+def _bare(line: str, longest: int = LONGEST_COMPARED_LINE) -> str:
     return "".join(line[:longest].split())
 
 
@@ -173,12 +179,12 @@ def _differs(passage: list[str], sought: list[str]) -> str:
         return "only the spaces differ"
     for number, (here, there) in enumerate(zip(passage, sought, strict=False)):
         if here != there:
-            shown = f"there it is {_from_difference(here, there)!r}, you sent {_from_difference(there, here)!r}"
-            return f"line {number + 1} of your text differs: {shown}"
+            file, sent = _from_difference(here, there), _from_difference(there, here)
+            return f"line {number + 1} of your text differs: the file has {file!r}, you sent {sent!r}"
     return "it is shorter than your text"
 
 
 def _from_difference(line: str, other: str) -> str:
-    """A piece of the line that shows where it leaves the other."""
+    """A piece of the line around its first difference from the other."""
     same = next((at for at, (one, two) in enumerate(zip(line, other, strict=False)) if one != two), len(other))
     return line[max(0, min(same, len(line)) - 60) :][:120].strip()

@@ -1,4 +1,4 @@
-"""Find files by name, the newest first."""
+"""Find files by a glob, the newest first."""
 
 from typing import Annotated, Any, Final
 
@@ -10,9 +10,9 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._glob_match import FileGlob
-from handrail.tools._paths import place
-from handrail.tools._walk import below, walk
+from handrail.tools._glob_match import file_glob
+from handrail.tools._paths import lookup, path_for_model
+from handrail.tools._walk import relative_to, walk
 
 MOST: Final = 1_000
 
@@ -27,43 +27,28 @@ async def glob(
     """Find files by a glob such as `**/*.py` or `src/{a,b}*.ts`; the newest come first.
 
     Args:
-        pattern: The glob. Without a slash it means the file's name, at any depth.
+        pattern: The glob. Without a slash it matches file names at any depth.
         path: The directory to search, absolute or relative to the workspace.
-        no_ignore: Also look at what .gitignore leaves out.
+        no_ignore: Include files that .gitignore excludes.
     """
     sandbox = context.sandbox
     files = file_glob(pattern, "pattern")
-    top = await directory(sandbox, path)
-    found: list[FileStat] = []
+    top = await _directory(sandbox, path)
+    matches: list[FileStat] = []
     async for entry in walk(sandbox, top, no_ignore=no_ignore):
-        if files.matches(below(entry.path, top)):
-            found.append(entry)
-    found.sort(key=lambda entry: (-entry.mtime, entry.path))
-    shown = [shown_path(sandbox, entry.path) for entry in found[:MOST]]
-    value = {"kind": "paths", "pattern": pattern, "paths": shown, "count": len(found), "truncated": len(found) > MOST}
-    note = f"{len(found) - MOST} older files are not shown; search a smaller directory."
-    return Success(value, (note,) if len(found) > MOST else ())
+        if files.matches(relative_to(entry.path, top)):
+            matches.append(entry)
+    matches.sort(key=lambda entry: (-entry.mtime, entry.path))
+    paths = [path_for_model(sandbox, entry.path) for entry in matches[:MOST]]
+    more = len(matches) > MOST
+    value = {"kind": "paths", "pattern": pattern, "paths": paths, "count": len(matches), "truncated": more}
+    note = f"{len(matches) - MOST} older files are not shown; search a smaller directory."
+    return Success(value, (note,) if more else ())
 
 
-def file_glob(pattern: str, field: str) -> FileGlob:
-    """The glob, or invalid_args on the field it came from."""
-    if not pattern.strip():
-        raise ToolFailed(Failure("invalid_args", "The pattern is empty.", field=field, expected="such as **/*.py"))
-    try:
-        return FileGlob(pattern.removeprefix("./"))
-    except ValueError as error:
-        raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
-
-
-async def directory(sandbox: Sandbox, path: str) -> str:
-    """The real path of a directory that is there."""
-    stat = await place(sandbox, path)
+async def _directory(sandbox: Sandbox, path: str) -> str:
+    """The real path of an existing directory."""
+    stat = await lookup(sandbox, path)
     if stat.type != "directory":
-        raise ToolFailed(Failure("invalid_args", f"{path} is not a directory; name one to search in.", field="path"))
+        raise ToolFailed(Failure("invalid_args", f"{path} is not a directory; name one to search.", field="path"))
     return stat.real_path
-
-
-def shown_path(sandbox: Sandbox, path: str) -> str:
-    """As it can be passed to the next call: relative to the workspace where it lies there."""
-    base = sandbox.cwd.rstrip("/") + "/"
-    return path.removeprefix(base) if path.startswith(base) else path

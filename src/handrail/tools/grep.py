@@ -1,4 +1,4 @@
-"""Search the contents of files: with ripgrep where the sandbox has it, and with the same answers without."""
+"""Search the contents of files by a regular expression; the answers are the same with and without ripgrep."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
@@ -10,17 +10,16 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._glob_match import FileGlob
-from handrail.tools._paths import explained, only_a_file, place
-from handrail.tools._search import LONGEST_LINE, Found, Regex, Search, worth_looking
-from handrail.tools._walk import below, walk
-from handrail.tools.glob import file_glob, shown_path
+from handrail.tools._glob_match import FileGlob, file_glob
+from handrail.tools._paths import explain_errors, lookup, path_for_model, require_file
+from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Regex, Search, files_with_matches
+from handrail.tools._walk import relative_to, walk
 
 MATCHES: Final = 100
 LONGEST: Final = 500
 """Characters of a line that are shown."""
 LARGEST: Final = 32 << 20
-"""Bytes of a file that is searched; larger ones are passed over, and that is said."""
+"""Bytes of the largest file that is searched; the result says how many were skipped."""
 
 
 @tool(effects=["reads"], needs=["files"])
@@ -40,8 +39,8 @@ async def grep(
         path: The directory or file to search, absolute or relative to the workspace.
         glob: Only files that match this glob, such as `*.py` or `src/**`.
         context: Lines to show before and after each match.
-        ignore_case: Take upper and lower case for the same.
-        no_ignore: Also search what .gitignore leaves out.
+        ignore_case: Match upper and lower case alike.
+        no_ignore: Include files that .gitignore excludes.
     """
     sandbox = call.sandbox
     try:
@@ -51,11 +50,11 @@ async def grep(
     files = None if glob is None else file_glob(glob, "glob")
     paths, too_large = await _files(sandbox, path, files, no_ignore)
     search = Search(sandbox, regex, most=MATCHES + 1, context=context)
-    await search.look(await worth_looking(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
-    shown = [_shown(sandbox, each, context) for each in search.found[:MATCHES]]
-    truncated = len(search.found) > MATCHES
+    await search.search_files(await files_with_matches(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
+    matches = [_for_model(sandbox, each, context) for each in search.matches[:MATCHES]]
+    truncated = len(search.matches) > MATCHES
     value = {
-        "kind": "matches", "pattern": pattern, "matches": shown, "match_count": len(shown),
+        "kind": "matches", "pattern": pattern, "matches": matches, "match_count": len(matches),
         "files_searched": len(paths), "truncated": truncated,
     }  # fmt: skip
     return Success(value, tuple(_notes(truncated, too_large, search.shortened)))
@@ -67,23 +66,23 @@ def _notes(truncated: bool, too_large: int, shortened: int) -> Iterator[str]:
     if too_large:
         yield f"Files larger than {LARGEST >> 20} MiB were not searched ({too_large}); search them with bash."
     if shortened:
-        yield f"Of lines longer than {LONGEST_LINE >> 10} KiB only the beginning was searched ({shortened})."
+        yield f"Only the beginning of lines longer than {LONGEST_SEARCHED_LINE >> 10} KiB was searched ({shortened})."
 
 
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:
-    """The files to search, sorted, and how many were too large."""
-    stat = await place(sandbox, path)
+    """The paths of the files to search, sorted, and how many files were too large."""
+    stat = await lookup(sandbox, path)
     if stat.type == "file" and stat.size > LARGEST:
         message = f"{path} is larger than {LARGEST >> 20} MiB; search it with bash (grep -n)."
         raise ToolFailed(Failure("invalid_args", message, field="path"))
     if stat.type != "directory":
-        only_a_file(path, stat, "it cannot be searched")
-        with explained(sandbox, path):
-            await sandbox.read_bytes(path, length=1)  # one that may not be read is no file without a match
+        require_file(path, stat, "it cannot be searched")
+        with explain_errors(sandbox, path):
+            await sandbox.read_bytes(path, length=1)  # an unreadable file must not look like one without a match
         return [stat.real_path], 0
     paths, too_large = [], 0
     async for entry in walk(sandbox, stat.real_path, no_ignore=no_ignore):
-        if files is not None and not files.matches(below(entry.path, stat.real_path)):
+        if files is not None and not files.matches(relative_to(entry.path, stat.real_path)):
             continue
         if entry.size > LARGEST:
             too_large += 1
@@ -93,16 +92,16 @@ async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore:
 
 
 async def _has_ripgrep(call: Context) -> bool:
-    """Asked once per session."""
+    """Whether the sandbox can run ripgrep; tried once per session."""
     known = call.memory("grep")
     if "ripgrep" not in known:
-        known["ripgrep"] = await _answers(call.sandbox, ["rg", "--version"]) and await _answers(
+        known["ripgrep"] = await _runs(call.sandbox, ["rg", "--version"]) and await _runs(
             call.sandbox, ["xargs", "-0", "true"]
         )
     return bool(known["ripgrep"])
 
 
-async def _answers(sandbox: Sandbox, argv: list[str]) -> bool:
+async def _runs(sandbox: Sandbox, argv: list[str]) -> bool:
     if "exec" not in sandbox.features:
         return False
     try:
@@ -111,11 +110,11 @@ async def _answers(sandbox: Sandbox, argv: list[str]) -> bool:
         return False
 
 
-def _shown(sandbox: Sandbox, found: Found, context: int) -> dict[str, Any]:
-    match: dict[str, Any] = {"path": shown_path(sandbox, found.path), "line": found.line, "text": _cut(found.text)}
+def _for_model(sandbox: Sandbox, match: Match, context: int) -> dict[str, Any]:
+    value: dict[str, Any] = {"path": path_for_model(sandbox, match.path), "line": match.line, "text": _cut(match.text)}
     if context:
-        match |= {"before": [_cut(line) for line in found.before], "after": [_cut(line) for line in found.after]}
-    return match
+        value |= {"before": [_cut(line) for line in match.before], "after": [_cut(line) for line in match.after]}
+    return value
 
 
 def _cut(line: str) -> str:

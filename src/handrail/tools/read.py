@@ -1,4 +1,4 @@
-"""Read a file by lines, a directory as a listing, a picture as a picture; describe what is none of these."""
+"""Read a text file by lines, list a directory, show an image; describe any other file."""
 
 import posixpath
 from codecs import getincrementaldecoder
@@ -13,7 +13,7 @@ from handrail.sandbox.asked import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._paths import explained, only_a_file, place, remember
+from handrail.tools._paths import explain_errors, lookup, remember_version, require_file
 
 LINES: Final = 2_000
 BYTES: Final = 50 << 10
@@ -21,10 +21,10 @@ BYTES: Final = 50 << 10
 LONGEST_LINE: Final = 2_000
 ENTRIES: Final = 500
 COUNTED: Final = 64 << 20
-"""Files up to this size are read to their end, so that the number of their lines is known."""
+"""Bytes up to which a file is read to its end, so that its number of lines is known."""
 CHUNK: Final = 1 << 20
 LONGEST_SCAN: Final = 8 << 20
-"""Bytes of a line of a large file after which its end is not looked for."""
+"""Bytes of a line in a large file after which the search for its end stops."""
 LARGEST_IMAGE: Final = 5 << 20
 IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -41,30 +41,30 @@ async def read(
     offset: Annotated[int, Field(ge=1)] = 1,
     limit: Annotated[int, Field(ge=1, le=100_000)] = LINES,
 ) -> Any:
-    """Read a text file by lines, list a directory, or look at a picture.
+    """Read a text file by lines, list a directory, or look at an image.
 
     Args:
         path: The file or directory, absolute or relative to the workspace.
-        offset: The first line to read, counted from 1; of a directory, the first entry.
+        offset: The first line to read, counted from 1; for a directory, the first entry.
         limit: How many lines, or entries, to read at most.
     """
     sandbox = context.sandbox
-    stat = await place(sandbox, path)
-    with explained(sandbox, path):
+    stat = await lookup(sandbox, path)
+    with explain_errors(sandbox, path):
         if stat.type == "directory":
             return await _listing(sandbox, path, offset, limit)
-        only_a_file(path, stat, "it cannot be read")
+        require_file(path, stat, "it cannot be read")
         return await _file(context, path, stat, offset, limit)
 
 
 async def _file(context: Context, path: str, stat: FileStat, offset: int, limit: int) -> Any:
     sandbox = context.sandbox
     head = await sandbox.read_bytes(path, length=8192)
-    if media_type := _image(head):
-        return await _picture(sandbox, path, stat, media_type)
+    if media_type := _image_type(head):
+        return await _read_image(sandbox, path, stat, media_type)
     if b"\0" in head:
         return {"kind": "binary", "path": path, "size": stat.size, "begins_with": head[:16].hex(" ")}
-    remember(context, stat)
+    remember_version(context, stat)
     return await _text(sandbox, path, stat, offset, limit)
 
 
@@ -87,13 +87,13 @@ async def _listing(sandbox: Sandbox, path: str, offset: int, limit: int) -> Any:
     return Success(value, (note,) if left > 0 else ())
 
 
-async def _picture(sandbox: Sandbox, path: str, stat: FileStat, media_type: str) -> Any:
+async def _read_image(sandbox: Sandbox, path: str, stat: FileStat, media_type: str) -> Any:
     if stat.size > LARGEST_IMAGE:
         return {"kind": "image", "path": path, "size": stat.size, "media_type": media_type, "shown": False}
     return Image(await sandbox.read_bytes(path), media_type)
 
 
-def _image(head: bytes) -> str | None:
+def _image_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), None)
@@ -132,10 +132,10 @@ async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit:
     return Success(value, tuple(notes))
 
 
-def _check_offset(path: str, offset: int, there: int, what: str) -> None:
-    if offset > 1 and offset > there:
+def _check_offset(path: str, offset: int, count: int, what: str) -> None:
+    if offset > 1 and offset > count:
         raise ToolFailed(
-            Failure("invalid_args", f"{path} has {there} {what}; offset {offset} is past the end.", field="offset")
+            Failure("invalid_args", f"{path} has {count} {what}; offset {offset} is past the end.", field="offset")
         )
 
 
@@ -147,7 +147,7 @@ def _decode(data: bytes) -> tuple[str, bool]:
 
 
 class _Lines:
-    """Lines out of chunks: counts all of them, keeps those asked for, holds no more than one in memory besides."""
+    """Splits chunks into lines: counts all of them, keeps the requested ones, and buffers at most one more."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self.kept: list[bytes] = []
@@ -171,7 +171,7 @@ class _Lines:
         self._grow(pieces[-1])
 
     def finish(self, whole: bool) -> None:
-        """The last line may have no line end, and one that never ends is shown as far as it was read."""
+        """Add the last line if it has no line end, and one that is too long as far as it was read."""
         if self._rest_size and (whole or self._rest_size > LONGEST_SCAN):
             self._end(b"")
 
@@ -195,7 +195,7 @@ class _Lines:
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character whose end was cut off."""
+    """The data without an incomplete character at its end."""
     decoder = getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     return data[: len(data) - len(decoder.getstate()[0])]

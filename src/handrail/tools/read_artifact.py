@@ -1,4 +1,4 @@
-"""Read what was kept beside the conversation, a page at a time."""
+"""Read an artifact, a page at a time."""
 
 from typing import Annotated, Any
 
@@ -18,11 +18,11 @@ async def read_artifact(
     start: Annotated[int, Field(ge=0)] = 0,
     length: Annotated[int, Field(ge=1)] = PAGE,
 ) -> Any:
-    """Read a part of an artifact: of an output that was too long to be shown, or of a shared file.
+    """Read part of an artifact: an output that was too long to show, or a shared file.
 
     Args:
-        ref: The reference, such as a_0123abcd, exactly as a result gave it.
-        start: The byte to begin with, counted from 0.
+        ref: The reference, such as a_0123abcd, exactly as in a result.
+        start: The first byte, counted from 0.
         length: How many bytes to read at most.
     """
     info = context.artifacts.info(ref)

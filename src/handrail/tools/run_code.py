@@ -1,4 +1,4 @@
-"""Run a small program given as text."""
+"""Run a program that is given as text."""
 
 from typing import Annotated, Any, Final
 
@@ -9,10 +9,10 @@ from handrail.contract.result import Failure, Success
 from handrail.sandbox.code import language as known_language
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._paths import explained
+from handrail.tools._paths import explain_errors
 from handrail.tools.bash import answer, watcher
 
-TIMEOUT: Final = 60
+DEFAULT_TIMEOUT: Final = 60
 
 
 @tool(risk="high", effects=["executes"], needs=["exec", "files", "tree_kill"], timeout=None)
@@ -20,21 +20,21 @@ async def run_code(
     code: Annotated[str, Field(min_length=1)],
     context: Context,
     language: str = "python",
-    timeout: Annotated[int, Field(ge=1, le=3_600)] = TIMEOUT,
+    timeout: Annotated[int, Field(ge=1, le=3_600)] = DEFAULT_TIMEOUT,
 ) -> Any:
-    """Run a program and return what it printed. Nothing but files is kept between calls.
+    """Run a program and return its output. Only files persist between calls.
 
     Args:
         code: The whole program.
-        language: python, bash, or what else the sandbox has, such as node or ruby.
-        timeout: Seconds after which the program and everything it started is ended.
+        language: python, bash, or another language that the sandbox has, such as node or ruby.
+        timeout: Seconds after which the program and everything it started are killed.
     """
     sandbox = context.sandbox
     try:
         known_language(language)
     except ValueError as error:
         raise ToolFailed(Failure("invalid_args", str(error), field="language")) from None
-    with explained(sandbox, sandbox.cwd):
+    with explain_errors(sandbox, sandbox.cwd):
         completed = await sandbox.run_code(code, language, timeout, on_output=watcher(context))
     result = answer(completed, timeout=timeout)
     if isinstance(result, Failure):

@@ -1,4 +1,4 @@
-"""Keep the model's own list of what is to do, for the length of a session."""
+"""Keep the model's to-do list for the length of a session."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,12 +17,12 @@ class Item(BaseModel):
 
 @tool
 async def todo(items: Annotated[list[Item], Field(max_length=200)], context: Context) -> Any:
-    """Replace the list of what is to do with this one. Send all items each time, with their states.
+    """Replace the to-do list. Send all items each time, each with its status.
 
     Args:
         items: The whole list, in order.
     """
-    listed = [item.model_dump() for item in items]
-    context.memory("todo")["items"] = listed
+    saved = [item.model_dump() for item in items]
+    context.memory("todo")["items"] = saved
     left = sum(item.status != "completed" for item in items)
-    return {"items": listed, "left": left}
+    return {"items": saved, "left": left}

@@ -1,4 +1,4 @@
-"""Write a whole file at once or not at all, and show what changed."""
+"""Write a whole file atomically, and return a diff."""
 
 from typing import Annotated, Any
 
@@ -8,8 +8,15 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._diff import LARGEST, difference
-from handrail.tools._paths import changed_since_seen, explained, missing, only_a_file, place_or_none, remember
+from handrail.tools._diff import LARGEST_TEXT, difference
+from handrail.tools._paths import (
+    changed_since_read,
+    explain_errors,
+    lookup_or_none,
+    path_not_found,
+    remember_version,
+    require_file,
+)
 
 
 @tool(risk="high", effects=["writes"], needs=["files", "atomic_write"])
@@ -19,38 +26,38 @@ async def write(
     context: Context,
     overwrite: bool = False,
 ) -> Any:
-    """Write a text file, making its directories. Returns what changed as a diff.
+    """Write a text file, creating its directories. Returns a diff.
 
-    A file that was changed since it was last read here is not overwritten unless `overwrite` is true.
+    A file that changed since you last read it is only overwritten if `overwrite` is true.
 
     Args:
         path: The file, absolute or relative to the workspace.
-        content: The whole new content, exactly as it shall be.
-        overwrite: Replace the file even if somebody changed it after you read it.
+        content: The whole new content.
+        overwrite: Replace the file even if it changed since you read it.
     """
     sandbox = context.sandbox
     old: bytes | None = None
-    stat = await place_or_none(sandbox, path)
+    stat = await lookup_or_none(sandbox, path)
     if stat is not None:
-        only_a_file(path, stat, "write makes files")
-        if changed_since_seen(context, stat) and not overwrite:
+        require_file(path, stat, "write needs the path of a file")
+        if changed_since_read(context, stat) and not overwrite:
             raise ToolFailed(
                 Failure(
                     "rejected",
-                    f"{path} was changed since you read it, by a command or by somebody else, and was not overwritten. "
-                    "Read it again, or send overwrite=true to replace it as it is.",
+                    f"{path} changed since you read it, by a command or by somebody else, and was not overwritten. "
+                    "Read it again, or send overwrite=true to replace it anyway.",
                     field="overwrite",
                 )
             )
-        with explained(sandbox, path):
-            old = await sandbox.read_bytes(path, length=LARGEST + 1)
+        with explain_errors(sandbox, path):
+            old = await sandbox.read_bytes(path, length=LARGEST_TEXT + 1)
     data = content.encode()
     try:
-        with explained(sandbox, path):
+        with explain_errors(sandbox, path):
             await sandbox.write_bytes(path, data)
-    except FileNotFoundError:  # directories are made, but a `..` after one that is not there leads nowhere
-        raise await missing(sandbox, path) from None
-    remember(context, await sandbox.stat(path))
+    except FileNotFoundError:  # directories are created, but a `..` after a missing one leads nowhere
+        raise await path_not_found(sandbox, path) from None
+    remember_version(context, await sandbox.stat(path))
     return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": _diff(path, old, content)}
 
 
