@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail import ArtifactRef, Failure, HandrailError, Image, Success, ToolFailed, read_envelope
+from handrail import ArtifactRef, Failure, HandrailError, Image, Result, Success, ToolFailed, read_envelope
 from handrail.contract.errors import BadEnvelope
 from handrail.contract.result import FAILURE_KINDS, RETRY_MAY_HELP, Excerpt
 
@@ -162,3 +162,19 @@ def test_a_tool_failure_can_be_raised_and_says_its_message() -> None:
     with pytest.raises(ToolFailed, match="no such note") as raised:
         raise ToolFailed(failure)
     assert raised.value.failure is failure
+
+
+def test_a_result_can_be_read_without_asking_which_one_it_is() -> None:
+    results: list[Result] = [Success(42, ("careful",)), Failure("timeout", "too long", data={"exit_code": 124})]
+    assert [result.value if result.ok else result.message for result in results] == [42, "too long"]
+    assert [(r.ok, r.kind, r.value, r.message, r.retryable) for r in results] == [
+        (True, None, 42, "", False), (False, "timeout", None, "too long", True),
+    ]  # fmt: skip
+    assert [dict(result.data) for result in results] == [{}, {"exit_code": 124}]
+
+
+def test_both_kinds_of_result_have_the_same_fields() -> None:
+    success, failure = Success(1), Failure("timeout", "too long")
+    names = {name for name in dir(failure) if not name.startswith("_")}
+    assert names == {name for name in dir(success) if not name.startswith("_")}
+    assert {"value", "kind", "data", "field", "expected"} <= names

@@ -4,7 +4,8 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from handrail.contract.errors import BadEnvelope
 
@@ -103,14 +104,20 @@ class Excerpt(str):
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it."""
+    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it.
+
+    It has a Failure's fields too, all of them empty, so that a Result can be read without asking which one it is.
+    """
 
     value: Any
     warnings: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> Literal[True]:
-        return True
+    ok: ClassVar[Literal[True]] = True
+    kind: ClassVar[None] = None
+    message: ClassVar[str] = ""
+    field: ClassVar[None] = None
+    expected: ClassVar[None] = None
+    data: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    retryable: ClassVar[Literal[False]] = False
 
     def to_envelope(self, tool: str) -> dict[str, Any]:
         """`{"ok": true, "tool", "result", "warnings"?}`; text becomes `{"text": …}`."""
@@ -130,10 +137,13 @@ class Failure:
     message: str
     field: str | None
     expected: str | None
-    data: Mapping[str, Any] | None
+    data: Mapping[str, Any]
+    """More about it, such as the output of a command that was ended; empty where there is nothing."""
     warnings: tuple[str, ...]
     retryable: bool
     """Whether the same call may work later; by kind unless it was given."""
+    ok: ClassVar[Literal[False]] = False
+    value: ClassVar[Any] = None
 
     def __init__(
         self,
@@ -153,13 +163,9 @@ class Failure:
         put(self, "message", message)
         put(self, "field", field)
         put(self, "expected", expected)
-        put(self, "data", data)
+        put(self, "data", {} if data is None else data)
         put(self, "warnings", tuple(warnings))
         put(self, "retryable", kind in RETRY_MAY_HELP if retryable is None else retryable)
-
-    @property
-    def ok(self) -> Literal[False]:
-        return False
 
     def to_envelope(self, tool: str) -> dict[str, Any]:
         """`{"ok": false, "kind", "message", "field"?, "expected"?, "tool", "retryable", "data"?, "warnings"?}`."""

@@ -143,7 +143,7 @@ def _told(failure: Failure) -> Failure:
         return replace(failure, data=data, warnings=(*failure.warnings, *warnings_of(odd, "the data")))
     except NotPlain as error:
         note = f"The data of this failure has no JSON form and was left out: {error}"
-        return replace(failure, data=None, warnings=(*failure.warnings, note))
+        return replace(failure, data={}, warnings=(*failure.warnings, note))
 
 
 def _bug(error: BaseException) -> Failure:

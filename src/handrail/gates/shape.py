@@ -100,7 +100,7 @@ async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
         shaped = await _value(await settle_excerpts(dict(failure.data), caps, keeper), caps, keeper)
     except (TypeError, ValueError, RecursionError) as error:
         keeper.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
-        return replace(failure, data=None)
+        return replace(failure, data={})
     return replace(failure, data=shaped if isinstance(shaped, dict) else {"text": shaped})
 
 
