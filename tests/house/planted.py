@@ -107,6 +107,16 @@ PLANTED = [
         kept("gates/invoke.py", PROMISE + "tool.body(1, 2)\n"),
     ),
     *for_rule(
+        rules.nobody_calls_a_tool_as_its_function,
+        caught("gates/a.py", PROMISE + "answer = step.tool(1)\n"),
+        caught("gates/b.py", PROMISE + "answer = tool.function(1)\n"),
+        caught("tools/c.py", PROMISE + "@tool\ndef c(n): ...\nc(1)\n"),
+        caught("tools/d.py", PROMISE + "@tool(timeout=1)\nasync def d(n): ...\nawait_ = d(1)\n"),
+        caught("tools/e.py", PROMISE + "from handrail.tools.bash import bash as run\nrun('ls')\n"),
+        kept("tools/f.py", PROMISE + "from handrail.tools.bash import watcher\nwatcher(1)\n@tool\ndef f(n): ...\n"),
+        kept("toolkit/tool.py", PROMISE + "self.function(1)\n"),
+    ),
+    *for_rule(
         rules.the_contract_stands_on_the_standard_library,
         caught("contract/a.py", PROMISE + "import anyio\n"),
         kept("contract/b.py", PROMISE + "import json\n"),

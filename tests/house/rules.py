@@ -101,6 +101,16 @@ def a_body_is_called_from_invoke_alone(root: Path) -> list[str]:
     return found
 
 
+def nobody_calls_a_tool_as_its_function(root: Path) -> list[str]:
+    """Only a test of the function may, because no gate stands around it; a call of ours goes through a session."""
+    return [
+        f"{path}:{line}: calls a tool as its plain function"
+        for path in sources(root)
+        if path != package(root) / "toolkit" / "tool.py"
+        for line in _tool_calls(tree(path))
+    ]
+
+
 def the_contract_stands_on_the_standard_library(root: Path) -> list[str]:
     return _imports_outside(root, "contract", {"handrail.contract"})
 
@@ -221,6 +231,24 @@ def _body_loads(module: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
+def _tool_calls(module: ast.Module) -> Iterator[int]:
+    """Calls of `x.tool` and `x.function`, of what `@tool` made here, and of what a tool's own module is named for."""
+    names = {node.name for node in functions(module) if any(_is_tool_maker(each) for each in node.decorator_list)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("handrail.tools."):
+            last = str(node.module).rpartition(".")[2]
+            names |= {alias.asname or alias.name for alias in node.names if alias.name == last}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            by_name = isinstance(node.func, ast.Name) and node.func.id in names
+            if by_name or (isinstance(node.func, ast.Attribute) and node.func.attr in ("tool", "function")):
+                yield node.lineno
+
+
+def _is_tool_maker(decorator: ast.expr) -> bool:
+    return getattr(decorator.func if isinstance(decorator, ast.Call) else decorator, "id", "") == "tool"
+
+
 def _imports_outside(root: Path, name: str, allowed: set[str]) -> list[str]:
     return [
         f"{path}:{node.lineno}: imports {module}"
@@ -316,6 +344,7 @@ RULES: tuple[Rule, ...] = (
     asyncio_is_said_in_aio_alone,
     modules_open_with_their_promise,
     a_body_is_called_from_invoke_alone,
+    nobody_calls_a_tool_as_its_function,
     the_contract_stands_on_the_standard_library,
     models_know_the_contract_and_schemas_alone,
     rooms_do_not_use_the_front_door,

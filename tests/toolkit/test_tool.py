@@ -5,13 +5,14 @@ import json
 from datetime import date
 from enum import Enum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 from pydantic import BaseModel, Field
 
 from handrail import Context, Failure, HandrailError, Image, Session, Success, Tool, Toolbox, ToolFailed, tool
 from handrail.contract.errors import BadSchema
+from handrail.toolkit.tool import ToolOptions
 
 OBJECT = {"type": "object"}
 
@@ -59,6 +60,48 @@ def test_a_bad_option_is_refused_by_name(options: dict[str, Any], said: str) -> 
             make()
         assert said in str(refused.value)
         assert "tool t" in str(refused.value)
+
+
+def test_the_options_of_the_decorator_are_those_of_a_tool() -> None:
+    fields, options = get_type_hints(Tool), get_type_hints(ToolOptions)
+    assert {name: fields[name] for name in options} == options
+    given = {field.name for field in dataclasses.fields(Tool) if field.init and field.kw_only}
+    assert given - set(options) == {"description", "output", "function", "convert", "isolate"}
+
+
+def test_calling_a_tool_calls_its_plain_function() -> None:
+    @tool(timeout=1, callable_from=["user"])
+    def half(n: int, by: int = 2) -> float:
+        return n / by
+
+    made: float = half(3)
+    assert (made, half(3, by=4)) == (1.5, 0.75)
+    with pytest.raises(ZeroDivisionError):  # nothing stands around it
+        half(1, 0)
+
+
+def test_a_tool_that_was_not_made_of_a_function_says_who_may_call_it() -> None:
+    with pytest.raises(HandrailError, match="tool t was not made of a function, so it can only be called by a session"):
+        Tool("t", OBJECT, body)()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("optional", [False, True])
+async def test_a_context_may_say_of_what_type_the_state_is(optional: bool) -> None:
+    @dataclasses.dataclass
+    class Settings:
+        colour: str
+
+    def plain(context: Context[Settings]) -> str:
+        return context.state.colour
+
+    def or_none(context: Context[Settings] | None = None) -> str:
+        return context.state.colour if context else ""
+
+    made = tool(name="t")(or_none if optional else plain)
+    assert made.parameters["properties"] == {}
+    async with Session([made], state=Settings("red")) as session:
+        assert (await session.call("t")).value == "red"
 
 
 def test_an_unknown_option_a_body_and_a_call_origin_are_refused_too() -> None:
@@ -333,7 +376,7 @@ async def test_a_failure_that_a_body_returns_keeps_its_kind_even_if_its_data_is_
         async with Session([made]) as session:
             result = await session.call("t")
         assert not result.ok
-        assert (result.kind, result.message, result.data) == ("rejected", "no", None)
+        assert (result.kind, result.message, result.data) == ("rejected", "no", {})
         assert "no JSON form" in result.warnings[0]
         json.dumps(session.trace[-1].data)
 

@@ -89,8 +89,10 @@ def _annotation(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any
 def _is_injected(annotation: Any, injected: type) -> bool:
     while get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
-    others = [argument for argument in get_args(annotation) if argument is not type(None)]
-    return annotation is injected or (len(others) == 1 and others[0] is injected and _is_union(annotation))
+    if _is_union(annotation):
+        others = [argument for argument in get_args(annotation) if argument is not type(None)]
+        return len(others) == 1 and _is_injected(others[0], injected)
+    return annotation is injected or get_origin(annotation) is injected
 
 
 def _is_union(annotation: Any) -> bool:

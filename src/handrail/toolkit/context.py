@@ -2,7 +2,9 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
@@ -13,6 +15,9 @@ from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
+
+
+State = TypeVar("State", default=Any)
 
 
 class Host(Protocol):
@@ -63,8 +68,11 @@ class Desk(Protocol):
     ) -> Result: ...
 
 
-class Context:
-    """Made for one call. After it, a job that the call started may still `show`."""
+class Context(Generic[State]):
+    """Made for one call. After it, a job that the call started may still `show`.
+
+    `Context[Settings]` says of what type the session's state is.
+    """
 
     __slots__ = ("_desk", "_live", "_sandbox", "call", "clock", "stopped")
 
@@ -82,9 +90,10 @@ class Context:
         return self._desk.id
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State:
         """The object that the caller gave to the session."""
-        return self._desk.state
+        state: State = self._desk.state
+        return state
 
     @property
     def host(self) -> Host:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
-from typing import Any, Final, Literal, get_args, overload
+from typing import Any, Final, Generic, Literal, TypedDict, Unpack, get_args, overload
+
+from typing_extensions import ParamSpec, TypeVar
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
@@ -19,14 +21,32 @@ from handrail.schema.validate import Validator
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.isolated import refuse_unimportable
 
+P = ParamSpec("P", default=...)
+R = TypeVar("R", default=Any)
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Runs = Literal["async", "thread", "process"]
 
 
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(…)` and `Tool(…)` both take. What an option means is said at its field of Tool."""
+
+    risk: Risk
+    effects: Collection[Effect]
+    timeout: float | None
+    lane: str | None
+    needs: Collection[Feature]
+    callable_from: Collection[Origin]
+    deferred: bool
+    output_cap: int | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Tool:
-    """Checked when it is made: a tool that exists can be offered to a model. `body(context, arguments)` answers."""
+class Tool(Generic[P, R]):
+    """Checked when it is made: a tool that exists can be offered to a model. `body(context, arguments)` answers.
+
+    Calling the tool calls the plain function that `@tool` made it of, without gates: for that function's own tests.
+    """
 
     name: str
     parameters: Mapping[str, Any]
@@ -46,7 +66,7 @@ class Tool:
     """Stays out of the schemas until it is searched for."""
     output_cap: int | None = field(default=None, kw_only=True)
     """Characters of the answer; None means the default for its kind."""
-    function: Callable[..., Any] | None = field(default=None, kw_only=True, repr=False)
+    function: Callable[P, R] | None = field(default=None, kw_only=True, repr=False)
     """The original function, where `@tool` made this."""
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True, repr=False)
     """Turns validated JSON into the function's own types."""
@@ -71,6 +91,11 @@ class Tool:
             raise BadSchema(f"tool {self.name}: {error}") from None
         put(self, "parameters", self.checks.schema)  # what is shown is what is checked, whatever the giver does to his
         put(self, "runs", "process" if self.isolate else "async" if _is_async(self.body) else "thread")
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.function is None:
+            raise HandrailError(f"tool {self.name} was not made of a function, so it can only be called by a session")
+        return self.function(*args, **kwargs)
 
     @property
     def own(self) -> bool:
@@ -126,53 +151,38 @@ def _is_async(body: Callable[..., Any]) -> bool:
 
 
 @overload
-def tool(fn: Callable[..., Any], /) -> Tool: ...
+def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    fn: None = None,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    risk: Risk = "safe",
-    effects: Collection[Effect] = (),
-    timeout: float | None = TOOL_TIMEOUT,
-    lane: str | None = None,
-    needs: Collection[Feature] = (),
-    deferred: bool = False,
-    isolate: bool = False,
-    output_cap: int | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+    *, name: str | None = None, description: str | None = None, isolate: bool = False, **options: Unpack[ToolOptions]
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     fn: Callable[..., Any] | None = None,
+    /,
     *,
     name: str | None = None,
     description: str | None = None,
-    risk: Risk = "safe",
-    effects: Collection[Effect] = (),
-    timeout: float | None = TOOL_TIMEOUT,
-    lane: str | None = None,
-    needs: Collection[Feature] = (),
-    deferred: bool = False,
     isolate: bool = False,
-    output_cap: int | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a typed function: the schema comes from its signature and docstring.
 
     `isolate=True` runs it in a process of its own, which is killed at the deadline with all it started.
     """
-    options = {"risk": risk, "effects": effects, "timeout": timeout, "lane": lane, "needs": needs}
-    options |= {"deferred": deferred, "isolate": isolate, "output_cap": output_cap}
+    if unknown := options.keys() - ToolOptions.__annotations__.keys():
+        raise TypeError(f"tool() has no option {', '.join(sorted(unknown))}")
     names = sys._getframe(1).f_locals  # types that were defined beside the function
 
     def make(function: Callable[..., Any]) -> Tool:
-        return _make(function, names, name, description, options)
+        return _make(function, names, name, description, isolate, options)
 
     return make if fn is None else make(fn)
 
 
 def _make(
-    fn: Callable[..., Any], names: Mapping[str, Any], name: str | None, description: str | None, options: dict[str, Any]
-) -> Tool:
+    fn: Callable[..., Any], names: Mapping[str, Any], name: str | None, description: str | None, isolate: bool,
+    options: ToolOptions,
+) -> Tool:  # fmt: skip
     if isinstance(fn, Tool) or not callable(fn):
         raise HandrailError(f"tool() takes a function, not {type(fn).__name__}")
     named = fn.func if isinstance(fn, partial) else fn
@@ -183,7 +193,7 @@ def _make(
         derived = derive(fn, injected=Context, local_names=names)
     except BadSchema as error:
         raise BadSchema(f"tool {title}: {error}") from None
-    if options.get("isolate"):
+    if isolate:
         refuse_unimportable(title, fn, derived.context_parameter)
     return Tool(
         title,
@@ -193,6 +203,7 @@ def _make(
         output=derived.output,
         function=fn,
         convert=derived.convert,
+        isolate=isolate,
         **options,
     )
 

@@ -9,13 +9,11 @@ from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Context
-from handrail.toolkit.tool import Tool, tool
+from handrail.toolkit.tool import Tool, ToolOptions, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may carry."""
-OPTIONAL: Final = (
-    "description", "output", "risk", "effects", "timeout", "lane", "needs", "callable_from", "deferred", "output_cap",
-)  # fmt: skip
+OPTIONAL: Final = ("description", "output", *ToolOptions.__annotations__)
 ToolLike = Tool | Callable[..., Any]
 
 
