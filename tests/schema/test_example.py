@@ -12,7 +12,7 @@ import pytest
 from pydantic import UUID4, AfterValidator, AnyUrl, Base64Bytes, IPvAnyNetwork, Json
 
 from handrail.contract.result import Failure
-from handrail.schema._formats import FORMATS
+from handrail.schema._formats import FORMAT_SAMPLES
 from handrail.schema.derive import derive
 from handrail.schema.prepare import prepare
 from handrail.schema.validate import Validator
@@ -170,14 +170,14 @@ def test_the_example_is_what_was_sent_with_what_was_wrong_replaced(name: str) ->
     assert json.dumps(right) in failure.message
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", sorted(FORMAT_SAMPLES))
 def test_a_format_is_filled_with_a_value_that_fits_and_said_in_words(name: str) -> None:
     validator = Validator(closed({"value": {"type": "string", "format": name}}, "value"))
     failure = prepare("{}", validator, own=False, convert=None, cut=False, tool="t")
     assert isinstance(failure, Failure)
     assert failure.data is not None
-    assert failure.data["example"] == {"value": FORMATS[name]}
-    assert FORMATS[name] in str(failure.expected)
+    assert failure.data["example"] == {"value": FORMAT_SAMPLES[name]}
+    assert FORMAT_SAMPLES[name] in str(failure.expected)
 
 
 def typed(

@@ -84,8 +84,8 @@ def test_a_repair_never_changes_a_field_that_fits(value: Any, name: str) -> None
     answer = preflight(value, validator)
     if isinstance(answer, Failure):
         return
-    for key, place in validator.view(("#",)).properties.items():
-        if key in value and validator.fits(place, value[key]) and is_plain(value[key]):
+    for key, location in validator.spec(("#",)).properties.items():
+        if key in value and validator.fits(location, value[key]) and is_plain(value[key]):
             assert canonical(answer.arguments[key]) == canonical(value[key])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.schema.parse import DEEPEST, NotJson, arguments_hash, canonical, parse, plain
+from handrail.schema.parse import DEEPEST_VALUE, NotJson, arguments_hash, canonical, parse, plain
 
 plain_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -16,7 +16,7 @@ plain_values = st.recursive(
 REFUSED = [
     '{"a": 1, "a": 1}', '[{"b": {"a": 1, "c": 2, "a": 3}}]', "NaN", "[Infinity]", "-Infinity", "1e999", "[-1e999]",
     "9" * 5_000, "", " ", "{", "nul", "{'a': 1}", "[1,]", '"a\nb"', '"\\ud800"', '"\ud800"', '{"\\udfff": 1}',
-    "[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "[" * 100_000, '{"a":' * 20_000, "[" * 20_000 + "]" * 20_000,
+    "[" * (DEEPEST_VALUE + 2) + "]" * (DEEPEST_VALUE + 2), "[" * 100_000, '{"a":' * 20_000, "[" * 20_000 + "]" * 20_000,
 ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_everything_else_reads_as_json_does(value: Any) -> None:
 
 
 def test_depth_up_to_the_limit_and_paired_surrogates_are_read() -> None:
-    assert parse("[" * DEEPEST + "]" * DEEPEST)
+    assert parse("[" * DEEPEST_VALUE + "]" * DEEPEST_VALUE)
     assert parse('"\\ud83d\\ude00"') == "😀"
     assert parse('{"a": 1, "b": {"a": 2}}') == {"a": 1, "b": {"a": 2}}
 

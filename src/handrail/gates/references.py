@@ -12,7 +12,7 @@ from handrail.schema.artifact_refs import MARK, is_reference
 from handrail.schema.artifact_refs import references as references_in
 from handrail.schema.describe import dotted
 from handrail.schema.explain import NotConvertible
-from handrail.schema.navigate import ROOT, Place
+from handrail.schema.navigate import ROOT, Location
 from handrail.schema.parse import NotJson, parse
 from handrail.schema.refuse import refuse
 from handrail.schema.validate import Problem, Validator
@@ -103,42 +103,42 @@ def _as(form: Form, path: Path, data: bytes, info: Any) -> Any:
 
 def wanted(checks: Validator, path: Path) -> Form:
     """What the schema takes at a path: text where it says string, bytes where that is binary, else JSON."""
-    places: list[Place] = [ROOT]
+    locations: list[Location] = [ROOT]
     for name in path:
-        places = [inner for place in _branches(checks, places) if (inner := _inside(checks, place, name))]
-    leaves = _branches(checks, places)
-    kinds = [checks.view(place).kinds for place in leaves]
-    if not leaves or (len(leaves) == 1 and kinds[0] is None and not checks.view(leaves[0]).members):
+        locations = [inner for location in _branches(checks, locations) if (inner := _inside(checks, location, name))]
+    leaves = _branches(checks, locations)
+    kinds = [checks.spec(location).kinds for location in leaves]
+    if not leaves or (len(leaves) == 1 and kinds[0] is None and not checks.spec(leaves[0]).members):
         return "any"
-    texts = [place for place, kind in zip(leaves, kinds, strict=True) if kind and "string" in kind]
+    texts = [location for location, kind in zip(leaves, kinds, strict=True) if kind and "string" in kind]
     if texts:
-        return "bytes" if all(checks.view(place).word("format") in BINARY for place in texts) else "text"
+        return "bytes" if all(checks.spec(location).get("format") in BINARY for location in texts) else "text"
     return "json"
 
 
-def _branches(checks: Validator, places: list[Place]) -> list[Place]:
-    """The places and, for each union in them, all of its branches instead."""
-    found: list[Place] = []
-    waiting = list(places)
+def _branches(checks: Validator, locations: list[Location]) -> list[Location]:
+    """The locations and, for each union in them, all of its branches instead."""
+    found: list[Location] = []
+    waiting = list(locations)
     while waiting and len(found) + len(waiting) < 1_000:
-        place = waiting.pop(0)
-        unions = checks.view(place).branches
+        location = waiting.pop(0)
+        unions = checks.spec(location).branches
         if unions:
             waiting += [(pointer,) for _, group in unions for pointer in group]
-            if checks.view(place).properties:
-                found.append(place)
+            if checks.spec(location).properties:
+                found.append(location)
         else:
-            found.append(place)
+            found.append(location)
     return found
 
 
-def _inside(checks: Validator, place: Place, name: str | int) -> Place:
-    view = checks.view(place)
-    return view.item(name) if isinstance(name, int) else view.properties.get(name, view.others)
+def _inside(checks: Validator, location: Location, name: str | int) -> Location:
+    spec = checks.spec(location)
+    return spec.item(name) if isinstance(name, int) else spec.properties.get(name, spec.others)
 
 
 def _with(value: Any, contents: Mapping[Path, Any], *, keep_bytes: bool, path: Path = ()) -> Any:
-    """A copy with the contents in their places; without `keep_bytes` a reference stays where bytes would be."""
+    """A copy with the contents filled in; without `keep_bytes` a reference stays where bytes would be."""
     if path in contents:
         held = contents[path]
         return {MARK: value[MARK]} if isinstance(held, bytes) and not keep_bytes and is_reference(value) else held

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil, floor
 from typing import Any, Final
 
-from handrail.schema._formats import FORMATS, sample
+from handrail.schema._formats import FORMAT_SAMPLES, sample
 from handrail.schema.describe import dotted, near
 from handrail.schema.explain import Convert, NotConvertible, companions, conditions, meant
-from handrail.schema.navigate import ROOT, Place, View, escape, kind_of
+from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of
 from handrail.schema.parse import NotJson, parse
 from handrail.schema.validate import Validator
 
-LONG: Final = 80
+LONG_TEXT: Final = 80
 """Characters of a sent text beyond which it may be left out of an example."""
 _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 20
@@ -73,145 +73,147 @@ class _Maker:
 
     def __init__(self, validator: Validator, wrong: frozenset[str] = frozenset(), *, short: bool = False) -> None:
         self.fits = validator.fits
-        self.view = validator.view
+        self.spec = validator.spec
         self.root = validator.schema
         self.wrong = wrong
         self.short = short
         self.steps = 0
 
-    def make(self, place: Place, trail: tuple[str, ...] = (), decided: Place = ()) -> Any:
-        """A small value that fits a place, or _NO. `trail` are the schemas around it, `decided` its unions."""
+    def make(self, location: Location, trail: tuple[str, ...] = (), decided: Location = ()) -> Any:
+        """A small value that fits a location, or _NO. `trail` are the schemas around it, `decided` its unions."""
         self.steps += 1
         if self.steps > _MOST_STEPS or len(trail) > 20 * _DEEPEST:
             raise _GaveUp
-        view = self.view(place)
-        for candidate in self._candidates(view, place, trail, decided):
-            if candidate is not _NO and self.fits(place, candidate):
+        spec = self.spec(location)
+        for candidate in self._candidates(spec, location, trail, decided):
+            if candidate is not _NO and self.fits(location, candidate):
                 return candidate
         return _NO
 
-    def _candidates(self, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
-        if view.members is not None:
-            yield from view.members[:_MOST_ITEMS]
+    def _candidates(self, spec: Spec, location: Location, trail: tuple[str, ...], decided: Location) -> Iterator[Any]:
+        if spec.members is not None:
+            yield from spec.members[:_MOST_ITEMS]
             return
-        given = view.word("examples")
+        given = spec.get("examples")
         yield from given if isinstance(given, list) else ()
-        if view.word("default") not in (None, "", [], {}):
-            yield view.word("default")
-        for union, group in view.branches:
+        if spec.get("default") not in (None, "", [], {}):
+            yield spec.get("default")
+        for union, group in spec.branches:
             if union not in decided:
                 for inner in sorted(group[:_MOST_BRANCHES], key=self._is_null):
-                    yield self.make((*place, inner), trail, (*decided, union))
+                    yield self.make((*location, inner), trail, (*decided, union))
                 return
-        trail = (*trail, *(pointer for pointer, _ in view.schemas))
+        trail = (*trail, *(pointer for pointer, _ in spec.schemas))
         for kind in _KINDS:
-            if kind in (_guess(view) if view.kinds is None else view.kinds):
-                yield from self._of_kind(kind, view, place, trail, decided)
+            if kind in (_guess(spec) if spec.kinds is None else spec.kinds):
+                yield from self._of_kind(kind, spec, location, trail, decided)
 
     def _is_null(self, pointer: str) -> bool:
-        return self.view((pointer,)).kinds == frozenset(("null",))
+        return self.spec((pointer,)).kinds == frozenset(("null",))
 
-    def _of_kind(self, kind: str, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
+    def _of_kind(
+        self, kind: str, spec: Spec, location: Location, trail: tuple[str, ...], decided: Location
+    ) -> Iterator[Any]:
         match kind:
             case "string":
                 inner = tuple(
-                    f"{pointer}/contentSchema" for pointer, schema in view.schemas if "contentSchema" in schema
+                    f"{pointer}/contentSchema" for pointer, schema in spec.schemas if "contentSchema" in schema
                 )
-                if inner and (held := self.make(inner, trail)) is not _NO:  # a text that holds JSON
-                    yield json.dumps(held)
-                yield from _strings(view)
+                if inner and (item := self.make(inner, trail)) is not _NO:  # a text that holds JSON
+                    yield json.dumps(item)
+                yield from _strings(spec)
             case "integer" | "number":
-                yield from _numbers(view, whole=kind == "integer")
+                yield from _numbers(spec, whole=kind == "integer")
             case "boolean":
                 yield from (False, True)
             case "array":
-                yield from self._lists(view, trail)
+                yield from self._lists(spec, trail)
             case "object":
-                yield from self._objects(view, place, trail, decided)
+                yield from self._objects(spec, location, trail, decided)
             case "null":
                 yield None
 
-    def _objects(self, view: View, place: Place, trail: tuple[str, ...], decided: Place) -> Iterator[Any]:
+    def _objects(self, spec: Spec, location: Location, trail: tuple[str, ...], decided: Location) -> Iterator[Any]:
         made: dict[str, Any] = {}
-        for name in view.required:
-            made[name] = self.make(view.properties.get(name, view.others), trail)
-        while missing := [name for name, _ in companions(view, made) if name not in made]:
-            made |= {name: self.make(view.properties.get(name, view.others), trail) for name in missing}
+        for name in spec.required:
+            made[name] = self.make(spec.properties.get(name, spec.others), trail)
+        while missing := [name for name, _ in companions(spec, made) if name not in made]:
+            made |= {name: self.make(spec.properties.get(name, spec.others), trail) for name in missing}
         if _NO in made.values():
             return
-        least = int(view.word("minProperties") or 0)
-        is_map = not view.properties and bool(view.others) and not set(view.others) & set(trail)
-        yield from self._filled(made, max(least, 1 if is_map else 0), view, trail)
-        yield from self._filled(made, least, view, trail)
-        further = tuple(pointer for pointer in conditions(view, self.fits, made) if pointer not in decided)
+        least = int(spec.get("minProperties") or 0)
+        is_map = not spec.properties and bool(spec.others) and not set(spec.others) & set(trail)
+        yield from self._filled(made, max(least, 1 if is_map else 0), spec, trail)
+        yield from self._filled(made, least, spec, trail)
+        further = tuple(pointer for pointer in conditions(spec, self.fits, made) if pointer not in decided)
         if further:
-            yield self.make((*place, *further), trail, (*decided, *further))
+            yield self.make((*location, *further), trail, (*decided, *further))
 
-    def _filled(self, made: dict[str, Any], least: int, view: View, trail: tuple[str, ...]) -> Iterator[Any]:
+    def _filled(self, made: dict[str, Any], least: int, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
         """With as many further keys as there must be: declared ones first, then what a map or a pattern allows."""
         made = dict(made)
-        for name, inner in view.properties.items():
-            if len(made) < least and name not in made and (held := self.make(inner, trail)) is not _NO:
-                made[name] = held
+        for name, inner in spec.properties.items():
+            if len(made) < least and name not in made and (item := self.make(inner, trail)) is not _NO:
+                made[name] = item
         for at in range(min(least - len(made), _MOST_ITEMS)):
-            free, inner = self._free_key(view, at)
-            if free is None or (held := self.make(inner, trail)) is _NO:
+            free, inner = self._free_key(spec, at)
+            if free is None or (item := self.make(inner, trail)) is _NO:
                 return
-            made[free] = held
+            made[free] = item
         yield made
 
-    def _free_key(self, view: View, at: int) -> tuple[str | None, Place]:
-        for pointer, schema in view.schemas:
+    def _free_key(self, spec: Spec, at: int) -> tuple[str | None, Location]:
+        for pointer, schema in spec.schemas:
             patterns = schema.get("patternProperties")
             for pattern in patterns if isinstance(patterns, Mapping) else ():
                 text = sample(pattern, least=at)
                 return text, (f"{pointer}/patternProperties/{escape(pattern)}",)
-        names = tuple(f"{pointer}/propertyNames" for pointer, schema in view.schemas if "propertyNames" in schema)
+        names = tuple(f"{pointer}/propertyNames" for pointer, schema in spec.schemas if "propertyNames" in schema)
         if not names:
-            return f"key{at + 1}", view.others
+            return f"key{at + 1}", spec.others
         name = self.make(names)
-        return name if isinstance(name, str) and at == 0 else None, view.others
+        return name if isinstance(name, str) and at == 0 else None, spec.others
 
-    def _lists(self, view: View, trail: tuple[str, ...]) -> Iterator[Any]:
+    def _lists(self, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
         """One item at least: an empty list may be valid, but it is what a model should not send instead of its own."""
-        first = max((len(schema.get("prefixItems") or ()) for _, schema in view.schemas), default=0)
-        least = int(view.word("minItems") or 0)
-        wanted = min(max(least, 1, first), _MOST_ITEMS, int(view.word("maxItems") or _MOST_ITEMS))
+        first = max((len(schema.get("prefixItems") or ()) for _, schema in spec.schemas), default=0)
+        least = int(spec.get("minItems") or 0)
+        wanted = min(max(least, 1, first), _MOST_ITEMS, int(spec.get("maxItems") or _MOST_ITEMS))
         made: list[Any] = []
         for at in range(wanted):
-            place = view.item(at)
-            held = _NO if set(self._pointers(place)) & set(trail) else self.make(place, trail)
-            if held is _NO:
+            location = spec.item(at)
+            item = _NO if set(self._pointers(location)) & set(trail) else self.make(location, trail)
+            if item is _NO:
                 break
-            made.append(_another(held, at) if view.word("uniqueItems") and held in made else held)
-        special = tuple(f"{pointer}/contains" for pointer, schema in view.schemas if "contains" in schema)
+            made.append(_another(item, at) if spec.get("uniqueItems") and item in made else item)
+        special = tuple(f"{pointer}/contains" for pointer, schema in spec.schemas if "contains" in schema)
         if special:
             yield [*made[1:], self.make(special, trail)]
         yield made
-        yield [_another(held, at) for at, held in enumerate(made)]
+        yield [_another(item, at) for at, item in enumerate(made)]
 
-    def _pointers(self, place: Place) -> list[str]:
-        return [pointer for pointer, _ in self.view(place).schemas]
+    def _pointers(self, location: Location) -> list[str]:
+        return [pointer for pointer, _ in self.spec(location).schemas]
 
     def put_right(self, sent: dict[str, Any], least: Any) -> list[Any]:
         """What was sent with what is wrong replaced; then the least there must be, filled with what was sent."""
-        found = [item for item in self._mended(ROOT, sent, (), ()) if item is not _NO]
-        fields = self._object(self.view(ROOT), sent, ())
+        found = [item for item in self._corrected(ROOT, sent, (), ()) if item is not _NO]
+        fields = self._object(self.spec(ROOT), sent, ())
         if isinstance(least, dict):
-            found.append({name: fields.get(name, held) for name, held in least.items()})
+            found.append({name: fields.get(name, item) for name, item in least.items()})
         return found
 
-    def keep(self, place: Place, value: Any, path: tuple[str | int, ...] = (), decided: Place = ()) -> Any:
+    def keep(self, location: Location, value: Any, path: tuple[str | int, ...] = (), decided: Location = ()) -> Any:
         """What was sent, with what is wrong in it replaced; _NO where nothing fits."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise _GaveUp
-        if not self._is_wrong(path) and self.fits(place, value):
+        if not self._is_wrong(path) and self.fits(location, value):
             return value
-        for candidate in self._mended(place, value, path, decided):
-            if candidate is not _NO and self.fits(place, candidate):
+        for candidate in self._corrected(location, value, path, decided):
+            if candidate is not _NO and self.fits(location, candidate):
                 return candidate
-        return self.make(place, (), decided)
+        return self.make(location, (), decided)
 
     def _is_wrong(self, path: tuple[str | int, ...]) -> bool:
         """Whether this, or something inside it, was refused."""
@@ -219,68 +221,70 @@ class _Maker:
         inside = (f"{here}.", f"{here}[") if here else ("",)
         return any(item == here or item.startswith(inside) for item in self.wrong if item)
 
-    def _mended(self, place: Place, value: Any, path: tuple[str | int, ...], decided: Place) -> Iterator[Any]:
-        view = self.view(place)
+    def _corrected(
+        self, location: Location, value: Any, path: tuple[str | int, ...], decided: Location
+    ) -> Iterator[Any]:
+        spec = self.spec(location)
         if isinstance(value, str):
             yield _read(value)
-            yield near(value, view.members or ())
-        for union, group in view.branches:
+            yield near(value, spec.members or ())
+        for union, group in spec.branches:
             if union not in decided and (inner := meant(self.root, group, value)) is not None:
-                yield self.keep((*place, inner), value, path, (*decided, union))
+                yield self.keep((*location, inner), value, path, (*decided, union))
         if isinstance(value, dict):
-            mended = self._object(view, value, path)
-            yield mended
-            further = tuple(pointer for pointer in conditions(view, self.fits, mended) if pointer not in decided)
+            corrected = self._object(spec, value, path)
+            yield corrected
+            further = tuple(pointer for pointer in conditions(spec, self.fits, corrected) if pointer not in decided)
             if further:
-                yield self.keep((*place, *further), mended, path, (*decided, *further))
+                yield self.keep((*location, *further), corrected, path, (*decided, *further))
         elif isinstance(value, list):
-            yield self._list(view, value, path)
+            yield self._list(spec, value, path)
 
-    def _object(self, view: View, value: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
+    def _object(self, spec: Spec, value: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
         if len(value) > _MOST_KEYS:
             raise _GaveUp
         found: dict[str, Any] = {}
-        declared, required = view.properties, set(view.required)
-        for key, held in value.items():
-            unknown = key not in declared and view.closed and not view.patterned
+        declared, required = spec.properties, set(spec.required)
+        for key, item in value.items():
+            unknown = key not in declared and spec.closed and not spec.patterned
             name = near(key, [other for other in declared if other not in value]) if unknown else key
-            if name is None or (self.short and name not in required and _is_long(held)):
+            if name is None or (self.short and name not in required and _is_long(item)):
                 continue
-            inner = declared.get(name, view.others)
-            if (self.short and _is_long(held)) or (unknown and not self.fits(inner, held)):
+            inner = declared.get(name, spec.others)
+            if (self.short and _is_long(item)) or (unknown and not self.fits(inner, item)):
                 kept = self.make(inner)
             else:
-                kept = held if unknown else self.keep(inner, held, (*path, name))
+                kept = item if unknown else self.keep(inner, item, (*path, name))
             if kept is not _NO:
                 found[name] = kept
-        for name in (*view.required, *(name for name, _ in companions(view, found))):
-            if name not in found and (made := self.make(declared.get(name, view.others))) is not _NO:
+        for name in (*spec.required, *(name for name, _ in companions(spec, found))):
+            if name not in found and (made := self.make(declared.get(name, spec.others))) is not _NO:
                 found[name] = made
         return found
 
-    def _list(self, view: View, value: list[Any], path: tuple[str | int, ...]) -> Any:
-        """The first wrong item put right, alone where one is enough; a tuple keeps its other places."""
-        kept = [self.keep(view.item(at), held, (*path, at)) for at, held in enumerate(value[:_MOST_ITEMS])]
+    def _list(self, spec: Spec, value: list[Any], path: tuple[str | int, ...]) -> Any:
+        """The first wrong item put right, alone where one is enough; a tuple keeps its other locations."""
+        kept = [self.keep(spec.item(at), item, (*path, at)) for at, item in enumerate(value[:_MOST_ITEMS])]
         if _NO in kept:
             return _NO
-        if any("prefixItems" in schema for _, schema in view.schemas):
-            first = max(len(schema.get("prefixItems") or ()) for _, schema in view.schemas)
-            return [*kept, *(self.make(view.item(at)) for at in range(len(kept), first))]
-        changed = [item for item, held in zip(kept, value, strict=False) if item is not held]
-        same = [item for item, held in zip(kept, value, strict=False) if item is held]
-        least = max(int(view.word("minItems") or 0), 1)
+        if any("prefixItems" in schema for _, schema in spec.schemas):
+            first = max(len(schema.get("prefixItems") or ()) for _, schema in spec.schemas)
+            return [*kept, *(self.make(spec.item(at)) for at in range(len(kept), first))]
+        changed = [new for new, old in zip(kept, value, strict=False) if new is not old]
+        same = [new for new, old in zip(kept, value, strict=False) if new is old]
+        least = max(int(spec.get("minItems") or 0), 1)
         ordered = [*changed, *(item for at, item in enumerate(same) if item not in same[:at])]
-        return ordered[: least if changed else int(view.word("maxItems") or _MOST_ITEMS)]
+        return ordered[: least if changed else int(spec.get("maxItems") or _MOST_ITEMS)]
 
 
-def _guess(view: View) -> tuple[str, ...]:
+def _guess(spec: Spec) -> tuple[str, ...]:
     """The kinds to try where the schema names none."""
-    words = {word for _, schema in view.schemas for word in schema}
-    if words & {"properties", "required", "additionalProperties", "minProperties", "patternProperties"}:
+    keywords = {keyword for _, schema in spec.schemas for keyword in schema}
+    if keywords & {"properties", "required", "additionalProperties", "minProperties", "patternProperties"}:
         return ("object",)
-    if words & {"items", "prefixItems", "minItems", "contains"}:
+    if keywords & {"items", "prefixItems", "minItems", "contains"}:
         return ("array",)
-    if words & {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}:
+    if keywords & {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}:
         return ("integer", "number")
     return _KINDS
 
@@ -295,24 +299,24 @@ def _read(text: str) -> Any:
 
 
 def _is_long(value: Any) -> bool:
-    return len(value if isinstance(value, str) else repr(value)) > LONG
+    return len(value if isinstance(value, str) else repr(value)) > LONG_TEXT
 
 
-def _strings(view: View) -> Iterator[str]:
-    least, most = int(view.word("minLength") or 0), int(view.word("maxLength") or _LONGEST_TEXT)
-    for _, schema in view.schemas:
-        if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
-            yield FORMATS[schema["format"]]
+def _strings(spec: Spec) -> Iterator[str]:
+    least, most = int(spec.get("minLength") or 0), int(spec.get("maxLength") or _LONGEST_TEXT)
+    for _, schema in spec.schemas:
+        if isinstance(schema.get("format"), str) and schema["format"] in FORMAT_SAMPLES:
+            yield FORMAT_SAMPLES[schema["format"]]
         if isinstance(schema.get("pattern"), str):
             yield sample(schema["pattern"], least, most) or ""
     for text in _TEXTS:
         yield (text + "x" * min(max(least - len(text), 0), _LONGEST_TEXT))[:most]
 
 
-def _numbers(view: View, *, whole: bool) -> Iterator[Any]:
+def _numbers(spec: Spec, *, whole: bool) -> Iterator[Any]:
     """1, else what lies at or between the bounds."""
-    low, high = _all(view, "minimum", "exclusiveMinimum"), _all(view, "maximum", "exclusiveMaximum")
-    step = max(_all(view, "multipleOf"), default=1)
+    low, high = _all(spec, "minimum", "exclusiveMinimum"), _all(spec, "maximum", "exclusiveMaximum")
+    step = max(_all(spec, "multipleOf"), default=1)
     tried: list[Any] = [1, step]
     for bound in (max(low, default=None), min(high, default=None)):
         if bound is not None:
@@ -324,8 +328,8 @@ def _numbers(view: View, *, whole: bool) -> Iterator[Any]:
     yield from (int(number) if number == int(number) else number for number in tried if not whole or number % 1 == 0)
 
 
-def _all(view: View, *keywords: str) -> list[Any]:
-    found = [schema.get(keyword) for _, schema in view.schemas for keyword in keywords]
+def _all(spec: Spec, *keywords: str) -> list[Any]:
+    found = [schema.get(keyword) for _, schema in spec.schemas for keyword in keywords]
     return [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
 
 

@@ -44,7 +44,7 @@ def traits_of(schema: Mapping[str, Any]) -> Traits:
     properties = root.get("properties")
     declared = properties if isinstance(properties, Mapping) else {}
     is_open = root.get("additionalProperties", True) is True and "patternProperties" not in root and bool(declared)
-    unusual = any(word in root for word in ("anyOf", "oneOf", "allOf", "if", "patternProperties"))
+    unusual = any(keyword in root for keyword in ("anyOf", "oneOf", "allOf", "if", "patternProperties"))
     unusual = unusual or isinstance(root.get("additionalProperties"), Mapping)
     everything = list(_all(schema))
     unusual = unusual or any(_is_open(inner) for inner in everything if inner is not root)
@@ -81,7 +81,7 @@ def _is_loose(schema: Any) -> bool:
     return (
         isinstance(schema, Mapping)
         and not schema.get("properties")
-        and (_says(schema, "object") or "type" not in schema)
+        and (_has_type(schema, "object") or "type" not in schema)
     )
 
 
@@ -89,9 +89,11 @@ def _nests(root: Mapping[str, Any], schema: Any, *, nested: bool, left: int) -> 
     schema = resolve(root, schema)
     if not isinstance(schema, Mapping):
         return False
-    if left == 0 or _has_optional_text(root, schema) or (nested and _says(schema, "integer")):
+    if left == 0 or _has_optional_text(root, schema) or (nested and _has_type(schema, "integer")):
         return True
-    nested = nested or any(word in schema for word in ("items", "prefixItems", "properties", "additionalProperties"))
+    nested = nested or any(
+        keyword in schema for keyword in ("items", "prefixItems", "properties", "additionalProperties")
+    )
     return any(_nests(root, inner, nested=nested, left=left - 1) for inner in children(schema))
 
 
@@ -113,14 +115,14 @@ def _holds_number(root: Mapping[str, Any], schema: Any, *, left: int) -> bool:
     schema = resolve(root, schema)
     if not isinstance(schema, Mapping):
         return False
-    if left == 0 or _says(schema, "number"):
+    if left == 0 or _has_type(schema, "number"):
         return True
     return any(_holds_number(root, inner, left=left - 1) for inner in children(schema))
 
 
-def _says(schema: Mapping[str, Any], word: str) -> bool:
+def _has_type(schema: Mapping[str, Any], name: str) -> bool:
     kind = schema.get("type")
-    return kind == word or (isinstance(kind, list) and word in kind)
+    return kind == name or (isinstance(kind, list) and name in kind)
 
 
 def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
@@ -131,17 +133,17 @@ def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
     if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
         return False
     blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
-    for name, held in value.items():
-        kind = type(held)
+    for name, item in value.items():
+        kind = type(item)
         if kind is str:
-            if blanks and (not held or held.isspace()):
+            if blanks and (not item or item.isspace()):
                 return False
         elif kind is dict or kind is list:
-            if name in nested and _holds_suspect(held, blanks):
+            if name in nested and _holds_suspect(item, blanks):
                 return False
-            if kind is dict and name in traits.loose and "type" in held:
+            if kind is dict and name in traits.loose and "type" in item:
                 return False
-        elif kind is float and held.is_integer():
+        elif kind is float and item.is_integer():
             return False
     return not (validator.typed and any(_holds_large(value[name]) for name in traits.wide & value.keys()))
 

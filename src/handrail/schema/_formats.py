@@ -8,17 +8,17 @@ from typing import Any, Final
 from handrail.schema.navigate import Schema, rewrite
 from handrail.schema.parse import NotJson, parse
 
-LONGEST: Final = 200
+LONGEST_SAMPLE: Final = 200
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*+=*+\s*+")
 _BASE64_URL: Final = re.compile(r"[A-Za-z0-9_\s-]*+=*+\s*+")
 _CATEGORIES: Final = {
     "CATEGORY_DIGIT": "0", "CATEGORY_WORD": "a", "CATEGORY_SPACE": " ",
     "CATEGORY_NOT_DIGIT": "a", "CATEGORY_NOT_WORD": "-", "CATEGORY_NOT_SPACE": "a",
 }  # fmt: skip
-_TRIED: Final = "a0A_-./ @:~"
-_REPEATS: Final = (1, 0, 2, 4, 8, 16, 64)
+_TRIED_CHARACTERS: Final = "a0A_-./ @:~"
+_REPEAT_COUNTS: Final = (1, 0, 2, 4, 8, 16, 64)
 """How often what may be repeated is tried, until the length fits."""
-FORMATS: Final = {
+FORMAT_SAMPLES: Final = {
     "date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H30M",
     "email": "name@example.com", "idn-email": "name@example.com", "name-email": "Name <name@example.com>",
     "hostname": "example.com", "idn-hostname": "example.com",
@@ -36,15 +36,15 @@ FORMATS: Final = {
 """A text of each format that is in use, ours and the world's."""
 
 
-def sample(pattern: str, least: int = 0, most: int = LONGEST) -> str | None:
+def sample(pattern: str, least: int = 0, most: int = LONGEST_SAMPLE) -> str | None:
     """A text of `least` to `most` characters in which the pattern is found, not checked against anything else."""
-    if len(pattern) > LONGEST:
+    if len(pattern) > LONGEST_SAMPLE:
         return None
     try:
         tree = grammar.parse(pattern)
-        for repeats in _REPEATS:
+        for repeats in _REPEAT_COUNTS:
             text = _sequence(tree, repeats)
-            if least <= len(text) <= min(most, LONGEST) and re.search(pattern, text):
+            if least <= len(text) <= min(most, LONGEST_SAMPLE) and re.search(pattern, text):
                 return text
     except (re.error, KeyError, ValueError, RecursionError, OverflowError, TypeError):
         return None
@@ -60,7 +60,7 @@ def _one(kind: str, details: Any, repeats: int) -> str:
         case "LITERAL":
             return chr(details)
         case "NOT_LITERAL":
-            return next(letter for letter in _TRIED if ord(letter) != details)
+            return next(letter for letter in _TRIED_CHARACTERS if ord(letter) != details)
         case "ANY":
             return "a"
         case "IN":
@@ -71,30 +71,30 @@ def _one(kind: str, details: Any, repeats: int) -> str:
             return _sequence(details[-1], repeats)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             low, high, inner = details
-            return _sequence(inner, repeats) * min(max(int(low), min(repeats, int(high))), LONGEST)
+            return _sequence(inner, repeats) * min(max(int(low), min(repeats, int(high))), LONGEST_SAMPLE)
         case "AT" | "ASSERT" | "ASSERT_NOT":
             return ""
     raise ValueError(kind)
 
 
 def _member(details: Any) -> str:
-    kind, held = str(details[0][0]), details[0][1]
+    kind, argument = str(details[0][0]), details[0][1]
     if kind == "NEGATE":
         refused = re.compile("[" + "".join(map(_written, details[1:])) + "]")
-        return next(letter for letter in _TRIED if not refused.match(letter))
+        return next(letter for letter in _TRIED_CHARACTERS if not refused.match(letter))
     if kind == "RANGE":
-        return chr(held[0])
-    return chr(held) if kind == "LITERAL" else _CATEGORIES[str(held)]
+        return chr(argument[0])
+    return chr(argument) if kind == "LITERAL" else _CATEGORIES[str(argument)]
 
 
 def _written(item: Any) -> str:
-    kind, held = str(item[0]), item[1]
+    kind, argument = str(item[0]), item[1]
     if kind == "RANGE":
-        return f"{re.escape(chr(held[0]))}-{re.escape(chr(held[1]))}"
+        return f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
     if kind == "LITERAL":
-        return re.escape(chr(held))
-    letter = {"DIGIT": "d", "WORD": "w", "SPACE": "s"}[str(held).rsplit("_", 1)[-1]]
-    return f"\\{letter.upper() if 'NOT' in str(held) else letter}"
+        return re.escape(chr(argument))
+    letter = {"DIGIT": "d", "WORD": "w", "SPACE": "s"}[str(argument).rsplit("_", 1)[-1]]
+    return f"\\{letter.upper() if 'NOT' in str(argument) else letter}"
 
 
 def _no_number(text: str) -> bool:
@@ -119,7 +119,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+FORMAT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     **dict.fromkeys(("date", "date-time", "time", "duration"), _no_number),
     **dict.fromkeys(("path", "file-path", "directory-path"), _is_path),
     "base64": lambda text: _BASE64.fullmatch(text) is not None,  # the decoder skips whatever is not of its alphabet
@@ -135,7 +135,7 @@ def only_checked(schema: Mapping[str, Any]) -> dict[str, Any]:
     def change(inner: Schema) -> Schema:
         if inner.get("contentMediaType") == "application/json":
             return {**inner, "format": "json"}
-        kept = "format" not in inner or inner["format"] in CHECKS
-        return inner if kept else {word: held for word, held in inner.items() if word != "format"}
+        kept = "format" not in inner or inner["format"] in FORMAT_CHECKS
+        return inner if kept else {keyword: value for keyword, value in inner.items() if keyword != "format"}
 
     return dict(rewrite(schema, change))

@@ -4,39 +4,39 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handrail.schema.describe import fold
-from handrail.schema.navigate import Place, View, children
+from handrail.schema.navigate import Location, Spec, children
 from handrail.schema.parse import NotJson, parse
 from handrail.schema.validate import Validator
 
 WRAPPERS: Final = ("properties", "arguments", "parameters", "args", "input")
-_SCHEMA_WORDS: Final = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
+_SCHEMA_KEYWORDS: Final = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const")
 
 
-def known(validator: Validator, view: View) -> set[str]:
+def known(validator: Validator, spec: Spec) -> set[str]:
     """Every key that is declared for an object, in some branch at least."""
-    found, waiting, seen = set(view.properties), [view], set[str]()
+    found, waiting, seen = set(spec.properties), [spec], set[str]()
     while waiting:
         for _, group in waiting.pop().branches:
             for inner in group:
                 if inner not in seen:
                     seen.add(inner)
-                    waiting.append(validator.view((inner,)))
+                    waiting.append(validator.spec((inner,)))
                     found.update(waiting[-1].properties)
     return found
 
 
-def respelled(validator: Validator, view: View, value: Mapping[str, Any]) -> dict[str, str]:
+def respelled(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dict[str, str]:
     """Each unknown key that can only mean one declared key, which is absent, and that one.
 
     Where the schema asks for other keys, an unknown one is meant as it is, unless a required one is missing.
     """
-    declared = view.properties
-    if view.patterned or view.others or all(name in declared for name in value):
+    declared = spec.properties
+    if spec.patterned or spec.others or all(name in declared for name in value):
         return {}
-    everything = known(validator, view)
+    everything = known(validator, spec)
     meant = _by_fold(everything)
     sent = _by_fold(name for name in value if name not in everything and not name.lstrip().startswith("-"))
-    wanted = declared.keys() if view.closed or view.silent else set(view.required) & declared.keys()
+    wanted = declared.keys() if spec.closed or spec.silent else set(spec.required) & declared.keys()
     found: dict[str, str] = {}
     for folded, written in sent.items():
         choices = meant.get(folded, [])
@@ -45,48 +45,48 @@ def respelled(validator: Validator, view: View, value: Mapping[str, Any]) -> dic
     return found
 
 
-def flags(validator: Validator, view: View, value: Mapping[str, Any]) -> list[str]:
+def flags(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
     """Unknown keys that are a declared one behind a dash, such as `-path`: whether they are meant so is not clear."""
-    dashed = [name for name in value if name.lstrip().startswith("-") and name not in view.properties]
-    everything = known(validator, view) if dashed else set[str]()
+    dashed = [name for name in value if name.lstrip().startswith("-") and name not in spec.properties]
+    everything = known(validator, spec) if dashed else set[str]()
     meant = _by_fold(everything)
     return [name for name in dashed if name not in everything and fold(name) in meant]
 
 
-def unwrapped(validator: Validator, view: View, value: Mapping[str, Any]) -> dict[str, Any] | None:
+def unwrapped(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dict[str, Any] | None:
     """The object inside a wrapper that is the only key, is not declared, and holds a declared key."""
-    if len(value) != 1 or (name := next(iter(value))) not in WRAPPERS or name in known(validator, view):
+    if len(value) != 1 or (name := next(iter(value))) not in WRAPPERS or name in known(validator, spec):
         return None
     inner = _opened(value[name])
-    if not isinstance(inner, dict) or _is_schemas(validator, view, inner):
+    if not isinstance(inner, dict) or _is_schemas(validator, spec, inner):
         return None
-    return inner if holds_declared(validator, view, inner) else None
+    return inner if holds_declared(validator, spec, inner) else None
 
 
-def holds_declared(validator: Validator, view: View, value: Mapping[str, Any]) -> bool:
+def holds_declared(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> bool:
     """Whether an object has a declared key, maybe in another spelling."""
-    return not known(validator, view).isdisjoint(value) or bool(respelled(validator, view, value))
+    return not known(validator, spec).isdisjoint(value) or bool(respelled(validator, spec, value))
 
 
 def may_be_pair(value: Any) -> bool:
     """Whether an object may be one pair of key and value, such as `{"name": "HOME", "value": "/root"}`."""
-    return isinstance(value, dict) and len(value) == 2 and any(isinstance(held, str) for held in value.values())
+    return isinstance(value, dict) and len(value) == 2 and any(isinstance(item, str) for item in value.values())
 
 
-def echoes(validator: Validator, place: Place, value: Any, *, least: int) -> bool:
-    """Whether a value is the schema of its own place, or at least that many words of it."""
-    if not isinstance(value, dict) or len(value) < least or not any(word in value for word in _SCHEMA_WORDS):
+def echoes(validator: Validator, location: Location, value: Any, *, least: int) -> bool:
+    """Whether a value is the schema of its own location, or at least that many words of it."""
+    if not isinstance(value, dict) or len(value) < least or not any(keyword in value for keyword in _SCHEMA_KEYWORDS):
         return False
-    own = [schema for _, schema in validator.view(place).schemas]
-    return all(any(word in schema and schema[word] == held for schema in own) for word, held in value.items())
+    own = [schema for _, schema in validator.spec(location).schemas]
+    return all(any(key in schema and schema[key] == item for schema in own) for key, item in value.items())
 
 
-def echoed(validator: Validator, view: View, value: Mapping[str, Any]) -> list[str]:
+def echoed(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
     """The keys that hold a schema as it was shown, and no values."""
-    declared = view.properties
+    declared = spec.properties
     found = [name for name in value if name in declared and echoes(validator, declared[name], value[name], least=2)]
     wrapped = [name for name in WRAPPERS if name in value and name not in declared]
-    return found + [name for name in wrapped if _is_schemas(validator, view, _opened(value[name]))]
+    return found + [name for name in wrapped if _is_schemas(validator, spec, _opened(value[name]))]
 
 
 def _opened(value: Any) -> Any:
@@ -97,12 +97,12 @@ def _opened(value: Any) -> Any:
         return value
 
 
-def _is_schemas(validator: Validator, view: View, value: Any) -> bool:
+def _is_schemas(validator: Validator, spec: Spec, value: Any) -> bool:
     """Whether every key is declared and holds its own schema."""
-    declared = view.properties
+    declared = spec.properties
     if not isinstance(value, dict) or not value:
         return False
-    return all(name in declared and echoes(validator, declared[name], held, least=1) for name, held in value.items())
+    return all(name in declared and echoes(validator, declared[name], item, least=1) for name, item in value.items())
 
 
 def _by_fold(names: Any) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from handrail.schema._surrounding_text import closing, opening
-from handrail.schema.parse import DEEPEST, ODD_SPACE, NotJson, parse, plain
+from handrail.schema.parse import DEEPEST_VALUE, ODD_SPACE, NotJson, parse, plain
 
 MOST_STEPS: Final = 200_000
 """Values and keys that are read; more is refused."""
@@ -19,14 +19,14 @@ MOST_OPENINGS: Final = 6
 """Fences, tags and labels before the object."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
-_BETWEEN: Final = re.compile(
+_SKIPPED: Final = re.compile(
     rf"[ \t\r\n]++|(?P<odd>[{ODD_SPACE}]++)"
     r"|(?P<comment>/\*(?s:.*?)\*/|(?:\#|//)[^\n\r\v\f\x85\u2028\u2029]*+(?=[\r\n]|\Z))"
 )
-_BEGINS_BETWEEN: Final = frozenset("/#" + ODD_SPACE)
+_BEGINS_SKIPPED: Final = frozenset("/#" + ODD_SPACE)
 _TWO_BRACES: Final = re.compile(r"\{\s*+\{")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?(?![A-Za-z0-9_.+-])")
-_WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+")
 _DOUBLE: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _SINGLE: Final = re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
 _SMART: Final = re.compile(r"[\u201c-\u201f]((?:[^\u201c-\u201f\\]++|\\.)*+)[\u201c-\u201f]", re.DOTALL)
@@ -38,11 +38,11 @@ _QUOTED: Final = {
 _DELICATE: Final = re.compile(r"[\"'`\\\u2018-\u201f]")
 _ENTITY: Final = re.compile(r"&(?:\#?[a-z0-9]{1,8};)?")
 _MARKUP: Final = re.compile(r"[&<>]")
-_MARKS: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_MARKUP_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _ENTITIES: Final = {
     "&quot;": '"', "&#34;": '"', "&apos;": "'", "&#39;": "'", "&#x27;": "'", "&amp;": "&", "&lt;": "<", "&gt;": ">",
 }  # fmt: skip
-_RAW: Final = re.compile(r"[\x00-\x1f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _REQUOTE: Final = re.compile(r"\\'|\"|\\.", re.DOTALL)
 SPELLINGS: Final = frozenset(
     {
@@ -52,7 +52,7 @@ SPELLINGS: Final = frozenset(
     }
 )  # fmt: skip
 """Everything that is read other than as written; the model is warned of each."""
-_WORDS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_LITERALS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class _Reader:
         """The next character that is not a space; empty at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         first = self.text[self.at : self.at + 1]
-        if first in _BEGINS_BETWEEN:
-            self.between()
+        if first in _BEGINS_SKIPPED:
+            self.skip()
             return self.text[self.at : self.at + 1]
         return first
 
-    def between(self) -> None:
+    def skip(self) -> None:
         """Pass over comments and white space that JSON does not know."""
-        while (match := _BETWEEN.match(self.text, self.at)) is not None:
+        while (match := _SKIPPED.match(self.text, self.at)) is not None:
             self.at = match.end()
             if match["comment"]:
                 self.note("comment", (), match[0][:200], "")
@@ -104,7 +104,7 @@ class _Reader:
 
     def value(self, path: tuple[str | int, ...]) -> Any:
         self.steps += 1
-        if self.steps > MOST_STEPS or len(path) > DEEPEST:
+        if self.steps > MOST_STEPS or len(path) > DEEPEST_VALUE:
             raise NotJson("it is too long or too deep to be repaired", self.at)
         first = self.peek()
         if first == "{":
@@ -115,7 +115,7 @@ class _Reader:
             return self.parentheses(path)
         if first in _QUOTED:
             return self.string(path, key=False)
-        return self.number() if first and first in "-0123456789" else self.word(path)
+        return self.number() if first and first in "-0123456789" else self.literal(path)
 
     def kept(self, path: tuple[str | int, ...]) -> Any:
         """A value, and where it is written if that is wanted."""
@@ -188,12 +188,12 @@ class _Reader:
     def key(self, path: tuple[str | int, ...]) -> str:
         if self.peek() in _QUOTED:
             return self.string(path, key=True)
-        word = _WORD.match(self.text, self.at)
-        if word is None:
+        match = _IDENTIFIER.match(self.text, self.at)
+        if match is None:
             raise NotJson("there should be a key here", self.at)
-        self.at = word.end()
-        self.note("unquoted key", path, word[0], json.dumps(word[0]))
-        return word[0]
+        self.at = match.end()
+        self.note("unquoted key", path, match[0], json.dumps(match[0]))
+        return match[0]
 
     def string(self, path: tuple[str | int, ...], *, key: bool) -> str:
         quote = self.text[self.at]
@@ -214,7 +214,7 @@ class _Reader:
             self.note(rule, path, match[0][:200], read[:200], changed=changed)
         elif plainer != body:
             self.note("escaped quote", path, match[0][:200], read[:200])
-        if _RAW.search(body):
+        if _CONTROL.search(body):
             self.note("raw line break", path, match[0][:200], json.dumps(read[:200], ensure_ascii=False))
         return read
 
@@ -226,12 +226,12 @@ class _Reader:
         number: int | float = parse(match[0])
         return number
 
-    def word(self, path: tuple[str | int, ...]) -> Any:
-        match = _WORD.match(self.text, self.at)
-        if match is None or match[0] not in _WORDS:
+    def literal(self, path: tuple[str | int, ...]) -> Any:
+        match = _IDENTIFIER.match(self.text, self.at)
+        if match is None or match[0] not in _LITERALS:
             raise NotJson("there should be a value here", self.at)
         self.at = match.end()
-        value = _WORDS[match[0]]
+        value = _LITERALS[match[0]]
         if match[0][0].isupper():
             self.note("Python literal", path, match[0], value)
         return value
@@ -292,20 +292,20 @@ def _reread(rule: str, value: Any) -> Iterator[Note]:
     """The texts that may have held another thing before their escapes were taken off."""
     waiting: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
     while waiting:
-        path, held = waiting.pop()
-        if isinstance(held, str):
-            written = json.dumps(held, ensure_ascii=False)
-            if "\\" in written or _DELICATE.search(held) or (rule == "quotes as entities" and _MARKUP.search(held)):
-                yield Note(rule, path, _written(rule, written)[:200], held[:200], changed_value=True)
-        elif isinstance(held, dict | list):
-            entries = held.items() if isinstance(held, dict) else enumerate(held)
+        path, item = waiting.pop()
+        if isinstance(item, str):
+            written = json.dumps(item, ensure_ascii=False)
+            if "\\" in written or _DELICATE.search(item) or (rule == "quotes as entities" and _MARKUP.search(item)):
+                yield Note(rule, path, _written(rule, written)[:200], item[:200], changed_value=True)
+        elif isinstance(item, dict | list):
+            entries = item.items() if isinstance(item, dict) else enumerate(item)
             waiting.extend(((*path, step), inner) for step, inner in entries)
 
 
 def _written(rule: str, text: str) -> str:
     if rule == "escaped quotes":
         return json.dumps(text, ensure_ascii=False)[1:-1]
-    return _MARKUP.sub(lambda match: _MARKS[match[0]], text).replace('"', "&quot;")
+    return _MARKUP.sub(lambda match: _MARKUP_ENTITIES[match[0]], text).replace('"', "&quot;")
 
 
 def _check(reader: _Reader, value: Any) -> None:
@@ -327,7 +327,7 @@ class One:
 
 
 def read_one(text: str, at: int) -> One | None:
-    """The object that begins at a place in a text; None where the brace there begins no object at all.
+    """The object that begins at a location in a text; None where the brace there begins no object at all.
 
     Raises NotJson for an object that is begun and is not readable to its end.
     """

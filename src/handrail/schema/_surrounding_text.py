@@ -44,7 +44,7 @@ class Opening:
 
 
 def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Opening | None:
-    """The fence, tag or label that begins at a place; None where there is none. Raises NotJson for anything else.
+    """The fence, tag or label that begins at a location; None where there is none. Raises NotJson for anything else.
 
     A label says that arguments follow, or names this very `tool`; without a tool only a fence is one.
     """

@@ -8,7 +8,7 @@ from handrail.schema._fast_path import EXACT
 from handrail.schema._repairer import NO, Path, Repairer, is_blank, leaves_out_blanks
 from handrail.schema.describe import dotted, show
 from handrail.schema.explain import Problem
-from handrail.schema.navigate import Place, View, takes
+from handrail.schema.navigate import Location, Spec, takes
 
 
 class Settler:
@@ -24,106 +24,106 @@ class Settler:
         self.moved = False
         """Whether a value is under another key than as it was sent, so that there is no way back."""
 
-    def settle(self, place: Place, value: Any, path: Path = ()) -> Any:
+    def settle(self, location: Location, value: Any, path: Path = ()) -> Any:
         """The value with fillers gone; the very same object when there were none."""
         if isinstance(value, dict):
-            return self._object(place, value, path)
+            return self._object(location, value, path)
         if isinstance(value, list):
-            return self._list(self._chosen(place, value), value, path)
+            return self._list(self._chosen(location, value), value, path)
         if type(value) is float and value.is_integer():
-            return self._whole(self._chosen(place, value), value, path)
+            return self._whole(self._chosen(location, value), value, path)
         if type(value) is int and not -EXACT <= value <= EXACT and self.validator.typed:
-            self._check_float(self._chosen(place, value), value, path)
+            self._check_float(self._chosen(location, value), value, path)
         return value
 
-    def _chosen(self, place: Place, value: Any) -> View | None:
+    def _chosen(self, location: Location, value: Any) -> Spec | None:
         """What applies to the value, with the one branch that accepts it; None where several do."""
         for _ in range(8):
-            view = self.validator.view(place)
+            spec = self.validator.spec(location)
             more: list[str] = []
-            for _, group in view.branches:
+            for _, group in spec.branches:
                 accepting = [inner for inner in group if self.validator.fits((inner,), value)]
                 if len(accepting) > 1:
                     return None
-                more += [inner for inner in accepting if inner not in place]
+                more += [inner for inner in accepting if inner not in location]
             if not more:
-                return view
-            place = (*place, *more)
+                return spec
+            location = (*location, *more)
         return None
 
-    def _object(self, place: Place, value: dict[str, Any], path: Path) -> dict[str, Any]:
-        view = self._chosen(place, value)
-        if view is None:
+    def _object(self, location: Location, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        spec = self._chosen(location, value)
+        if spec is None:
             return value
-        meant = self._as_meant(place, view, value, path)
-        if meant is not value and (view := self._chosen(place, meant)) is None:
+        meant = self._as_meant(location, spec, value, path)
+        if meant is not value and (spec := self._chosen(location, meant)) is None:
             return meant
-        declared, others, required = view.properties, view.others, set(view.required)
-        open_to_all = bool(declared) and not (view.closed or view.patterned or others)
+        declared, others, required = spec.properties, spec.others, set(spec.required)
+        open_to_all = bool(declared) and not (spec.closed or spec.patterned or others)
         found: dict[str, Any] = {}
         changed = meant is not value
-        for name, held in meant.items():
+        for name, item in meant.items():
             inner = declared.get(name, others)
             if name not in declared and open_to_all:
                 self.unknown.append((*path, name))
-            if is_blank(held) and name in declared and name not in required and self._is_filler(inner, held):
-                self.repairer.note("blank left out", (*path, name), held, None, changed=False)
+            if is_blank(item) and name in declared and name not in required and self._is_filler(inner, item):
+                self.repairer.note("blank left out", (*path, name), item, None, changed=False)
                 changed = True
                 continue
-            found[name] = self.settle(inner, held, (*path, name)) if inner else held
-            changed = changed or found[name] is not held
+            found[name] = self.settle(inner, item, (*path, name)) if inner else item
+            changed = changed or found[name] is not item
         return found if changed else value
 
-    def _as_meant(self, place: Place, view: View, value: dict[str, Any], path: Path) -> dict[str, Any]:
+    def _as_meant(self, location: Location, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
         """The object without a wrapper and with declared keys, where nothing is said of unknown ones."""
-        for name in keys.echoed(self.validator, view, value):
+        for name in keys.echoed(self.validator, spec, value):
             self._refuse((*path, name), "holds a schema as it was shown to you, and no value", "a value", value[name])
-        if not view.silent or not view.properties or self.problems:
+        if not spec.silent or not spec.properties or self.problems:
             return value
-        for name in keys.flags(self.validator, view, value):
+        for name in keys.flags(self.validator, spec, value):
             self._refuse((*path, name), "has a dash before its name, which is no key", "the key alone", value[name])
-        inner = keys.unwrapped(self.validator, view, value)
-        names = keys.respelled(self.validator, view, value)
+        inner = keys.unwrapped(self.validator, spec, value)
+        names = keys.respelled(self.validator, spec, value)
         if inner is None and not names:
             return value
         self.moved = True
         if inner is not None:
             self.repairer.unwrap(value, path)
-        fixed = self.repairer.fix(place, self.repairer.respelled(view, inner or value, path), path)
-        if fixed is NO or self._took_another_branch(view, value, fixed):
+        fixed = self.repairer.fix(location, self.repairer.respelled(spec, inner or value, path), path)
+        if fixed is NO or self._took_another_branch(spec, value, fixed):
             seems = "; ".join(f"`{sent}` seems to mean `{meant}`" for sent, meant in names.items())
             seems = seems or f"`{next(iter(value))}` seems to be around the rest"
             self._refuse(path, f"cannot be read: {seems}, and does not fit so", "declared keys that fit", value)
             return value
         return dict(fixed)
 
-    def _took_another_branch(self, view: View, before: Any, after: Any) -> bool:
-        groups = self.repairer.alternatives(view)
+    def _took_another_branch(self, spec: Spec, before: Any, after: Any) -> bool:
+        groups = self.repairer.alternatives(spec)
         return any(self.repairer.branch_of(group, before) != self.repairer.branch_of(group, after) for group in groups)
 
-    def _refuse(self, path: Path, what: str, expected: str, held: Any) -> None:
+    def _refuse(self, path: Path, what: str, expected: str, received: Any) -> None:
         where = dotted(path)
         subject = f"`{where}`" if where else "the whole of the arguments"
-        self.problems.append(Problem(where, f"{subject} {what}", expected, show(held)))
+        self.problems.append(Problem(where, f"{subject} {what}", expected, show(received)))
 
-    def _is_filler(self, place: Place, held: str) -> bool:
-        if not takes(self.validator.schema, place, "string"):
+    def _is_filler(self, location: Location, value: str) -> bool:
+        if not takes(self.validator.schema, location, "string"):
             return False
-        chosen = self._chosen(place, held)
-        view = self.validator.view(place) if chosen is None else chosen
-        return leaves_out_blanks(view, held, own=self.repairer.own)
+        chosen = self._chosen(location, value)
+        spec = self.validator.spec(location) if chosen is None else chosen
+        return leaves_out_blanks(spec, value, own=self.repairer.own)
 
-    def _list(self, view: View | None, value: list[Any], path: Path) -> list[Any]:
-        if view is None:
+    def _list(self, spec: Spec | None, value: list[Any], path: Path) -> list[Any]:
+        if spec is None:
             return value
         found = [
-            self.settle(inner, held, (*path, at)) if (inner := view.item(at)) else held for at, held in enumerate(value)
+            self.settle(inner, item, (*path, at)) if (inner := spec.item(at)) else item for at, item in enumerate(value)
         ]
         return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
 
-    def _whole(self, view: View | None, value: float, path: Path) -> float:
+    def _whole(self, spec: Spec | None, value: float, path: Path) -> float:
         """An integer that was written with a fraction or an exponent, to its last digit or not at all."""
-        kinds = view.kinds if view is not None else None
+        kinds = spec.kinds if spec is not None else None
         if kinds is None or "integer" not in kinds or "number" in kinds:
             return value
         found = int(value) if abs(value) < EXACT else self._as_written(value)
@@ -141,9 +141,9 @@ class Settler:
             return None
         return int(number) if number == number.to_integral_value() else None
 
-    def _check_float(self, view: View | None, value: int, path: Path) -> None:
+    def _check_float(self, spec: Spec | None, value: int, path: Path) -> None:
         """An integer that a float cannot hold is not rounded to one that it can."""
-        if view is None or view.kinds != frozenset(("number",)) or view.word("format") == "decimal":
+        if spec is None or spec.kinds != frozenset(("number",)) or spec.get("format") == "decimal":
             return
         try:
             exact = int(float(value)) == value

@@ -24,32 +24,32 @@ _make_dict: Any = typing_extensions.TypedDict
 _REQUIRED = (Required, typing_extensions.Required)
 _QUALIFIERS = (*_REQUIRED, NotRequired, typing_extensions.NotRequired)
 _NEEDS_MODERN = sys.version_info < (3, 12)
-_HERE: Final = "#/$defs/"
-_BESIDE: Final = frozenset(
+_DEFINITIONS: Final = "#/$defs/"
+_MAY_STAND_BESIDE_REF: Final = frozenset(
     {"$ref", "default", "description", "title", "examples", "deprecated", "blank", "consequential"}
 )
 """Keywords that say the same beside a reference and in what it refers to."""
-_OF_NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-_OF_TEXT: Final = frozenset({"minLength", "maxLength", "pattern"})
-_OF_LISTS: Final = frozenset({"minItems", "maxItems"})
-_BOUNDS: Final = {
-    "string": _OF_NUMBERS | _OF_LISTS,
-    "array": _OF_NUMBERS | _OF_TEXT,
-    "integer": _OF_TEXT | _OF_LISTS,
-    "number": _OF_TEXT | _OF_LISTS,
-    "boolean": _OF_TEXT | _OF_LISTS,
+_NUMBER_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_TEXT_BOUNDS: Final = frozenset({"minLength", "maxLength", "pattern"})
+_LIST_BOUNDS: Final = frozenset({"minItems", "maxItems"})
+_WRONG_BOUNDS: Final = {
+    "string": _NUMBER_BOUNDS | _LIST_BOUNDS,
+    "array": _NUMBER_BOUNDS | _TEXT_BOUNDS,
+    "integer": _TEXT_BOUNDS | _LIST_BOUNDS,
+    "number": _TEXT_BOUNDS | _LIST_BOUNDS,
+    "boolean": _TEXT_BOUNDS | _LIST_BOUNDS,
 }
 """Bounds that mean nothing for a type."""
-_UNREAD: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
+_IGNORED_BOUNDS: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
 """What pydantic leaves in a schema of a bound that it does not know for the type."""
 
-_SIZE: Final = r"^\s*[0-9]{1,15}\s*([A-Za-z]*|\.[0-9]{1,9}\s*[KMGTPEkmgtpe][A-Za-z]*)\s*$"
+_SIZE_PATTERN: Final = r"^\s*[0-9]{1,15}\s*([A-Za-z]*|\.[0-9]{1,9}\s*[KMGTPEkmgtpe][A-Za-z]*)\s*$"
 """The whole of a size, in whole bytes: the plain pattern takes `1,000` for 1."""
-_NUMBER: Final = {"pattern": r"^(0|-?(0\.|[1-9][0-9]{0,14}\.)[0-9]{0,14}[1-9]|-?[1-9][0-9]{0,14})$"}
-_KEYS: Final[Mapping[str, Mapping[str, Any]]] = {
+_NUMBER_KEY: Final = {"pattern": r"^(0|-?(0\.|[1-9][0-9]{0,14}\.)[0-9]{0,14}[1-9]|-?[1-9][0-9]{0,14})$"}
+_KEY_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "int": {"pattern": "^-?(0|[1-9][0-9]{0,17})$"},
-    "float": _NUMBER,
-    "decimal": _NUMBER,
+    "float": _NUMBER_KEY,
+    "decimal": _NUMBER_KEY,
     "bool": {"enum": ["true", "false"]},
     "date": {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
 }
@@ -136,8 +136,8 @@ class Strict(GenerateJsonSchema):
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         made = super().dict_schema(schema)
         kind = schema.get("keys_schema", {}).get("type", "")
-        if kind in _KEYS and (kind == "int" or self.mode == "validation"):
-            made["propertyNames"] = dict(_KEYS[kind])
+        if kind in _KEY_SCHEMAS and (kind == "int" or self.mode == "validation"):
+            made["propertyNames"] = dict(_KEY_SCHEMAS[kind])
         return made
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
@@ -148,7 +148,7 @@ class Strict(GenerateJsonSchema):
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
         made = super().str_schema(schema)
-        return {**made, "pattern": _SIZE} if made.get("pattern") == ByteSize.byte_string_pattern else made
+        return {**made, "pattern": _SIZE_PATTERN} if made.get("pattern") == ByteSize.byte_string_pattern else made
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         """Unlike a float, it holds every integer."""
@@ -183,8 +183,8 @@ def misplaced(schema: Any) -> str | None:
     if not isinstance(schema, Mapping):
         return None
     kind = schema.get("type")
-    wrong = (_BOUNDS.get(kind, frozenset()) if isinstance(kind, str) else frozenset()) & schema.keys()
-    wrong |= {word for word in _UNREAD & schema.keys() if isinstance(schema[word], int | float)}
+    wrong = (_WRONG_BOUNDS.get(kind, frozenset()) if isinstance(kind, str) else frozenset()) & schema.keys()
+    wrong |= {keyword for keyword in _IGNORED_BOUNDS & schema.keys() if isinstance(schema[keyword], int | float)}
     if wrong:
         return f"a bound ({min(wrong)}) that does not apply to its type"
     return next(filter(None, map(misplaced, children(schema))), None)
@@ -198,26 +198,26 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
     def change(inner: Schema) -> Schema:
         mapping = inner.get("discriminator", {}).get("mapping")
         if mapping:
-            left = {tag: target for tag, target in mapping.items() if target.removeprefix(_HERE) not in once}
-            told = {word: held for word, held in inner["discriminator"].items() if word != "mapping"}
-            inner["discriminator"] = {**told, "mapping": left} if left else told
-        name = inner.get("$ref", "").removeprefix(_HERE)
+            left = {tag: target for tag, target in mapping.items() if target.removeprefix(_DEFINITIONS) not in once}
+            others = {keyword: value for keyword, value in inner["discriminator"].items() if keyword != "mapping"}
+            inner["discriminator"] = {**others, "mapping": left} if left else others
+        name = inner.get("$ref", "").removeprefix(_DEFINITIONS)
         if name not in once:
             return inner
         target = rewrite(definitions[name], change)
-        both = [held["description"] for held in (inner, target) if held.get("description")]
-        beside = {word: held for word, held in inner.items() if word != "$ref"}
+        both = [one["description"] for one in (inner, target) if one.get("description")]
+        beside = {keyword: value for keyword, value in inner.items() if keyword != "$ref"}
         return {**target, **beside, **({"description": "\n\n".join(dict.fromkeys(both))} if both else {})}
 
-    kept = {name: rewrite(held, change) for name, held in definitions.items() if name not in once}
-    rest = rewrite({word: held for word, held in schema.items() if word != "$defs"}, change)
+    kept = {name: rewrite(definition, change) for name, definition in definitions.items() if name not in once}
+    rest = rewrite({keyword: value for keyword, value in schema.items() if keyword != "$defs"}, change)
     return {"$defs": kept, **rest} if kept else dict(rest)
 
 
 def _used_once(schema: Schema, definitions: Mapping[str, Any]) -> set[str]:
     uses = Counter(name for name, _ in _references(schema))
-    plainly = {name for name, inner in _references(schema) if inner.keys() <= _BESIDE}
-    inside = {name: {used for used, _ in _references(held)} for name, held in definitions.items()}
+    plainly = {name for name, inner in _references(schema) if inner.keys() <= _MAY_STAND_BESIDE_REF}
+    inside = {name: {used for used, _ in _references(definition)} for name, definition in definitions.items()}
     return {name for name in definitions if uses[name] == 1 and name in plainly and not _comes_back(name, inside)}
 
 
@@ -236,6 +236,6 @@ def _comes_back(name: str, inside: Mapping[str, set[str]]) -> bool:
 def _references(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each definition that is referred to, and the schema that does."""
     if isinstance(schema.get("$ref"), str):
-        yield schema["$ref"].removeprefix(_HERE), schema
+        yield schema["$ref"].removeprefix(_DEFINITIONS), schema
     for inner in children(schema):
         yield from _references(inner)

@@ -6,8 +6,8 @@ from typing import Any, Final
 from handrail.schema.navigate import Schema, rewrite
 
 MARK: Final = "$artifact"
-_BESIDE: Final = frozenset({MARK, "size", "media_type", "name"})
-_REFERENCE: Final = {
+_REFERENCE_KEYS: Final = frozenset({MARK, "size", "media_type", "name"})
+_REFERENCE_SCHEMA: Final = {
     "type": "object",
     "properties": {MARK: {"type": "string"}, "size": {}, "media_type": {}, "name": {}},
     "required": [MARK],
@@ -17,7 +17,7 @@ _REFERENCE: Final = {
 
 def is_reference(value: Any) -> bool:
     """Whether a value is `{"$artifact": ref}`, alone or with what its handle says beside it."""
-    return isinstance(value, Mapping) and isinstance(value.get(MARK), str) and _BESIDE.issuperset(value)
+    return isinstance(value, Mapping) and isinstance(value.get(MARK), str) and _REFERENCE_KEYS.issuperset(value)
 
 
 def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -29,9 +29,9 @@ def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
             if path and is_reference(item):
                 yield path, item[MARK]
             elif isinstance(item, Mapping):
-                inner.extend(((*path, key), held) for key, held in item.items() if isinstance(held, Mapping | list))
+                inner.extend(((*path, key), child) for key, child in item.items() if isinstance(child, Mapping | list))
             elif isinstance(item, list):
-                inner.extend(((*path, at), held) for at, held in enumerate(item) if isinstance(held, Mapping | list))
+                inner.extend(((*path, at), child) for at, child in enumerate(item) if isinstance(child, Mapping | list))
         level = inner
 
 
@@ -57,5 +57,9 @@ def _accept(schema: Schema) -> Schema:
 def _either(schema: Any) -> Any:
     if schema is True or schema == {}:
         return schema
-    kept = {word: schema[word] for word in ("consequential", "blank") if isinstance(schema, Mapping) and word in schema}
-    return {**kept, "anyOf": [_REFERENCE, schema]}
+    kept = {
+        keyword: schema[keyword]
+        for keyword in ("consequential", "blank")
+        if isinstance(schema, Mapping) and keyword in schema
+    }
+    return {**kept, "anyOf": [_REFERENCE_SCHEMA, schema]}

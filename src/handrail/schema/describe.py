@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from handrail.schema._formats import FORMATS
+from handrail.schema._formats import FORMAT_SAMPLES
 from handrail.schema.navigate import resolve
 from handrail.schema.parse import BLANK
 
-SHORT: Final = 80
-_JOINTS: Final = str.maketrans("", "", "_-" + BLANK)
+LONGEST_SHOWN: Final = 80
+_IGNORED_IN_NAMES: Final = str.maketrans("", "", "_-" + BLANK)
 _ARTICLES: Final = {
     "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
     "object": "an object", "array": "a list", "null": "null",
@@ -25,12 +25,12 @@ _LIMITS: Final = (
 )  # fmt: skip
 
 
-def shorten(text: str, limit: int = SHORT) -> str:
+def shorten(text: str, limit: int = LONGEST_SHOWN) -> str:
     """At most `limit` characters, with an ellipsis where something was left out."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def show(value: Any, limit: int = SHORT) -> str:
+def show(value: Any, limit: int = LONGEST_SHOWN) -> str:
     """A value as short JSON; large values are named, not written out."""
     if isinstance(value, str):
         return _quote(value, limit)
@@ -90,8 +90,8 @@ def _limits(schema: Mapping[str, Any]) -> list[str]:
 
 def _more(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[str]:
     words: list[str] = []
-    if isinstance(schema.get("format"), str) and schema["format"] in FORMATS:
-        words.append(f"{schema['format']} such as {show(FORMATS[schema['format']])}")
+    if isinstance(schema.get("format"), str) and schema["format"] in FORMAT_SAMPLES:
+        words.append(f"{schema['format']} such as {show(FORMAT_SAMPLES[schema['format']])}")
     if isinstance(schema.get("patternProperties"), Mapping):
         words.append(f"with keys matching {shorten(' or '.join(schema['patternProperties']), 60)}")
     if isinstance(schema.get("contains"), Mapping) and depth < 2:
@@ -102,22 +102,22 @@ def _more(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> lis
 
 
 def _one_of(members: Sequence[Any]) -> str:
-    shown = ", ".join(show(member, 40) for member in members[:12])
-    return f"one of {shown}" + (f" and {len(members) - 12} more" if len(members) > 12 else "")
+    listed = ", ".join(show(member, 40) for member in members[:12])
+    return f"one of {listed}" + (f" and {len(members) - 12} more" if len(members) > 12 else "")
 
 
-def near(word: Any, choices: Iterable[Any]) -> str | None:
-    """The one choice that `word` was probably meant to be: the same letters in another spelling, or nearly so."""
-    if not isinstance(word, str) or len(word) > 64:
+def near(name: Any, choices: Iterable[Any]) -> str | None:
+    """The one choice that `name` was probably meant to be: the same letters in another spelling, or nearly so."""
+    if not isinstance(name, str) or len(name) > 64:
         return None
     names = [choice for choice in choices if isinstance(choice, str)][:200]
-    same = [name for name in names if fold(name) == fold(word)]
+    same = [other for other in names if fold(other) == fold(name)]
     if same:
         return same[0] if len(same) == 1 else None
-    close = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=0.7)
-    return next((name for name in names if name.lower() == close[0]), None) if close else None
+    close = difflib.get_close_matches(name.lower(), [other.lower() for other in names], n=1, cutoff=0.7)
+    return next((other for other in names if other.lower() == close[0]), None) if close else None
 
 
 def fold(name: str) -> str:
     """A name without case, `_`, `-` and white space of any kind."""
-    return name.casefold().translate(_JOINTS)
+    return name.casefold().translate(_IGNORED_IN_NAMES)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handrail.schema.describe import describe, dotted, near, shorten, show
-from handrail.schema.navigate import ROOT, Place, View, escape, kind_of, look, takes
+from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec_at, takes
 
 MOST_PROBLEMS: Final = 50
 MOST_STEPS: Final = 5_000
@@ -16,7 +16,7 @@ MOST_FORMS: Final = 4
 """Branches of a union that are told apart in one message."""
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
-Fits = Callable[[Place, Any], bool]
+Fits = Callable[[Location, Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def explain(root: Mapping[str, Any], fits: Fits, value: Any) -> list[Problem]:
     return list(found)
 
 
-def meant(root: Mapping[str, Any], group: Place, value: Any) -> str | None:
+def meant(root: Mapping[str, Any], group: Location, value: Any) -> str | None:
     """The branch of a union that was meant: the only one of this kind, the one of its tag, or of most of its keys."""
     possible = [inner for inner in group if takes(root, (inner,), kind_of(value))]
     if len(possible) < 2 or not isinstance(value, Mapping):
@@ -58,9 +58,9 @@ def meant(root: Mapping[str, Any], group: Place, value: Any) -> str | None:
         return next((inner for inner, members in tag[1].items() if value[tag[0]] in members), None)
     ranked: dict[str, tuple[int, int]] = {}
     for inner in possible:
-        view = look(root, (inner,))
-        known = sum(name in value for name in view.properties)
-        ranked[inner] = (known, -sum(name not in value for name in view.required))
+        spec = spec_at(root, (inner,))
+        known = sum(name in value for name in spec.properties)
+        ranked[inner] = (known, -sum(name not in value for name in spec.required))
     best = max(ranked.values())
     found = [inner for inner, rank in ranked.items() if rank == best]
     return found[0] if len(found) == 1 and best[0] else None
@@ -68,20 +68,20 @@ def meant(root: Mapping[str, Any], group: Place, value: Any) -> str | None:
 
 def tag_of(root: Mapping[str, Any], group: Sequence[str]) -> tuple[str, dict[str, list[Any]]] | None:
     """The property that tells the branches apart by its constants, and those of each branch."""
-    places = {inner: look(root, (inner,)).properties for inner in group}
-    for name in next(iter(places.values()), {}):
-        members = {inner: look(root, found[name]).members for inner, found in places.items() if name in found}
-        listed = {inner: held for inner, held in members.items() if held}
-        all_members = [repr(member) for held in listed.values() for member in held]
+    locations = {inner: spec_at(root, (inner,)).properties for inner in group}
+    for name in next(iter(locations.values()), {}):
+        members = {inner: spec_at(root, found[name]).members for inner, found in locations.items() if name in found}
+        listed = {inner: values for inner, values in members.items() if values}
+        all_members = [repr(member) for values in listed.values() for member in values]
         if len(listed) == len(group) and len(set(all_members)) == len(all_members):
             return name, listed
     return None
 
 
-def conditions(view: View, fits: Fits, value: Any) -> Place:
+def conditions(spec: Spec, fits: Fits, value: Any) -> Location:
     """What applies to a value because of what it holds: `then`, `else` and `dependentSchemas`."""
     found: list[str] = []
-    for pointer, schema in view.schemas:
+    for pointer, schema in spec.schemas:
         if "if" in schema:
             branch = "then" if fits((f"{pointer}/if",), value) else "else"
             found += [f"{pointer}/{branch}"] if branch in schema else []
@@ -91,9 +91,9 @@ def conditions(view: View, fits: Fits, value: Any) -> Place:
     return tuple(found)
 
 
-def companions(view: View, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def companions(spec: Spec, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys that must be there because of another, which is: the missing one and the other."""
-    for _, schema in view.schemas:
+    for _, schema in spec.schemas:
         for keyword in ("dependentRequired", "dependencies"):
             needs = schema.get(keyword)
             for name, needed in needs.items() if isinstance(needs, Mapping) else ():
@@ -109,19 +109,19 @@ class _Explainer:
         self.in_form = False
         """Whether the forms of a union are being told, which is done one level deep."""
 
-    def at(self, place: Place, value: Any, path: Path, decided: Place = ()) -> Iterator[Problem]:
-        """`decided` are the unions and conditions on the way here, which are part of the place by now."""
-        if self.fits(place, value):
+    def at(self, location: Location, value: Any, path: Path, decided: Location = ()) -> Iterator[Problem]:
+        """`decided` are the unions and conditions on the way here, which are part of the location by now."""
+        if self.fits(location, value):
             return
-        view = look(self.root, place)
+        spec = spec_at(self.root, location)
         inner: list[Iterator[Problem]] = []
         self.steps += 1
-        if self._right_kind(view, value) and self.steps < MOST_STEPS:
+        if self._right_kind(spec, value) and self.steps < MOST_STEPS:
             inner = [
-                self._object(view, value, path),
-                self._list(view, value, path),
-                self._conditions(place, view, value, path, decided),
-                self._unions(place, view, value, path, decided),
+                self._object(spec, value, path),
+                self._list(spec, value, path),
+                self._conditions(location, spec, value, path, decided),
+                self._unions(location, spec, value, path, decided),
             ]
         some = False
         for problems in inner:
@@ -129,33 +129,33 @@ class _Explainer:
                 some = True
                 yield problem
         if not some:
-            yield self._whole(place, view, value, path)
+            yield self._whole(location, spec, value, path)
 
-    def _right_kind(self, view: View, value: Any) -> bool:
-        kinds = view.kinds
+    def _right_kind(self, spec: Spec, value: Any) -> bool:
+        kinds = spec.kinds
         return kinds is None or kind_of(value) in kinds
 
-    def _object(self, view: View, value: Any, path: Path) -> Iterator[Problem]:
+    def _object(self, spec: Spec, value: Any, path: Path) -> Iterator[Problem]:
         if not isinstance(value, dict):
             return
-        declared = view.properties
-        for name in view.required:
+        declared = spec.properties
+        for name in spec.required:
             if name not in value:
                 yield self._missing(declared.get(name, ()), (*path, name))
-        for name, beside in companions(view, value):
+        for name, beside in companions(spec, value):
             yield self._missing(
                 declared.get(name, ()), (*path, name), f", because `{dotted((*path, beside))}` is there"
             )
-        others = view.others
-        for name, held in value.items():
+        others = spec.others
+        for name, item in value.items():
             inner = declared.get(name, others)
             if inner:
-                yield from self.at(inner, held, (*path, name))
-        if view.closed and not view.patterned:
+                yield from self.at(inner, item, (*path, name))
+        if spec.closed and not spec.patterned:
             yield from self._unknown(list(declared), value, path)
 
-    def _missing(self, place: Place, path: Path, why: str = "") -> Problem:
-        where, wanted = dotted(path), self._wanted(place)
+    def _missing(self, location: Location, path: Path, why: str = "") -> Problem:
+        where, wanted = dotted(path), self._wanted(location)
         return Problem(where, f"`{where}` is missing: {wanted}{why}", wanted, "nothing")
 
     def _unknown(self, declared: list[str], value: Mapping[str, Any], path: Path) -> Iterator[Problem]:
@@ -173,21 +173,23 @@ class _Explainer:
                     show(value[name]),
                 )
 
-    def _list(self, view: View, value: Any, path: Path) -> Iterator[Problem]:
+    def _list(self, spec: Spec, value: Any, path: Path) -> Iterator[Problem]:
         if isinstance(value, list | tuple):
-            for at, held in enumerate(value):
-                if inner := view.item(at):
-                    yield from self.at(inner, held, (*path, at))
+            for at, item in enumerate(value):
+                if inner := spec.item(at):
+                    yield from self.at(inner, item, (*path, at))
 
-    def _conditions(self, place: Place, view: View, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
-        for pointer in conditions(view, self.fits, value):
+    def _conditions(
+        self, location: Location, spec: Spec, value: Any, path: Path, decided: Location
+    ) -> Iterator[Problem]:
+        for pointer in conditions(spec, self.fits, value):
             if pointer not in decided and not self.fits((pointer,), value):
-                yield from self.at((*place, pointer), value, path, (*decided, pointer))
+                yield from self.at((*location, pointer), value, path, (*decided, pointer))
 
-    def _unions(self, place: Place, view: View, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
+    def _unions(self, location: Location, spec: Spec, value: Any, path: Path, decided: Location) -> Iterator[Problem]:
         if not isinstance(value, dict | list) or len(decided) > MOST_HOPS:
             return
-        for union, group in view.branches:
+        for union, group in spec.branches:
             fitting = [inner for inner in group if self.fits((inner,), value)]
             if union in decided or len(fitting) == 1 or (fitting and union.endswith("/anyOf")):
                 continue
@@ -196,27 +198,29 @@ class _Explainer:
                 message = f"{_subject(path)} fits {len(fitting)} forms at once, and only one may be meant: {forms}"
                 yield Problem(dotted(path), message, "what only one of them accepts", show(value))
             elif any(takes(self.root, (inner,), kind_of(value)) for inner in group):
-                yield from self._no_branch(place, group, value, path, (*decided, union))
+                yield from self._no_branch(location, group, value, path, (*decided, union))
 
-    def _no_branch(self, place: Place, group: Place, value: Any, path: Path, decided: Place) -> Iterator[Problem]:
+    def _no_branch(
+        self, location: Location, group: Location, value: Any, path: Path, decided: Location
+    ) -> Iterator[Problem]:
         """Look inside the one branch that was meant; else say what tells them apart, or what each of them lacks."""
         possible = [inner for inner in group if takes(self.root, (inner,), kind_of(value))]
         tag = tag_of(self.root, possible) if isinstance(value, dict) and len(possible) > 1 else None
-        if tag is not None and value.get(tag[0]) not in [member for held in tag[1].values() for member in held]:
-            yield self._untagged(tag[0], [member for held in tag[1].values() for member in held], value, path)
+        if tag is not None and value.get(tag[0]) not in [member for values in tag[1].values() for member in values]:
+            yield self._untagged(tag[0], [member for values in tag[1].values() for member in values], value, path)
         elif (inner := meant(self.root, group, value)) is not None:
-            yield from self.at((*place, inner), value, path, decided)
+            yield from self.at((*location, inner), value, path, decided)
         else:
-            forms = "; ".join(self._lacking(place, inner, value, path, decided) for inner in possible[:MOST_FORMS])
+            forms = "; ".join(self._lacking(location, inner, value, path, decided) for inner in possible[:MOST_FORMS])
             message = f"{_subject(path)} fits none of {len(possible)} forms: {forms}"
             yield Problem(dotted(path), message, " or ".join(map(self._form, possible)), show(value))
 
-    def _lacking(self, place: Place, inner: str, value: Any, path: Path, decided: Place) -> str:
+    def _lacking(self, location: Location, inner: str, value: Any, path: Path, decided: Location) -> str:
         """A form, and the first thing that is wrong with the value for it."""
         if self.in_form:
             return self._form(inner)
         self.in_form = True
-        first = next(self.at((*place, inner), value, path, decided), None)
+        first = next(self.at((*location, inner), value, path, decided), None)
         self.in_form = False
         return self._form(inner) + (f" ({first.message})" if first else "")
 
@@ -229,24 +233,24 @@ class _Explainer:
         return Problem(where, f"`{where}` must be {wanted}{hint}", wanted, show(value[name]))
 
     def _form(self, pointer: str) -> str:
-        words, required = describe({"$ref": pointer}, self.root), look(self.root, (pointer,)).required
+        words, required = describe({"$ref": pointer}, self.root), spec_at(self.root, (pointer,)).required
         return f"one with {', '.join(required[:8])}" if words == "any value" and required else words
 
-    def _whole(self, place: Place, view: View, value: Any, path: Path) -> Problem:
-        where, wanted = dotted(path), self._wanted(place)
-        members = list(view.members or ())
-        for _, group in view.branches:
-            members += [member for inner in group for member in look(self.root, (inner,)).members or ()]
+    def _whole(self, location: Location, spec: Spec, value: Any, path: Path) -> Problem:
+        where, wanted = dotted(path), self._wanted(location)
+        members = list(spec.members or ())
+        for _, group in spec.branches:
+            members += [member for inner in group for member in spec_at(self.root, (inner,)).members or ()]
         near_by = near(value, members)
         hint = f": you sent {show(value)}, the schema has {show(near_by)}" if near_by else ""
-        if wanted == "any value" or (isinstance(value, dict) and self._right_kind(view, value)):
+        if wanted == "any value" or (isinstance(value, dict) and self._right_kind(spec, value)):
             words = "" if wanted == "any value" else f": {wanted}"
             message = f"{_subject(path)} does not fit together as the schema wants it{words}"
             return Problem(where, message, wanted, show(value))
         return Problem(where, f"{_subject(path)} must be {wanted}{hint}", wanted, show(value))
 
-    def _wanted(self, place: Place) -> str:
-        words = dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in place)
+    def _wanted(self, location: Location) -> str:
+        words = dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in location)
         return shorten(" and ".join(words), 200) or "any value"
 
 

@@ -100,11 +100,14 @@ def _for_provider(provider: str, schema: Schema) -> Schema:
 
     changed: Schema = rewrite(schema, change)
     if "$ref" in changed:
-        changed = {**resolve(changed, changed), **{word: held for word, held in changed.items() if word != "$ref"}}
-    if provider in _NO_UNION and any(word in changed for word in _UNIONS):
+        changed = {
+            **resolve(changed, changed),
+            **{keyword: value for keyword, value in changed.items() if keyword != "$ref"},
+        }
+    if provider in _NO_UNION and any(keyword in changed for keyword in _UNIONS):
         changed = _without_unions(changed)
     if provider in _OPENAI:
-        changed = {word: held for word, held in changed.items() if word not in ("enum", "not")}
+        changed = {keyword: value for keyword, value in changed.items() if keyword not in ("enum", "not")}
         changed.setdefault("properties", {})
     return changed
 
@@ -129,15 +132,15 @@ def _without_unions(schema: Schema) -> Schema:
     for keyword in _UNIONS:
         branches = [resolve(schema, branch) for branch in schema.get(keyword) or ()]
         branches = [branch for branch in branches if isinstance(branch, Mapping)]
-        shown = {key for branch in branches for key in branch.get("properties") or {}} - properties.keys()
+        new = {key for branch in branches for key in branch.get("properties") or {}} - properties.keys()
         for branch in branches:
             for key, inner in (branch.get("properties") or {}).items():
-                if key in shown:
+                if key in new:
                     properties[key] = _either(properties[key], inner) if key in properties else inner
         needed = [set(branch.get("required") or ()) for branch in branches]
         always = set.union(*needed) if keyword == "allOf" and needed else set.intersection(*needed) if needed else set()
         required += [key for key in properties if key in always and key not in required]
-    rest = {word: held for word, held in schema.items() if word not in (*_UNIONS, "properties", "required")}
+    rest = {keyword: value for keyword, value in schema.items() if keyword not in (*_UNIONS, "properties", "required")}
     more = {"properties": properties} if properties else {}
     return {**rest, **more, **({"required": required} if required else {})}
 

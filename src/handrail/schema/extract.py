@@ -11,17 +11,17 @@ from typing import Any, Final
 from handrail.schema._nearly_json import One, read_one
 from handrail.schema.parse import NotJson, parse
 
-LONGEST: Final = 1 << 20
+LONGEST_SEARCHED: Final = 1 << 20
 """Characters of text that are searched."""
 MOST_STARTS: Final = 64
 """Braces at which an object is looked for."""
-_NAMES: Final = ("name", "tool", "tool_name", "function")
-_ARGUMENTS: Final = ("arguments", "parameters", "args", "input", "params")
-_BESIDE: Final = frozenset(
+_NAME_KEYS: Final = ("name", "tool", "tool_name", "function")
+_ARGUMENT_KEYS: Final = ("arguments", "parameters", "args", "input", "params")
+_HARMLESS_KEYS: Final = frozenset(
     {"id", "call_id", "tool_call_id", "type", "index", "role", "thought", "thoughts", "thinking", "reasoning"}
 )
 """Keys beside the name and the arguments that are no argument put in the wrong place."""
-_AROUND: Final = ("tool_call", "tool_calls", "function_call", "function", "call")
+_WRAPPER_KEYS: Final = ("tool_call", "tool_calls", "function_call", "function", "call")
 _OPEN: Final = re.compile(
     r'\{\s*+"(?:name|tool|tool_name|function)"\s*+:\s*+"([A-Za-z0-9_-]{1,64})"\s*+,'
     r'\s*+"(?:arguments|parameters|args|input|params)"\s*+:\s*+(?=\{)'
@@ -38,7 +38,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCall:
     """A call as it was written; its arguments are text for preflight to read."""
 
     name: str
@@ -52,9 +52,9 @@ def extract(text: str, known: Collection[str], *, cut: bool) -> tuple[str, str] 
     return None if found is None else (found.name, found.arguments)
 
 
-def find(text: str, known: Collection[str], *, cut: bool) -> Found | None:
+def find(text: str, known: Collection[str], *, cut: bool) -> FoundCall | None:
     """As `extract`, with what was supplied. The last call of an answer that was cut is never taken."""
-    if cut or len(text) > LONGEST or not known:
+    if cut or len(text) > LONGEST_SEARCHED or not known:
         return None
     begun = re.compile(rf"(?<![A-Za-z0-9_.])(?:{'|'.join(map(re.escape, sorted(known)))})\(")
     try:
@@ -66,12 +66,12 @@ def find(text: str, known: Collection[str], *, cut: bool) -> Found | None:
     return calls[0] if len(calls) == 1 else None
 
 
-def _json_calls(text: str, known: Collection[str]) -> tuple[list[Found], str]:
+def _json_calls(text: str, known: Collection[str]) -> tuple[list[FoundCall], str]:
     """Calls written as objects, and the text outside of all objects.
 
     Raises NotJson where an object is begun and not ended: what is inside of it is not a call of its own.
     """
-    calls: list[Found] = []
+    calls: list[FoundCall] = []
     outside: list[str] = []
     done, at = 0, text.find("{")
     for _ in range(MOST_STARTS):
@@ -94,7 +94,7 @@ def _json_calls(text: str, known: Collection[str]) -> tuple[list[Found], str]:
     raise NotJson("there are too many braces", at)
 
 
-def _unfinished(text: str, at: int, known: Collection[str]) -> Found | None:
+def _unfinished(text: str, at: int, known: Collection[str]) -> FoundCall | None:
     """A call whose arguments are whole and whose own brace is missing at the very end."""
     head = _OPEN.match(text, at)
     if head is None or head[1] not in known:
@@ -105,10 +105,10 @@ def _unfinished(text: str, at: int, known: Collection[str]) -> Found | None:
     rest = _CLOSING.match(text, inner.end)
     if rest is None or rest.end() != len(text):
         return None
-    return Found(head[1], text[inner.start : inner.end], (_MISSING_BRACE,))
+    return FoundCall(head[1], text[inner.start : inner.end], (_MISSING_BRACE,))
 
 
-def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str]) -> Iterator[Found]:
+def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str]) -> Iterator[FoundCall]:
     if isinstance(value, list):
         for at, item in enumerate(value):
             yield from _calls_in(text, one, (*path, at), item, known)
@@ -116,7 +116,7 @@ def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str
         return
     named, key = _name_and_arguments(value)
     if named is None or key is None:
-        for around in _AROUND:
+        for around in _WRAPPER_KEYS:
             inside = list(_calls_in(text, one, (*path, around), value.get(around), known))
             if inside and isinstance(value[around], dict):
                 _refuse_beside(value, around)
@@ -125,21 +125,21 @@ def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str
         _refuse_beside(value, named, key)
         start, end = one.spans.get((*path, key), (0, 0))
         written = text[start:end] or json.dumps(value[key], ensure_ascii=False)
-        yield Found(value[named], value[key] if isinstance(value[key], str) else written)
+        yield FoundCall(value[named], value[key] if isinstance(value[key], str) else written)
 
 
 def _name_and_arguments(value: dict[str, Any]) -> tuple[str | None, str | None]:
-    named = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
-    return named, next((key for key in _ARGUMENTS if key in value), None)
+    named = next((key for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    return named, next((key for key in _ARGUMENT_KEYS if key in value), None)
 
 
 def _refuse_beside(value: dict[str, Any], *known: str) -> None:
     """Raise NotJson where a call has something beside its name and arguments that may have been meant for it."""
-    if not value.keys() - set(known) <= _BESIDE:
+    if not value.keys() - set(known) <= _HARMLESS_KEYS:
         raise NotJson("there is something beside the name and the arguments")
 
 
-def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[Found]:
+def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[FoundCall]:
     """A call whose name stands alone on the line above its arguments."""
     before = text[: one.start].rstrip()
     name = _TAG.sub("", before[before.rfind("\n") + 1 :]).strip()
@@ -147,10 +147,10 @@ def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[Found]
         return
     named, key = _name_and_arguments(one.value)
     if key is None or named is None or one.value[named] != name:  # else it is found as a call of its own
-        yield Found(name, text[one.start : one.end])
+        yield FoundCall(name, text[one.start : one.end])
 
 
-def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> Found | None:
+def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> FoundCall | None:
     """A Python call that stands alone: the whole text, or one fence or line beside which nothing is begun."""
     whole = _python_call(text, known)
     starts = list(islice(begun.finditer(text), 2))
@@ -165,7 +165,7 @@ def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> F
     return None
 
 
-def _python_call(text: str, known: Collection[str]) -> Found | None:
+def _python_call(text: str, known: Collection[str]) -> FoundCall | None:
     source = text.strip().removeprefix("<tool_call>").removesuffix("</tool_call>").strip().rstrip("; \t\r\n")
     name, _, inside = source.removeprefix("[").partition("(")
     if not source.endswith((")", ")]")) or name.strip() not in known:
@@ -178,16 +178,16 @@ def _python_call(text: str, known: Collection[str]) -> Found | None:
             body = body.elts[0]
         if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Name) or body.args or _has_odd_keys(body):
             return None
-        arguments = {word.arg: ast.literal_eval(word.value) for word in body.keywords}
+        arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in body.keywords}
         written = json.dumps(arguments, allow_nan=False, ensure_ascii=False)
         if None in arguments or parse(written) is None:
             return None
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
-    return Found(body.func.id, written) if body.func.id in known else None
+    return FoundCall(body.func.id, written) if body.func.id in known else None
 
 
-def _object_call(source: str, name: str) -> Found | None:
+def _object_call(source: str, name: str) -> FoundCall | None:
     """A call of one object: `read({"path": "a"})`."""
     try:
         one = read_one(source, source.index("{"))
@@ -195,7 +195,7 @@ def _object_call(source: str, name: str) -> Found | None:
         return None
     if one is None or source[one.end :].strip() != ")" or source.startswith("["):
         return None
-    return Found(name, source[one.start : one.end])
+    return FoundCall(name, source[one.start : one.end])
 
 
 def _has_odd_keys(body: ast.Call) -> bool:

@@ -1,6 +1,6 @@
 """Where in a schema a value stands: the schemas that apply to it, its properties, items and branches.
 
-A place is a tuple of pointers such as `#/properties/path`; a value fits a place when it fits every one of them.
+A location is a tuple of pointers such as `#/properties/path`; a value fits a location when it fits every one of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,29 +12,27 @@ from urllib.parse import unquote
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
 
-ONE: Final = ("additionalProperties", "items", "contains", "propertyNames", "not", "if", "then", "else",
+HOLD_ONE_SCHEMA: Final = ("additionalProperties", "items", "contains", "propertyNames", "not", "if", "then", "else",
               "unevaluatedProperties", "unevaluatedItems", "additionalItems")  # fmt: skip
 """Keywords that hold one schema."""
-MANY: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+HOLD_SCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 """Keywords that hold a list of schemas; `items` did so in old drafts."""
-NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+HOLD_NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 """Keywords that hold schemas by name."""
-DEEPEST: Final = 200
-"""Schemas nested deeper than this are refused where they are compiled."""
 
-Place = tuple[str, ...]
-ROOT: Final[Place] = ("#",)
+Location = tuple[str, ...]
+ROOT: Final[Location] = ("#",)
 
 
 def children(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Every schema directly inside this one; `true` and `false` are left out."""
-    for keyword in ONE:
+    for keyword in HOLD_ONE_SCHEMA:
         if isinstance(schema.get(keyword), Mapping):
             yield schema[keyword]
-    for keyword in MANY:
+    for keyword in HOLD_SCHEMAS:
         if isinstance(schema.get(keyword), list):
             yield from (item for item in schema[keyword] if isinstance(item, Mapping))
-    for keyword in NAMED:
+    for keyword in HOLD_NAMED_SCHEMAS:
         if isinstance(schema.get(keyword), Mapping):
             yield from (item for item in schema[keyword].values() if isinstance(item, Mapping))
 
@@ -45,11 +43,11 @@ def rewrite(schema: Any, change: Change) -> Any:
         return schema
     copy: Schema = {}
     for keyword, value in schema.items():
-        if keyword in NAMED and isinstance(value, Mapping):
+        if keyword in HOLD_NAMED_SCHEMAS and isinstance(value, Mapping):
             copy[keyword] = {name: rewrite(item, change) for name, item in value.items()}
-        elif keyword in MANY and isinstance(value, list):
+        elif keyword in HOLD_SCHEMAS and isinstance(value, list):
             copy[keyword] = [rewrite(item, change) for item in value]
-        elif keyword in ONE:
+        elif keyword in HOLD_ONE_SCHEMA:
             copy[keyword] = rewrite(value, change)
         else:
             copy[keyword] = value
@@ -87,18 +85,18 @@ def point(root: Mapping[str, Any], reference: str) -> Any:
 
 
 @dataclass(frozen=True)
-class View:
-    """Everything that one place says, through `$ref` and `allOf`; branches are listed, not chosen."""
+class Spec:
+    """Everything that one location says, through `$ref` and `allOf`; branches are listed, not chosen."""
 
     schemas: tuple[tuple[str, Mapping[str, Any]], ...]
-    branches: tuple[tuple[str, Place], ...]
+    branches: tuple[tuple[str, Location], ...]
     """Each `anyOf` or `oneOf`: its own pointer, and those of its branches."""
 
-    def says(self, keyword: str) -> bool:
+    def has(self, keyword: str) -> bool:
         """Whether anybody says a keyword here."""
         return any(keyword in schema for _, schema in self.schemas)
 
-    def word(self, keyword: str) -> Any:
+    def get(self, keyword: str) -> Any:
         """What a keyword says here, the outermost first; None where nobody says it."""
         return next((schema[keyword] for _, schema in self.schemas if keyword in schema), None)
 
@@ -116,8 +114,8 @@ class View:
     def members(self) -> list[Any] | None:
         """The members of an enum, or the one constant."""
         if any("const" in schema for _, schema in self.schemas):
-            return [self.word("const")]
-        members = self.word("enum")
+            return [self.get("const")]
+        members = self.get("enum")
         return members if isinstance(members, list) else None
 
     @cached_property
@@ -127,9 +125,9 @@ class View:
         return [name for names in lists for name in names if isinstance(name, str)]
 
     @cached_property
-    def properties(self) -> dict[str, Place]:
-        """Each declared property and its place."""
-        found: dict[str, Place] = {}
+    def properties(self) -> dict[str, Location]:
+        """Each declared property and its location."""
+        found: dict[str, Location] = {}
         for pointer, schema in self.schemas:
             if isinstance(schema.get("properties"), Mapping):
                 for name in schema["properties"]:
@@ -149,16 +147,16 @@ class View:
     @cached_property
     def silent(self) -> bool:
         """Whether nothing is said of unknown keys, so that they pass without being wanted."""
-        wanted = self.word("unevaluatedProperties") not in (None, False)
-        return not wanted and not self.says("additionalProperties") and not self.patterned
+        wanted = self.get("unevaluatedProperties") not in (None, False)
+        return not wanted and not self.has("additionalProperties") and not self.patterned
 
     @cached_property
-    def others(self) -> Place:
-        """The place of the values of undeclared keys; empty where anything or nothing is accepted."""
+    def others(self) -> Location:
+        """The location of the values of undeclared keys; empty where anything or nothing is accepted."""
         return self._inner("additionalProperties")
 
-    def item(self, at: int) -> Place:
-        """The place of a list's item; empty where anything is accepted."""
+    def item(self, at: int) -> Location:
+        """The location of a list's item; empty where anything is accepted."""
         first: list[str] = []
         for pointer, schema in self.schemas:
             for keyword in ("prefixItems", "items"):
@@ -166,15 +164,15 @@ class View:
                     first.append(f"{pointer}/{keyword}/{at}")
         return tuple(first) or self._inner("items")
 
-    def _inner(self, keyword: str) -> Place:
+    def _inner(self, keyword: str) -> Location:
         return tuple(f"{p}/{keyword}" for p, schema in self.schemas if isinstance(schema.get(keyword), Mapping))
 
 
-def look(root: Mapping[str, Any], place: Place) -> View:
-    """Read a place; references that run in a circle are followed once."""
+def spec_at(root: Mapping[str, Any], location: Location) -> Spec:
+    """Read a location; references that run in a circle are followed once."""
     schemas: dict[str, Mapping[str, Any]] = {}
-    branches: dict[str, Place] = {}
-    waiting = list(place)
+    branches: dict[str, Location] = {}
+    waiting = list(location)
     while waiting:
         pointer = waiting.pop(0)
         schema = point(root, pointer)
@@ -186,7 +184,7 @@ def look(root: Mapping[str, Any], place: Place) -> View:
             if isinstance(schema.get(keyword), list):
                 inner = tuple(f"{pointer}/{keyword}/{at}" for at in range(len(schema[keyword])))
                 branches[f"{pointer}/{keyword}"] = inner
-    return View(tuple(schemas.items()), tuple(branches.items()))
+    return Spec(tuple(schemas.items()), tuple(branches.items()))
 
 
 def kind_of(value: Any) -> str:
@@ -204,23 +202,23 @@ def kind_of(value: Any) -> str:
     return "object" if isinstance(value, Mapping) else "array" if isinstance(value, list | tuple) else "other"
 
 
-def takes(root: Mapping[str, Any], place: Place, kind: str, depth: int = 0) -> bool:
-    """Whether a JSON type may stand at a place, in some branch."""
-    view = look(root, place)
-    kinds = view.kinds
+def takes(root: Mapping[str, Any], location: Location, kind: str, depth: int = 0) -> bool:
+    """Whether a JSON type may stand at a location, in some branch."""
+    spec = spec_at(root, location)
+    kinds = spec.kinds
     if kinds is not None and kind not in kinds and not (kind == "integer" and "number" in kinds):
         return False
     if depth > 8:
         return True
-    return all(any(takes(root, (inner,), kind, depth + 1) for inner in group) for _, group in view.branches)
+    return all(any(takes(root, (inner,), kind, depth + 1) for inner in group) for _, group in spec.branches)
 
 
-def only_members(root: Mapping[str, Any], place: Place, depth: int = 0) -> bool:
-    """Whether a text at a place must be a member of an enum, in every branch that takes text."""
-    view = look(root, place)
-    if view.members is not None or depth > 8:
-        return view.members is not None
-    groups = [[inner for inner in group if takes(root, (inner,), "string")] for _, group in view.branches]
+def only_members(root: Mapping[str, Any], location: Location, depth: int = 0) -> bool:
+    """Whether a text at a location must be a member of an enum, in every branch that takes text."""
+    spec = spec_at(root, location)
+    if spec.members is not None or depth > 8:
+        return spec.members is not None
+    groups = [[inner for inner in group if takes(root, (inner,), "string")] for _, group in spec.branches]
     return any(group and all(only_members(root, (inner,), depth + 1) for inner in group) for group in groups)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final, Never
 
-DEEPEST: Final = 128
+DEEPEST_VALUE: Final = 128
 """Levels of nesting that are accepted."""
 LONGEST_NUMBER: Final = 4300
 """Digits of a number that are accepted."""
-LONG: Final = 2_000
-MOST_SIMPLE: Final = 50
+LONG_TEXT: Final = 2_000
+MOST_SIMPLE_KEYS: Final = 50
 ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
@@ -35,36 +35,36 @@ def parse(text: str) -> Any:
     """The value of a strict JSON text.
 
     Raises NotJson for anything else, and for duplicate keys at any level, NaN, Infinity, numbers too large,
-    characters that are half of a pair, and nesting deeper than DEEPEST.
+    characters that are half of a pair, and nesting deeper than DEEPEST_VALUE.
     """
     try:
         value = _decode(text)
     except json.JSONDecodeError as error:
         raise NotJson(error.msg, error.pos) from None
     except RecursionError:
-        raise NotJson(f"nested deeper than {DEEPEST} levels") from None
+        raise NotJson(f"nested deeper than {DEEPEST_VALUE} levels") from None
     except StopIteration as error:
         raise NotJson("Expecting value", error.value) from None
     except NotJson:
         raise
     except ValueError:  # an integer beyond the interpreter's own limit
         raise NotJson("a number is too large") from None
-    if len(text) > LONG and _is_simple(value):
+    if len(text) > LONG_TEXT and _is_simple(value):
         return value
     if (not text.isascii() or "\\u" in text) and _has_lone_surrogate(text, value):
         raise NotJson("it has half of a character pair (a lone surrogate)")
-    if len(text) > DEEPEST and text.count("{") + text.count("[") > DEEPEST and too_deep(value):
-        raise NotJson(f"nested deeper than {DEEPEST} levels")
+    if len(text) > DEEPEST_VALUE and text.count("{") + text.count("[") > DEEPEST_VALUE and too_deep(value):
+        raise NotJson(f"nested deeper than {DEEPEST_VALUE} levels")
     return value
 
 
 def _is_simple(value: Any) -> bool:
     """Whether an object plainly has no depth and no odd characters: cheaper to see than in a long text."""
-    if type(value) is not dict or len(value) > MOST_SIMPLE:
+    if type(value) is not dict or len(value) > MOST_SIMPLE_KEYS:
         return False
     return all(
-        key.isascii() and (held.isascii() if type(held) is str else type(held) is not dict and type(held) is not list)
-        for key, held in value.items()
+        key.isascii() and (item.isascii() if type(item) is str else type(item) is not dict and type(item) is not list)
+        for key, item in value.items()
     )
 
 
@@ -76,7 +76,7 @@ def _decode(text: str) -> Any:
     return _decoder.decode(text)
 
 
-def too_deep(value: Any, limit: int = DEEPEST) -> bool:
+def too_deep(value: Any, limit: int = DEEPEST_VALUE) -> bool:
     """Whether lists and dicts are nested deeper than `limit`; safe for any depth."""
     level = [value]
     for _ in range(limit + 1):
@@ -95,7 +95,7 @@ def too_deep(value: Any, limit: int = DEEPEST) -> bool:
 def plain(value: Any) -> str | None:
     """Why a Python value is not plain JSON, or None when it is. Safe for any depth and for circles."""
     level: list[Any] = [value]
-    for _ in range(DEEPEST + 2):
+    for _ in range(DEEPEST_VALUE + 2):
         inner: list[Any] = []
         for item in level:
             kind = type(item)
@@ -113,7 +113,7 @@ def plain(value: Any) -> str | None:
         if not inner:
             return None
         level = inner
-    return f"nested deeper than {DEEPEST} levels"
+    return f"nested deeper than {DEEPEST_VALUE} levels"
 
 
 def _unfit(item: Any, kind: type) -> str | None:

@@ -12,8 +12,8 @@ from handrail.schema._tidy import Settler
 from handrail.schema.artifact_refs import MARK, references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible
-from handrail.schema.navigate import ROOT, View
-from handrail.schema.parse import BLANK, DEEPEST, NotJson, parse, plain
+from handrail.schema.navigate import ROOT, Spec
+from handrail.schema.parse import BLANK, DEEPEST_VALUE, NotJson, parse, plain
 from handrail.schema.refuse import refuse
 from handrail.schema.repair import Repair
 from handrail.schema.validate import Problem, Validator
@@ -21,11 +21,11 @@ from handrail.schema.validate import Problem, Validator
 LONGEST_REPAIRED: Final = 1 << 20
 """Characters of text beyond which no repair is tried."""
 MOST_WARNINGS: Final = 20
-NAMES: Final = ("name", "tool", "function")
+NAME_KEYS: Final = ("name", "tool", "function")
 """Keys under which a call names its tool."""
-INSIDE: Final = ("arguments", "parameters", "input", "args")
+ARGUMENT_KEYS: Final = ("arguments", "parameters", "input", "args")
 """Keys under which a call holds its arguments."""
-_PLAINER: Final = {
+_PLAIN_REASONS: Final = {
     "Unterminated string starting at": "a string is not closed",
     "Expecting value": "a value should be there",
     "Expecting ',' delimiter": "a comma or a closing bracket should be there",
@@ -35,7 +35,7 @@ _PLAINER: Final = {
     "Invalid control character at": "a string has a raw control character",
     "Invalid \\escape": "a string has an escape that JSON does not know",
 }
-_TOO_MUCH: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
+_TOO_MANY_KEYS: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
 Known = Callable[[str], bool]
 
 
@@ -87,9 +87,9 @@ def prepare(
             return Prepared(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
             )
-        mended = _slowly(arguments, value, validator.with_references if refers else validator, own=own, tool=tool)
-        pending = refers and _check_references(mended.arguments, artifact)
-        return mended if convert is None or pending else replace(mended, converted=convert(mended.arguments))
+        prepared = _slowly(arguments, value, validator.with_references if refers else validator, own=own, tool=tool)
+        pending = refers and _check_references(prepared.arguments, artifact)
+        return prepared if convert is None or pending else replace(prepared, converted=convert(prepared.arguments))
     except NotConvertible as error:
         return refuse(tool, validator, error.problems, arguments, convert=convert)
     except _Refused as error:
@@ -121,7 +121,7 @@ def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:
     """Whether references may be inside; cheap for the many calls that have none."""
     if isinstance(arguments, str):
         return MARK in arguments or "\\u" in arguments
-    return any(isinstance(held, dict | list) for held in value.values()) and any(True for _ in references(value))
+    return any(isinstance(item, dict | list) for item in value.values()) and any(True for _ in references(value))
 
 
 def _value(arguments: str | Mapping[str, Any]) -> Any:
@@ -178,18 +178,18 @@ def _without_call(value: Any, repairer: Repairer, tool: str) -> Any:
 
     Where the schema says that unknown keys are wanted, what fits it is left as it is.
     """
-    view = repairer.validator.view(ROOT)
-    for _ in range(DEEPEST):
+    spec = repairer.validator.spec(ROOT)
+    for _ in range(DEEPEST_VALUE):
         call = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if not isinstance(call, dict) or (_wants_others(view) and repairer.validator.is_valid(call)):
+        if not isinstance(call, dict) or (_wants_others(spec) and repairer.validator.is_valid(call)):
             return value
-        wrapped = _wrapped(call, view.properties, tool)
+        wrapped = _wrapped(call, spec.properties, tool)
         if wrapped is None:
             return value
         outer, inner = wrapped
         mark = len(repairer.repairs)
         inner = _opened(_read(inner), inner, repairer, tool) if isinstance(inner, str) else inner
-        if any(key in view.properties and not (isinstance(inner, dict) and key in inner) for key in outer):
+        if any(key in spec.properties and not (isinstance(inner, dict) and key in inner) for key in outer):
             del repairer.repairs[mark:]
             return value
         repairer.note("wrapper taken off", (), {**outer, "…": "…"}, "…", changed=False)
@@ -212,10 +212,10 @@ def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tup
     kind = outer.pop("type", "function")
     if kind == "function" and "type" in value and outer.keys() == {"function"} and isinstance(outer["function"], dict):
         outer = dict(outer["function"])
-    name = next((outer.pop(key) for key in NAMES if isinstance(outer.get(key), str)), None)
-    if name is None or kind != "function" or len(outer) != 1 or (key := next(iter(outer))) not in INSIDE:
+    name = next((outer.pop(key) for key in NAME_KEYS if isinstance(outer.get(key), str)), None)
+    if name is None or kind != "function" or len(outer) != 1 or (key := next(iter(outer))) not in ARGUMENT_KEYS:
         return None
-    around = {held: value[held] for held in value if held != key}
+    around = {name: value[name] for name in value if name != key}
     if key in declared:
         return None
     if name == tool:
@@ -228,11 +228,11 @@ def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tup
 
 def _is_schema(values: Mapping[str, Any]) -> bool:
     """Whether the description of the arguments was sent instead of arguments."""
-    return any(isinstance(held, dict) and held.keys() & {"type", "$ref", "anyOf", "enum"} for held in values.values())
+    return any(isinstance(item, dict) and item.keys() & {"type", "$ref", "anyOf", "enum"} for item in values.values())
 
 
-def _wants_others(view: View) -> bool:
-    return view.word("additionalProperties") is not None or view.patterned
+def _wants_others(spec: Spec) -> bool:
+    return spec.get("additionalProperties") is not None or spec.patterned
 
 
 def _settled(settler: Settler, value: Any) -> Any:
@@ -246,7 +246,7 @@ def _settled(settler: Settler, value: Any) -> Any:
         raise _Refused(settler.problems)
     if found is NO or not settler.validator.is_valid(found):
         if settler.moved:
-            raise _Refused(settler.validator.problems(value if found is NO else found) or [_TOO_MUCH])
+            raise _Refused(settler.validator.problems(value if found is NO else found) or [_TOO_MANY_KEYS])
         del repairs[mark:]
         return value
     return found
@@ -265,10 +265,10 @@ def _check_references(value: Any, artifact: Known | None) -> bool:
 
 
 def _warnings(repairer: Repairer, settler: Settler) -> tuple[str, ...]:
-    said = [str(repair) for repair in repairer.repairs if repair.loud]
-    said += [f"`{dotted(path)}` is not in the schema; it was passed on as it is" for path in settler.unknown]
-    more = len(said) - MOST_WARNINGS
-    return (*said[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
+    warnings = [str(repair) for repair in repairer.repairs if repair.loud]
+    warnings += [f"`{dotted(path)}` is not in the schema; it was passed on as it is" for path in settler.unknown]
+    more = len(warnings) - MOST_WARNINGS
+    return (*warnings[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
 
 
 def _not_json(text: str, nearly: NotJson | None = None) -> list[Problem]:
@@ -280,7 +280,7 @@ def _not_json(text: str, nearly: NotJson | None = None) -> list[Problem]:
         here = shorten(text[error.position : error.position + 40], 40)
         near = f" at character {error.position}, near {show(here)}" if error.position and here else ""
         ended = "; it ends before the object is closed" if error.position >= len(text.rstrip()) - 1 else ""
-        reason = _PLAINER.get(error.message, error.message)
+        reason = _PLAIN_REASONS.get(error.message, error.message)
         return [_problem(f"the arguments are not JSON: {reason}{near}{ended}", "one JSON object", text)]
     return [_problem("the arguments are not one JSON object", "one JSON object", text)]
 

@@ -14,13 +14,13 @@ from handrail.schema.navigate import ROOT
 from handrail.schema.parse import NotJson, plain
 from handrail.schema.validate import Problem, Validator
 
-LONGEST: Final = 1_100
+LONGEST_MESSAGE: Final = 1_100
 """Characters of the message."""
 LONGEST_ARGUMENTS: Final = 2_000
 """Characters of the original arguments that are kept."""
 MOST_ERRORS: Final = 20
 LONGEST_EXAMPLE: Final = 2_000
-LONGEST_SHOWN: Final = 400
+LONGEST_EXAMPLE_IN_MESSAGE: Final = 400
 """Characters of an example that is in the message itself."""
 LONGEST_READ: Final = 100_000
 """Characters of a text beyond which the example is not made of it."""
@@ -39,12 +39,12 @@ def refuse(
 
     `convert` is what the arguments would go through next, which the example must pass too.
     """
-    shown = _example(schema, problems, received, convert)
+    example_arguments = _example(schema, problems, received, convert)
     first = problems[0] if problems else Problem("", "the arguments were refused", "other arguments", show(received))
     data: dict[str, Any] = {"arguments": kept(received), "errors": [_entry(item) for item in problems[:MOST_ERRORS]]}
-    if shown is not None:
-        data["example"] = shown
-    message = _message(tool, problems or [first], shown, note)
+    if example_arguments is not None:
+        data["example"] = example_arguments
+    message = _message(tool, problems or [first], example_arguments, note)
     return Failure("invalid_args", message, field=first.path or None, expected=shorten(first.expected, 200), data=data)
 
 
@@ -68,7 +68,7 @@ def _example(
         return None
     wrong = frozenset(problem.path for problem in problems)
     sent = _sent(received, validator)
-    for most in (LONGEST_SHOWN, LONGEST_EXAMPLE):
+    for most in (LONGEST_EXAMPLE_IN_MESSAGE, LONGEST_EXAMPLE):
         made = example(validator, sent, wrong, convert=convert, most=most)
         if made is not None:
             return made
@@ -88,7 +88,7 @@ def _sent(received: Any, validator: Validator) -> Any:
         received = received[0]
     if not isinstance(received, dict) or plain(received) is not None:
         return None
-    declared = validator.view(ROOT).properties.keys()
+    declared = validator.spec(ROOT).properties.keys()
     inner: Any = next(iter(received.values()), None)
     wrapped = len(received) == 1 and isinstance(inner, dict) and not declared & received.keys()
     return inner if wrapped and declared & inner.keys() else received
@@ -103,10 +103,10 @@ def _entry(problem: Problem) -> dict[str, str]:
     }
 
 
-def _message(tool: str, problems: Sequence[Problem], shown: dict[str, Any] | None, note: str) -> str:
+def _message(tool: str, problems: Sequence[Problem], example_arguments: dict[str, Any] | None, note: str) -> str:
     head = f"{shorten(tool, 64)} was not run: its arguments were refused."
-    tail = f"\n{_next(shown)}"
-    room = LONGEST - len(head) - len(tail)
+    tail = f"\n{_next(example_arguments)}"
+    room = LONGEST_MESSAGE - len(head) - len(tail)
     lines: list[str] = []
     for at, problem in enumerate(problems):
         line = shorten(f"\n- {problem.message}; received {problem.received}.", 400)
@@ -114,14 +114,14 @@ def _message(tool: str, problems: Sequence[Problem], shown: dict[str, Any] | Non
             lines.append(f"\n- … and {len(problems) - at} more.")
             break
         lines.append(line)
-    return shorten(head + "".join(lines) + (f"\n{note}" if note else "") + tail, LONGEST + 99)
+    return shorten(head + "".join(lines) + (f"\n{note}" if note else "") + tail, LONGEST_MESSAGE + 99)
 
 
-def _next(shown: dict[str, Any] | None) -> str:
+def _next(example_arguments: dict[str, Any] | None) -> str:
     """What to do, with the example where there is one."""
-    if shown is None:
+    if example_arguments is None:
         return "No example could be made from the schema. Correct this and send all of the arguments again."
-    text = json.dumps(shown, ensure_ascii=False)
-    if len(text) <= LONGEST_SHOWN:
+    text = json.dumps(example_arguments, ensure_ascii=False)
+    if len(text) <= LONGEST_EXAMPLE_IN_MESSAGE:
         return f"Send all of the arguments again, for example: {text}"
     return "Send all of the arguments again, like those in `data.example`."

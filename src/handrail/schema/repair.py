@@ -9,21 +9,21 @@ from typing import Any, Final
 from handrail.schema._fast_path import EXACT
 from handrail.schema._nearly_json import SPELLINGS, Note
 from handrail.schema.describe import show
-from handrail.schema.navigate import View
+from handrail.schema.navigate import Spec
 
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))(?:\.([0-9]{1,400}))?([eE][+-]?[0-9]{1,4})?")
 _FLOATS: Final = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
-_TRUE: Final = frozenset({"yes", "1", "on", "true"})
-_FALSE: Final = frozenset({"no", "0", "off", "false"})
+_TRUE_WORDS: Final = frozenset({"yes", "1", "on", "true"})
+_FALSE_WORDS: Final = frozenset({"no", "0", "off", "false"})
 _THOUSANDS: Final = re.compile(r"-?[1-9][0-9]{0,2}\.000")
-LONGEST: Final = 400
-LONGEST_WORD: Final = 2_083
+LONGEST_SCALAR: Final = 400
+LONGEST_LIST_ITEM: Final = 2_083
 """Characters of a text that may stand for a list of one: as many as a URL may have."""
-_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
+_WORDS_FOR_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
 _SEPARATORS: Final = frozenset(",;|/&")
 _SEPARATOR_NAMES: Final = ("COMMA", "SEMICOLON", "VERTICAL LINE", "VERTICAL BAR", "SLASH", "SOLIDUS", "AMPERSAND")
 _QUOTES: Final = frozenset("\"'`<>()[]{}")
-_PATH_BEGINS: Final = ("/", "./", "../", "~/")
+_PATH_PREFIXES: Final = ("/", "./", "../", "~/")
 _PATH_WORDS: Final = frozenset(
     {
         "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "dir", "dirs", "directory",
@@ -42,7 +42,7 @@ LOUD: Final = frozenset(
     }
 )  # fmt: skip
 """Rules that the model is warned of."""
-CLOSED: Final = frozenset({"word for true or false", "Python literal"})
+NO_GUESS: Final = frozenset({"word for true or false", "Python literal"})
 """Rules of few words, each with one meaning: what they change is no guess."""
 
 
@@ -67,7 +67,7 @@ class Repair:
     @property
     def doubtful(self) -> bool:
         """Whether a tool with effects is not run on it unless somebody agrees."""
-        return self.loud and self.changed_value and self.consequential and self.rule not in CLOSED
+        return self.loud and self.changed_value and self.consequential and self.rule not in NO_GUESS
 
     def __str__(self) -> str:
         where = f"`{self.path}`" if self.path else "the arguments"
@@ -84,12 +84,12 @@ class Option:
     notes: list[Note] = field(default_factory=list)
 
 
-def options(view: View, value: Any, written: Callable[[float], str | None]) -> Iterator[Option]:
-    """Every other reading that the types of a place suggest; whether it fits is found out by the caller."""
-    kinds = view.kinds or frozenset()
+def options(spec: Spec, value: Any, written: Callable[[float], str | None]) -> Iterator[Option]:
+    """Every other reading that the types of a location suggest; whether it fits is found out by the caller."""
+    kinds = spec.kinds or frozenset()
     if isinstance(value, str):
-        if len(value) <= LONGEST:
-            yield from _from_string(view, kinds, value.strip())
+        if len(value) <= LONGEST_SCALAR:
+            yield from _from_string(spec, kinds, value.strip())
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if "string" in kinds and (text := written(value)) is not None:
             yield Option(text, "number as text", changed=True)
@@ -97,34 +97,34 @@ def options(view: View, value: Any, written: Callable[[float], str | None]) -> I
             yield Option(value == 1, "word for true or false", changed=True)
 
 
-def listed(view: View, items: View, name: str, value: Any) -> Iterator[Option]:
+def listed(spec: Spec, items: Spec, name: str, value: Any) -> Iterator[Option]:
     """The lists that one scalar may stand for: of one word, of one member, or of members with separators between."""
-    if view.kinds != frozenset(("array",)) or value is None or isinstance(value, dict | list):
+    if spec.kinds != frozenset(("array",)) or value is None or isinstance(value, dict | list):
         return
     if not isinstance(value, str):
         yield Option([value], "put into a list", changed=True)
-    elif len(value) <= LONGEST_WORD and items.members is not None:
+    elif len(value) <= LONGEST_LIST_ITEM and items.members is not None:
         yield Option([value], "put into a list", changed=True)
         yield from (Option(parts, "split into members", changed=True) for parts in _member_lists(items.members, value))
-    elif len(value) <= LONGEST_WORD and _is_one_word(value, slashes=_may_hold_slashes(items, name, value)):
+    elif len(value) <= LONGEST_LIST_ITEM and _is_one_word(value, slashes=_may_hold_slashes(items, name, value)):
         yield Option([value], "put into a list", changed=True)
 
 
 def _is_one_word(text: str, *, slashes: bool) -> bool:
     """Whether a text can only be one thing: no white space, quotes, brackets or separators, no word for nothing."""
-    if text.casefold() in _NOTHING or all(unicodedata.category(letter) == "Pd" for letter in text):
+    if text.casefold() in _WORDS_FOR_NOTHING or all(unicodedata.category(letter) == "Pd" for letter in text):
         return False
-    return not any(_parts(letter) and not (slashes and letter == "/") for letter in text)
+    return not any(_divides(letter) and not (slashes and letter == "/") for letter in text)
 
 
-def _may_hold_slashes(items: View, name: str, text: str) -> bool:
+def _may_hold_slashes(items: Spec, name: str, text: str) -> bool:
     """Whether the property is named as a path or URL, or the text is one."""
-    if text.startswith(_PATH_BEGINS) or "://" in text or items.word("format") in _PATH_FORMATS:
+    if text.startswith(_PATH_PREFIXES) or "://" in text or items.get("format") in _PATH_FORMATS:
         return True
     return any(part.lower() in _PATH_WORDS for part in _NAME_PARTS.findall(name[:200]))
 
 
-def _parts(letter: str) -> bool:
+def _divides(letter: str) -> bool:
     """Whether a character may stand between two words, or around one."""
     if letter.isascii():
         return letter <= " " or letter == "\x7f" or letter in _QUOTES or letter in _SEPARATORS
@@ -151,31 +151,31 @@ def _member_lists(members: list[Any], text: str) -> Iterator[list[str]]:
             yield parts
 
 
-def _from_string(view: View, kinds: frozenset[str], word: str) -> Iterator[Option]:
-    members = [m for m in view.members or () if isinstance(m, str) and m.strip().casefold() == word.casefold()]
+def _from_string(spec: Spec, kinds: frozenset[str], text: str) -> Iterator[Option]:
+    members = [m for m in spec.members or () if isinstance(m, str) and m.strip().casefold() == text.casefold()]
     if len(members) == 1:
         yield Option(members[0], "spelling of a member", changed=True)
     if kinds & {"integer", "number"}:
-        yield from _numbers(kinds, word)
+        yield from _numbers(kinds, text)
     if "boolean" in kinds:
-        lower = word.lower()
-        if lower in _TRUE or lower in _FALSE:
-            rule = "text read as true or false" if word in ("true", "false") else "word for true or false"
-            yield Option(lower in _TRUE, rule, changed=True)
+        lower = text.lower()
+        if lower in _TRUE_WORDS or lower in _FALSE_WORDS:
+            rule = "text read as true or false" if text in ("true", "false") else "word for true or false"
+            yield Option(lower in _TRUE_WORDS, rule, changed=True)
 
 
-def _numbers(kinds: frozenset[str], word: str) -> Iterator[Option]:
-    match = _NUMBER.fullmatch(word)
+def _numbers(kinds: frozenset[str], text: str) -> Iterator[Option]:
+    match = _NUMBER.fullmatch(text)
     if match is None:
         return
     whole, fraction, exponent = match.groups()
     integral = exponent is None and not (fraction or "").strip("0")
-    if integral and "number" not in kinds and _THOUSANDS.fullmatch(word):
+    if integral and "number" not in kinds and _THOUSANDS.fullmatch(text):
         return  # five, or five thousand
     if integral and ("integer" in kinds or fraction is None or abs(int(whole)) >= EXACT):
         yield Option(int(whole), "text read as a number", changed=True)
     elif "number" in kinds:
-        yield Option(float(word), "text read as a number", changed=True)
+        yield Option(float(text), "text read as a number", changed=True)
 
 
 def writer(text: str | None) -> Callable[[float], str | None]:
@@ -188,10 +188,10 @@ def writer(text: str | None) -> Callable[[float], str | None]:
         if text is None:
             return repr(value)
         if not sent:
-            for word in _FLOATS.findall(text):
-                if len(word) <= LONGEST:
-                    sent.setdefault(float(word), set()).add(word)
-        words = sent.get(value, set())
-        return next(iter(words)) if len(words) == 1 else None
+            for number in _FLOATS.findall(text):
+                if len(number) <= LONGEST_SCALAR:
+                    sent.setdefault(float(number), set()).add(number)
+        forms = sent.get(value, set())
+        return next(iter(forms)) if len(forms) == 1 else None
 
     return written

@@ -8,11 +8,11 @@ import jsonschema_rs as engine
 
 from handrail.contract.errors import BadSchema
 from handrail.schema._fast_path import Traits, traits_of
-from handrail.schema._formats import CHECKS, only_checked
+from handrail.schema._formats import FORMAT_CHECKS, only_checked
 from handrail.schema.artifact_refs import accept_references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Problem, explain
-from handrail.schema.navigate import Place, Schema, View, children, look, point, resolve, rewrite
+from handrail.schema.navigate import Location, Schema, Spec, children, point, resolve, rewrite, spec_at
 from handrail.schema.parse import too_deep
 
 __all__ = ["Problem", "Validator"]
@@ -27,8 +27,8 @@ DRAFTS: Final = frozenset(
     }
 )
 Reason = tuple[Sequence[str | int], str]
-MOST_REMOVED: Final = 100
-_UNTOLD: Final = Problem("", "the value does not fit its schema", "a value that fits", "another one")
+MOST_NOT_ENFORCED: Final = 100
+_UNEXPLAINED: Final = Problem("", "the value does not fit its schema", "a value that fits", "another one")
 
 
 class Validator:
@@ -37,7 +37,7 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is no object, or that refers elsewhere.
     """
 
-    __slots__ = ("_compiled", "_inner", "_referring", "_views", "is_valid", "schema", "traits", "typed")
+    __slots__ = ("_compiled", "_inner", "_referring", "_specs", "is_valid", "schema", "traits", "typed")
 
     schema: dict[str, Any]
     typed: bool
@@ -56,7 +56,7 @@ class Validator:
         self._compiled = _compile(self.schema, typed=typed)
         self._inner: engine.ValidatorMap | None = None
         self._referring: Validator | None = None
-        self._views: dict[Place, View] = {}
+        self._specs: dict[Location, Spec] = {}
         self.is_valid = self._compiled.is_valid
         self.traits = traits_of(self.schema)
 
@@ -70,26 +70,26 @@ class Validator:
         """What is wrong, in the order of the schema; empty when the instance is valid."""
         if self.is_valid(instance):
             return []
-        return explain(self.schema, self.fits, instance) or [_UNTOLD]
+        return explain(self.schema, self.fits, instance) or [_UNEXPLAINED]
 
-    def view(self, place: Place) -> View:
-        """What the schema says at a place; read once."""
-        found = self._views.get(place)
+    def spec(self, location: Location) -> Spec:
+        """What the schema says at a location; read once."""
+        found = self._specs.get(location)
         if found is None:
-            found = self._views[place] = look(self.schema, place)
+            found = self._specs[location] = spec_at(self.schema, location)
         return found
 
-    def fits(self, place: Place, value: Any) -> bool:
-        """Whether a value fits the schema at a place such as `("#/properties/path",)`."""
+    def fits(self, location: Location, value: Any) -> bool:
+        """Whether a value fits the schema at a location such as `("#/properties/path",)`."""
         if self._inner is None:
             self._inner = engine.validator_map_for(
                 _as_checked(self.schema, typed=self.typed),
                 pattern_options=engine.RegexOptions(),
                 offline=True,
-                formats=dict(CHECKS),
+                formats=dict(FORMAT_CHECKS),
                 validate_formats=self.typed,
             )
-        inner = [self._inner.get(pointer) for pointer in place]
+        inner = [self._inner.get(pointer) for pointer in location]
         return all(one is None or one.is_valid(value) for one in inner)
 
     @property
@@ -120,7 +120,7 @@ def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> engine.Valida
             _as_checked(schema, typed=typed),
             pattern_options=engine.RegexOptions(),
             offline=True,
-            formats=dict(CHECKS),
+            formats=dict(FORMAT_CHECKS),
             validate_formats=typed,
         )
     except engine.ValidationError as error:
@@ -180,7 +180,7 @@ def loosen(schema: Schema, why_not: Callable[[Schema], Reason | None]) -> tuple[
     """A schema that compiles, and a warning for each thing that is not enforced. Raises BadSchema when hopeless."""
     warnings: list[str] = []
     schema = _local_only(schema, warnings)
-    for _ in range(MOST_REMOVED):
+    for _ in range(MOST_NOT_ENFORCED):
         reason = why_not(schema)
         if reason is None:
             return _as_object(schema, warnings), tuple(warnings)
@@ -189,7 +189,7 @@ def loosen(schema: Schema, why_not: Callable[[Schema], Reason | None]) -> tuple[
         if removed is None:
             raise BadSchema(f"the schema does not compile, not even leniently: {words}")
         warnings.append(f"{removed} is not enforced: {words}")
-    raise BadSchema(f"the schema has more than {MOST_REMOVED} things that do not compile")
+    raise BadSchema(f"the schema has more than {MOST_NOT_ENFORCED} things that do not compile")
 
 
 def _local_only(schema: Schema, warnings: list[str]) -> Schema:
@@ -208,7 +208,7 @@ def _leads_somewhere(schema: Schema, reference: str) -> bool:
 
 
 def _remove(schema: Schema, where: Sequence[str | int]) -> str | None:
-    """Take out the innermost keyword on the way; its place in words, or None where there is none."""
+    """Take out the innermost keyword on the way; its location in words, or None where there is none."""
     steps = list(where)
     while steps:
         here: Any = schema
