@@ -7,7 +7,7 @@ from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Caps, Sandbox
-from handrail.sandbox.spool import SPOOL_LIMIT
+from handrail.sandbox._spool import SPOOL_LIMIT
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handrail.contract.driver import Chunk, Command
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Caps, Sandbox, Spool
-from handrail.sandbox.capture import Capture
+from handrail.sandbox._capture import Capture
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20

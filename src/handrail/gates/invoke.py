@@ -11,9 +11,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import call_in, is_cancelled, running_loop, this_task
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
+from handrail.gates._plain import HALF, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
-from handrail.toolkit.plain import HALF, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from handrail.sandbox.capture import STDERR_CAP, STDOUT_CAP
-from handrail.sandbox.spool import SPOOL_LIMIT, Spool
+from handrail.sandbox._capture import STDERR_CAP, STDOUT_CAP
+from handrail.sandbox._spool import SPOOL_LIMIT, Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
 """What ended it: itself, a limit, a person, the model, too much output, or the end of its run's seconds."""

@@ -9,10 +9,10 @@ import anyio
 from handrail.aio import Home, at_home
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
-from handrail.sandbox.asked import as_bytes, seconds
+from handrail.sandbox._running import Running
+from handrail.sandbox._spool import SPOOL_LIMIT, Spool
+from handrail.sandbox.checks import as_bytes, seconds
 from handrail.sandbox.completed import Completed
-from handrail.sandbox.running import Running
-from handrail.sandbox.spool import SPOOL_LIMIT, Spool
 
 LOG_KEPT: Final = 64 << 10
 """Bytes of the end of a job's output that stay at hand for `tail` when the rest was let go."""

@@ -14,15 +14,15 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import CODE_FILE_WAIT, JOB_START_WAIT
-from handrail.sandbox.asked import as_bytes, as_command, count, resolve, seconds
+from handrail.sandbox._files import Files
+from handrail.sandbox._running import OnOutput, Order, Running
+from handrail.sandbox._shared import Shared
+from handrail.sandbox._wall import WallClock
+from handrail.sandbox.checks import as_bytes, as_command, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Caps, Completed, Late
-from handrail.sandbox.files import Files
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
-from handrail.sandbox.running import OnOutput, Order, Running
-from handrail.sandbox.shared import Shared
-from handrail.sandbox.wall import WallClock
 
 WORKSPACE: Final = "/workspace"
 

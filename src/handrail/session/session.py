@@ -24,11 +24,11 @@ from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.completed import Late
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session.host import SessionHost
-from handrail.session.live import LiveOutput
-from handrail.session.readers import ReaderQueue
+from handrail.session._host import SessionHost
+from handrail.session._live import LiveOutput
+from handrail.session._readers import ReaderQueue
+from handrail.session._transcript import Transcript
 from handrail.session.standard import STANDARD, admit
-from handrail.session.transcript import Transcript
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, Shared, Step, fold

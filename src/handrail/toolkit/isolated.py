@@ -27,7 +27,7 @@ KEPT: Final = 4_000
 _HOME: Final = str(Path(__file__).parents[2])
 _START: Final = (
     "import pickle, sys; sys.path.append(pickle.load(sys.stdin.buffer)); "
-    "from handrail.toolkit.isolated_child import main; main()"
+    "from handrail.toolkit._isolated_child import main; main()"
 )
 """What the process runs. With -P nothing that lies in its directory is loaded before the function's own module."""
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Image, Success
-from handrail.sandbox.asked import tidy
+from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool

@@ -10,7 +10,7 @@ from handrail.artifacts.store import BINARY
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Failure, Success
-from handrail.sandbox.asked import tidy
+from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool

@@ -7,7 +7,7 @@ from typing import Final
 
 from handrail.aio import finish
 from handrail.contract.limits import LIMIT_GRACE, USER_GRACE
-from handrail.sandbox.running import Asked, Running
+from handrail.sandbox._running import Asked, Running
 
 _GRACE: Final[Mapping[Asked, float]] = {
     "timeout": LIMIT_GRACE,

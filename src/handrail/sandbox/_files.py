@@ -9,8 +9,8 @@ from typing import TypeVar
 from handrail.aio import Home, at_home
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.sandbox.asked import resolve
-from handrail.sandbox.shared import Shared
+from handrail.sandbox._shared import Shared
+from handrail.sandbox.checks import resolve
 
 _Answer = TypeVar("_Answer")
 _Entries = list[FileStat]

@@ -13,7 +13,7 @@ from handrail.aio import Home, call_in
 from handrail.contract.call import Call
 
 if TYPE_CHECKING:
-    from handrail.session.transcript import Transcript
+    from handrail.session._transcript import Transcript
 
 INTERVAL: Final = 1 / 16
 """Seconds between two events of one call: with what its three streams have left at the end, no second has over 20."""

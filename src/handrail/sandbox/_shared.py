@@ -16,11 +16,11 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
+from handrail.sandbox._running import Order, Running
+from handrail.sandbox._spool import Spool
+from handrail.sandbox._supervise import supervise
 from handrail.sandbox.completed import Caps, Completed, Late
 from handrail.sandbox.job import Job
-from handrail.sandbox.running import Order, Running
-from handrail.sandbox.spool import Spool
-from handrail.sandbox.supervise import supervise
 
 JOBS_KEPT: Final = 256
 """Ended jobs that can still be asked about."""

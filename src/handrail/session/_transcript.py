@@ -11,7 +11,7 @@ import anyio
 
 from handrail.aio import call_in, running_loop
 from handrail.contract.event import Event, EventType
-from handrail.session.live import LiveOutput
+from handrail.session._live import LiveOutput
 
 
 class Transcript:
