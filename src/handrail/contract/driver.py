@@ -1,9 +1,8 @@
 """A Driver: the one thing that a sandbox connector writes.
 
-Paths are absolute, as seen inside the sandbox; those of file operations have no `..`, which the Sandbox has resolved
-as the kernel would. File operations raise OSError's children (FileNotFoundError, IsADirectoryError,
-PermissionError, …); anything raises Unavailable when the sandbox below is gone or busy.
-The tree is the unit of killing: a signal reaches the command and everything it started, setsid or not.
+Paths are absolute, as seen inside the sandbox; those of file operations contain no `..`, because the Sandbox resolves
+it as the kernel would. Methods raise what their `Raises` lists, and nothing else.
+The process tree is killed as one: a signal reaches the command and everything it started, setsid or not.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -24,27 +23,27 @@ StreamName = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory or file of the host, shown inside the sandbox."""
+    """A directory or file of this machine that appears inside the sandbox."""
 
     source: str
     target: str | None = None
-    """Where it appears; the same path when None."""
+    """The path inside; the same as `source` when None."""
     writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One line of a sandbox's report: how a promise stands here, and how that was found out."""
+    """One line of a sandbox's report: whether a feature is enforced here."""
 
     feature: Feature
     standing: Standing
     reason: str = ""
-    """Why it is not enforced, and what to install or set; empty when it is."""
+    """Why it is not enforced, and what to install or set; empty when it is enforced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sandbox promises, found by self-test. `features` is exactly what it calls enforced."""
+    """What a sandbox promises, found by self-test. `features` are exactly those that it reports as enforced."""
 
     driver: str
     promises: tuple[Promise, ...]
@@ -56,7 +55,7 @@ class Report:
         return frozenset(promise.feature for promise in self.promises if promise.standing == "enforced")
 
     def standing(self, feature: Feature) -> Standing:
-        """How this promise stands; what is not listed is absent."""
+        """The standing of this feature; one that is not listed is absent."""
         return next((p.standing for p in self.promises if p.feature == feature), "absent")
 
 
@@ -71,9 +70,9 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     """Added to the sandbox's environment."""
     timeout: int | None = None
-    """A hint, in whole seconds, rounded up: the caller keeps the real clock."""
+    """A hint in whole seconds, rounded up: the caller enforces the real limit."""
     input: bool = False
-    """Whether something will be sent; without it the command reads an empty input."""
+    """Whether input will be sent; otherwise the command reads an empty input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +85,18 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What a path is, without following it further than `real_path`."""
+    """What is at a path."""
 
     path: str
     real_path: str
-    """Where it really leads, inside the sandbox."""
+    """The path inside the sandbox with every link resolved."""
     type: Literal["file", "directory", "symlink", "other"]
-    """A link that leads somewhere has the type of what it leads to; `symlink` is a dangling one."""
+    """A link has the type of what it leads to; `symlink` is a dangling one."""
     size: int
     mode: int
     mtime: float
     name: str = ""
-    """The last part of `path`, unless it is given."""
+    """The last part of `path`, unless given."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -105,53 +104,142 @@ class FileStat:
 
 
 class Process(Protocol):
-    """A running command and its whole tree."""
+    """A running command and its whole process tree."""
 
     id: str
     pid: int | None
     """The number the command itself would see, where the driver knows it."""
 
     def output(self) -> AsyncIterator[Chunk]:
-        """What it prints, with back-pressure; ends when the command has ended and all it printed was given."""
+        """What it prints, with back-pressure; ends when the command has ended and all its output was given.
+
+        Raises:
+            Unavailable: the sandbox is gone.
+        """
 
     async def send(self, data: bytes | None) -> None:
-        """Feed its input; returns when it was taken. None closes it. Raises BrokenPipeError when nobody reads."""
+        """Write to its input; returns when the command's pipe has taken the data. None closes the input.
+
+        Raises:
+            BrokenPipeError: the command has ended, or no longer reads its input.
+            Unavailable: the sandbox is gone.
+        """
 
     async def wait(self) -> int:
-        """The exit code, 128 + N after signal N. The tree is dead when it returns. May be called many times."""
+        """The exit code, 128 + N after signal N. The tree is dead when it returns. May be called many times.
+
+        Raises:
+            Unavailable: the sandbox is gone.
+        """
 
     async def signal(self, name: SignalName) -> None:
-        """To the WHOLE tree. No error when it has ended."""
+        """Send a signal to the WHOLE tree. Not an error when it has ended.
+
+        Raises:
+            Unavailable: the sandbox is gone.
+        """
 
 
 class Driver(Protocol):
-    """A place where commands run and files live.
+    """Runs commands and file operations somewhere.
 
-    A driver may also carry `name` (str), `workspace` (str: its own directory inside, where relative paths and
-    commands begin; "/workspace" when absent) and `report` (Report). Without a report its features are the report.
+    A driver may also have `name` (str), `workspace` (str: the directory inside where relative paths and commands
+    start; "/workspace" when absent) and `report` (Report). Without a report, its features are the report.
     """
 
     features: frozenset[Feature]
-    """What it really enforces; the conformance kit checks the claim."""
+    """What it really enforces."""
 
     async def start(self, command: Command) -> Process:
-        """Raises FileNotFoundError or NotADirectoryError for cwd or argv[0], ValueError for what no system can run."""
+        """Start a command. A cancelled start leaves nothing running.
 
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes: ...
+        Raises:
+            FileNotFoundError: the program or the working directory does not exist.
+            NotADirectoryError: the working directory is not a directory.
+            PermissionError: the program may not be run, or the working directory may not be entered.
+            OSError: the system cannot run the program for another reason.
+            ValueError: the command is empty, or larger than any system takes.
+            Unavailable: the sandbox is gone, or cannot start another command now.
+        """
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a regular file from `start`; fewer than `length` when the file ends before.
+
+        Raises:
+            FileNotFoundError: there is nothing at the path.
+            IsADirectoryError: it is a directory.
+            NotADirectoryError: a file stands where the path needs a directory.
+            PermissionError: it may not be read, is not a regular file, or leads out of the sandbox.
+            OSError: the file is too large to be read at once (EFBIG), or cannot be read.
+            ValueError: `start` or `length` is negative, or the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Atomic: a reader sees the old content or the new, never part. Parents are made; the old mode stays."""
+        """Write a file atomically: a reader sees the old content or the new, never a part of it.
 
-    async def stat(self, path: str) -> FileStat: ...
+        Missing parents are created; an existing file keeps its mode unless `mode` is given.
+
+        Raises:
+            IsADirectoryError: the path is a directory.
+            NotADirectoryError: a file stands where the path needs a directory.
+            PermissionError: it may not be written, is not a regular file, or leads out of the sandbox.
+            OSError: the file cannot be written, for example because the disk is full.
+            ValueError: the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
+
+    async def stat(self, path: str) -> FileStat:
+        """What is at a path.
+
+        Raises:
+            FileNotFoundError: there is nothing at the path.
+            NotADirectoryError: a file stands where the path needs a directory.
+            PermissionError: a directory on the way may not be entered, or the path leads out of the sandbox.
+            OSError: the path cannot be looked up, for example because links form a loop.
+            ValueError: the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
 
     async def list(self, path: str) -> list[FileStat]:
-        """The entries of a directory, sorted by name."""
+        """The entries of a directory, sorted by name.
+
+        Raises:
+            FileNotFoundError: there is nothing at the path.
+            NotADirectoryError: it is not a directory.
+            PermissionError: it may not be listed, or leads out of the sandbox.
+            OSError: there are too many entries to list at once (EFBIG), or it cannot be listed.
+            ValueError: the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
 
     async def make_dir(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """Create a directory with its parents. Not an error when it exists.
+
+        Raises:
+            FileExistsError: there is something else at the path.
+            NotADirectoryError: a file stands where the path needs a directory.
+            PermissionError: it may not be created, or the path leads out of the sandbox.
+            OSError: it cannot be created, for example because the disk is full.
+            ValueError: the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
 
     async def remove(self, path: str) -> None:
-        """A file, a link (not what it leads to), or a directory with everything in it."""
+        """Remove a file, a link (not what it leads to), or a directory with everything in it.
+
+        Raises:
+            FileNotFoundError: there is nothing at the path.
+            NotADirectoryError: a file stands where the path needs a directory.
+            PermissionError: it may not be removed, or leads out of the sandbox.
+            OSError: it cannot be removed, for example because it is a mount.
+            ValueError: the path is not absolute.
+            Unavailable: the sandbox is gone or busy.
+        """
 
     async def close(self) -> None:
-        """End every process and give everything back. May be called twice."""
+        """Kill every process and release everything. May be called twice.
+
+        Raises:
+            Unavailable: the sandbox could not be closed; processes may still run.
+        """
