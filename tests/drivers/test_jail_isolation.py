@@ -21,9 +21,9 @@ import pytest
 from handrail.contract.driver import Command, Mount
 from handrail.contract.limits import Limits
 from handrail.drivers._attempts import METADATA
+from handrail.drivers._explain import NO_MORE_PROCESSES
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard.build import PROGRAM
-from handrail.drivers.last_words import CROWDED
 from handrail.drivers.open import open_sandbox
 from tests.drivers import liars
 from tests.drivers.conftest import Open
@@ -409,7 +409,7 @@ async def test_a_storm_of_processes_disturbs_nobody_else_and_its_own_next_comman
         assert (await calm.run("for i in 1 2 3 4 5; do true | true; done; echo calm")).stdout == "calm\n"
         hindered = await stormy.run_code("import os\nfor _ in range(70):\n    os.fork() or os._exit(0)\n")
         assert hindered.exit_code != 0
-        assert CROWDED in hindered.notes
+        assert NO_MORE_PROCESSES in hindered.notes
         assert await stormy.terminate(job.id)
         assert (await stormy.run("true | true; echo calm")).stdout == "calm\n"
 
@@ -437,7 +437,7 @@ def left_by(pid: int, *tops: str) -> list[Path]:
 
 
 def start_again(env: dict[str, str]) -> None:
-    code = "from handrail.drivers.scratch import make_scratch, remove_scratch; remove_scratch(make_scratch())"
+    code = "from handrail.drivers._scratch import make_scratch, remove_scratch; remove_scratch(make_scratch())"
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=PATIENCE)
 
 

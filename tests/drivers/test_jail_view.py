@@ -11,9 +11,9 @@ import pytest
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
+from handrail.drivers._scratch import directory_outside
 from handrail.drivers.jail import open_jail
 from handrail.drivers.open import open_sandbox
-from handrail.drivers.scratch import place_outside
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 
@@ -82,12 +82,12 @@ async def test_the_copy_is_in_memory_where_there_is_room_and_it_is_not_the_works
 
 def test_a_place_for_temporary_files_is_found_outside() -> None:
     usual = os.path.realpath(tempfile.gettempdir())
-    assert place_outside([]) == usual
-    assert place_outside([f"{usual}/below", f"{usual}-beside"]) == usual
+    assert directory_outside([]) == usual
+    assert directory_outside([f"{usual}/below", f"{usual}-beside"]) == usual
     for top in (usual, os.path.dirname(usual)):
-        found = place_outside([top])
+        found = directory_outside([top])
         assert found is None or not f"{found}/".startswith(f"{top.rstrip('/')}/")
-    assert place_outside(["/"]) is None
+    assert directory_outside(["/"]) is None
 
 
 async def test_the_guard_runs_where_nothing_can_be_run_from_temporary_files(work: Path) -> None:
@@ -340,7 +340,7 @@ import os, sys, anyio
 from handrail.contract.driver import Command
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.jail import open_jail
-from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.drivers._scratch import make_scratch, remove_scratch
 
 os.close(open_sealed())
 scratch = make_scratch()

@@ -19,7 +19,7 @@ from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import open_sandbox
-from handrail.drivers.selftest import NOTE, judge
+from handrail.drivers.selftest import NOTE, weigh
 from handrail.drivers.selftest import tested as self_tested
 from tests.drivers import liars
 from tests.drivers.watching import eventually
@@ -256,7 +256,7 @@ async def test_a_sandbox_with_a_missing_wall_is_refused_unless_that_is_allowed(t
 
 
 async def test_where_no_jail_can_be_made_auto_refuses_and_allow_weaker_takes_the_host(home: str) -> None:
-    with pytest.raises(WeakerThanAsked, match=r"(?s)not there.*install bubblewrap.*handrail doctor"):
+    with pytest.raises(WeakerThanAsked, match=r"(?s)does not exist.*install bubblewrap.*handrail doctor"):
         async with open_sandbox(workspace=home, bubblewrap="/nowhere/bwrap"):
             pass
     async with open_sandbox(workspace=home, bubblewrap="/nowhere/bwrap", allow_weaker=True) as sandbox:
@@ -284,8 +284,8 @@ KEYS = Attempt("no_privileges", "keyring", "", "use keys")
 async def test_an_attempt_that_fails_outside_too_proves_nothing(
     inside: dict[Attempt, bool], outside: dict[Attempt, bool], expected: dict[str, str]
 ) -> None:
-    assert {finding.feature: finding.standing for finding in judge(inside, outside)} == expected
-    assert all("connect to a socket" in each.reason for each in judge(inside, outside) if each.standing == "advisory"
+    assert {finding.feature: finding.standing for finding in weigh(inside, outside)} == expected
+    assert all("connect to a socket" in each.reason for each in weigh(inside, outside) if each.standing == "advisory"
                and each.feature == "file_isolation")  # fmt: skip
 
 

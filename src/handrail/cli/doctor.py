@@ -11,8 +11,7 @@ import typer
 from handrail.cli._app import app
 from handrail.contract.driver import Driver, Feature, Promise
 from handrail.drivers.open import WALLS, Opener, known_drivers
-from handrail.drivers.scratch import make_scratch, remove_scratch
-from handrail.drivers.selftest import tested
+from handrail.drivers.selftest import tested_alone
 from handrail.sandbox.report import report_of
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
@@ -54,18 +53,12 @@ async def examine() -> list[DriverReport]:
 async def _examine(name: str, opener: Opener | str) -> DriverReport:
     if isinstance(opener, str):
         return _broken(name, opener)
-    workspace = make_scratch()
     try:
         with anyio.fail_after(OPENING_SECONDS):
-            driver = await tested(name, opener, {"workspace": workspace})
-            try:
+            async with tested_alone(name, opener) as driver:
                 return _report(name, driver)
-            finally:
-                await driver.close()
     except Exception as error:  # noqa: BLE001 - a broken driver must not hide the others
         return _broken(name, str(error) or type(error).__name__)
-    finally:
-        remove_scratch(workspace)
 
 
 def _broken(name: str, problem: str) -> DriverReport:

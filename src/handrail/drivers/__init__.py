@@ -1,1 +1,1 @@
-"""Places to run: each driver is one small file."""
+"""Drivers: one file or package for each, and `open_sandbox`, which chooses among them."""

@@ -1,4 +1,4 @@
-"""What a self-test tries, promise by promise, and the things outside that it tries to reach."""
+"""What a self-test attempts, promise by promise, and the targets outside that it tries to reach."""
 
 import socket
 import subprocess
@@ -10,28 +10,29 @@ from secrets import token_hex
 from typing import Final
 
 from handrail.contract.driver import Feature
+from handrail.drivers._scratch import directory_outside, make_scratch, remove_scratch
 from handrail.drivers.guard.sealed import runnable
-from handrail.drivers.scratch import make_scratch, place_outside, remove_scratch
 
 METADATA: Final = "169.254.169.254"
-"""Where clouds keep the credentials of a machine. Attempts ask for a route to it, and send nothing."""
+"""Where clouds serve the credentials of a machine. Attempts ask for a route to it, and send nothing."""
 SETTING: Final = "/proc/sys/kernel/core_pattern"
-SOCKET_PLACE: Final = 60
-"""Bytes of a directory's path that leave room for a scratch directory and a socket in it: a socket's path is short."""
+SOCKET_DIRECTORY_MAX: Final = 60
+"""Bytes of a path that leave room for a scratch directory and a socket below it: a socket's path has at most 107."""
 CONTROL_WAIT: Final = 20.0
+"""Seconds for the attempts that are made outside."""
 VARIABLE: Final = "HANDRAIL_SELF_TEST"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempted violation: the guard's word for it, its argument, and what it means when it gets through."""
+    """One attempted violation: its name in the guard's program, its argument, and what it means when it succeeds."""
 
     feature: Feature
     name: str
     argument: str
     meaning: str
     control: bool = True
-    """Whether it must get through outside, else it proves nothing here."""
+    """Whether it must succeed outside; otherwise it proves nothing here."""
 
 
 ATTEMPTS: Final = (
@@ -74,26 +75,26 @@ ATTEMPTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of some attempts: for each in its turn whether it got through, and what refused it."""
+    """The results of some attempts, in their order: whether each succeeded, and what refused it."""
 
     reached: tuple[bool, ...]
-    said: tuple[str, ...]
-    shown: tuple[str, ...]
-    """What was printed on the way: the names of the environment's variables."""
+    refusals: tuple[str, ...]
+    variables: tuple[str, ...]
+    """The names of the variables in the environment of the attempts."""
 
 
 class NotTried(Exception):
-    """The attempts did not run, or not all of them."""
+    """The attempts did not run, or only some of them."""
 
 
-def words(attempts: Sequence[Attempt], values: Mapping[str, str], *, environment: bool = True) -> list[str]:
-    """The arguments of the guard's program."""
-    pairs = [word for attempt in attempts for word in (attempt.name, attempt.argument.format_map(values))]
-    return ["--attempt", *pairs, *(["environment", "-"] if environment else [])]
+def arguments(attempts: Sequence[Attempt], values: Mapping[str, str]) -> list[str]:
+    """The arguments with which the guard's program makes these attempts, and prints its environment."""
+    pairs = [part for attempt in attempts for part in (attempt.name, attempt.argument.format_map(values))]
+    return ["--attempt", *pairs, "environment", "-"]
 
 
 def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
-    """What the program printed. Raises NotTried unless each attempt was made."""
+    """Read what the program printed. Raises NotTried unless each attempt was made."""
     lines = output.decode("utf-8", "replace").splitlines()
     if lines[:1] != ["STARTED"] or lines[-1] != "ENDED":
         raise NotTried(f"the attempts did not run: {' '.join(lines[:3])[:200]!r}")
@@ -101,34 +102,34 @@ def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
     tried = [part for part in parts if len(part) == 3 and part[1] in ("reached", "refused")]
     if [part[0] for part in tried[: len(attempts)]] != [attempt.name for attempt in attempts]:
         raise NotTried("not every attempt ran")
-    shown = tuple(part[2] for part in parts if part[0] == "variable")
-    return Tried(tuple(part[1] == "reached" for part in tried), tuple(part[2] for part in tried), shown)
+    variables = tuple(part[2] for part in parts if part[0] == "variable")
+    return Tried(tuple(part[1] == "reached" for part in tried), tuple(part[2] for part in tried), variables)
 
 
 def try_outside(attempts: Sequence[Attempt], values: Mapping[str, str]) -> Tried:
     """The control: the same program, beside this process. Raises NotTried when it cannot be run."""
     program, fds = runnable()
-    arguments = [program, *words(attempts, values)]
+    argv = [program, *arguments(attempts, values)]
     env = {VARIABLE: "1"}
     try:
-        ran = subprocess.run(arguments, capture_output=True, timeout=CONTROL_WAIT, env=env, pass_fds=fds, check=False)
+        ran = subprocess.run(argv, capture_output=True, timeout=CONTROL_WAIT, env=env, pass_fds=fds, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotTried(f"the control did not run: {error}") from None
     return read_tried(ran.stdout, attempts)
 
 
 @contextmanager
-def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
-    """A secret file, sockets that listen and a process, none of them below what the sandbox shows; and their names."""
-    token, seen = f"handrail-{token_hex(8)}", token_hex(16)
+def targets_outside(visible: Sequence[str]) -> Iterator[dict[str, str]]:
+    """A secret file, listening sockets and a process, none of them below `visible`; gives their names."""
+    token, mark = f"handrail-{token_hex(8)}", token_hex(16)
     with ExitStack() as stack:
-        place = make_scratch(place_outside(shown, longest=SOCKET_PLACE))
-        stack.callback(remove_scratch, place)
-        secret = Path(place, "secret")
+        directory = make_scratch(directory_outside(visible, longest=SOCKET_DIRECTORY_MAX))
+        stack.callback(remove_scratch, directory)
+        secret = Path(directory, "secret")
         secret.write_text(token, encoding="utf-8")
-        stack.enter_context(_bystander(seen))
-        values = {"secret": str(secret), "token": f".{token}", "backwards": seen[::-1], "abstract": token}
-        values["socket"] = f"{place}/s"
+        stack.enter_context(_bystander(mark))
+        values = {"secret": str(secret), "token": f".{token}", "backwards": mark[::-1], "abstract": token}
+        values["socket"] = f"{directory}/s"
         tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         udp.bind(("127.0.0.1", 0))
@@ -141,10 +142,11 @@ def things_outside(shown: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _bystander(word: str) -> Iterator[None]:
+def _bystander(mark: str) -> Iterator[None]:
+    """A process with this mark among its arguments."""
     program, fds = runnable()
-    arguments, pipe = [program, "--attempt", "stay", word], subprocess.PIPE
-    with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, env={}, pass_fds=fds, start_new_session=True) as process:
+    argv, pipe = [program, "--attempt", "stay", mark], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, env={}, pass_fds=fds, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield

@@ -1,34 +1,64 @@
-"""Read from what a command said last what its caller should know: a program that is elsewhere, a limit reached."""
+"""Explain a command that failed because of its sandbox: a program that is not inside, a limit that was reached."""
 
+import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from handrail.drivers.elsewhere import Explain
+from handrail.drivers._options import is_below
 
+Explain = Callable[[str], str | None]
+"""From the name of a program that was not found to a note about it, if there is one."""
 NOT_FOUND_EXIT: Final = 127
-CROWDED: Final = (
-    "A process could not be started: the sandbox's limit on processes may be reached. End what runs in the sandbox, "
-    "or open it with a higher limits.processes."
+NO_MORE_PROCESSES: Final = (
+    "A process could not be started: the sandbox may have reached its limit on processes. Stop something that runs in "
+    "the sandbox, or open it with a higher limits.processes."
 )
 _NOT_FOUND: Final = re.compile(
     rb"(?:^|: )([^\s:/]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
 )
-_CROWDED: Final = re.compile(
+_CANNOT_FORK: Final = re.compile(
     rb"(?i)fork(?:_exec)?\b[\s\S]{0,200}?(?:Resource temporarily unavailable|EAGAIN)|can't start new thread|cannot fork"
 )
-_MOST: Final = 3
+_EXPLAINED_MAX: Final = 3
+"""Programs that one command's notes speak of."""
 
 
-def explanations(exit_code: int, said: bytes, explain: Explain) -> Iterator[str]:
-    """What should be said about a command that ended so, after it had said this on its standard error."""
+def no_explanation(name: str) -> str | None:
+    """For a sandbox that hides nothing."""
+    return None
+
+
+def explainer(visible: Sequence[str]) -> Explain:
+    """Explain missing programs for a sandbox that shows the directories `visible` and nothing else."""
+
+    def explain(name: str) -> str | None:
+        program = shutil.which(name)
+        if program is None:
+            return None
+        program = os.path.abspath(program)
+        if is_below(program, visible):
+            return f"{name} is at {program}, but not on the sandbox's PATH: use its full path, or set PATH with env."
+        directories = dict.fromkeys((os.path.dirname(program), os.path.dirname(os.path.realpath(program))))
+        mounts = ", ".join(f"Mount({path!r})" for path in directories if not is_below(path, visible))
+        return (
+            f"{name} exists outside the sandbox, at {program}, but not inside: to make it available, open the sandbox "
+            f"with mounts=[{mounts}], and use its full path or set PATH with env."
+        )
+
+    return explain
+
+
+def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[str]:
+    """Notes about a command that ended with this code; `stderr` is the end of what it printed there."""
     if exit_code == NOT_FOUND_EXIT:
-        yield from filter(None, map(explain, missing_programs(said)))
-    if _CROWDED.search(said):
-        yield CROWDED
+        yield from filter(None, map(explain, missing_programs(stderr)))
+    if _CANNOT_FORK.search(stderr):
+        yield NO_MORE_PROCESSES
 
 
-def missing_programs(said: bytes) -> list[str]:
-    """The names that a shell said it did not find. No paths: a command could ask so what exists outside its sandbox."""
-    names = (match[1].decode("utf-8", "replace") for match in _NOT_FOUND.finditer(said))
-    return list(dict.fromkeys(names))[:_MOST]
+def missing_programs(stderr: bytes) -> list[str]:
+    """The names that a shell did not find. Paths are left out: a command could use them to ask what exists outside."""
+    names = (match[1].decode("utf-8", "replace") for match in _NOT_FOUND.finditer(stderr))
+    return list(dict.fromkeys(names))[:_EXPLAINED_MAX]

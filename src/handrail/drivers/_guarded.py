@@ -1,4 +1,4 @@
-"""The Driver and its Process, written once, over the channel to a guard."""
+"""The Driver and its Process over a channel to a guard, wherever the guard was started."""
 
 import errno
 import os
@@ -13,34 +13,33 @@ from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise,
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
-from handrail.drivers.elsewhere import Explain, nothing_elsewhere
+from handrail.drivers._explain import Explain, explanations, no_explanation
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
-from handrail.drivers.last_words import explanations
 
 LEFT_RUNNING_NOTE: Final = (
-    "The command left processes running when it ended; they were ended with it. "
+    "The command left processes running when it ended; they were killed. "
     "To keep something running, start it as a background job."
 )
-_LAST_WORDS: Final = 4096
+_STDERR_KEPT: Final = 4096
 """Bytes of standard error that are kept to explain an exit code."""
 _TOO_MANY: Final = (
     "the directory has too many entries to list at once (about a million fit, fewer with long paths): "
     "use a command that lists them"
 )
-_DEAF: Final = "the command does not read its input any more"
+_INPUT_UNREAD: Final = "the command no longer reads its input"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
 
 class GuardedProcess:
     """A command under its guard."""
 
-    def __init__(self, channel: Channel, talk: Talk, explain: Explain = nothing_elsewhere) -> None:
+    def __init__(self, channel: Channel, talk: Talk, explain: Explain = no_explanation) -> None:
         self.id = str(talk.id)
         self.pid = talk.pid
         self._explain = explain
-        self._last_words = b""
+        self._stderr_end = b""
         self._channel = channel
         self._talk = talk
         self._sending = anyio.Lock()
@@ -48,13 +47,13 @@ class GuardedProcess:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be said about how it ended; complete when `wait` has returned."""
+        """Notes about how it ended; complete when `wait` has returned."""
         code, flags = self._talk.exited or (0, 0)
         left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
-        return (*left, *explanations(code, self._last_words, self._explain))
+        return (*left, *explanations(code, self._stderr_end, self._explain))
 
     async def output(self) -> AsyncIterator[Chunk]:
-        """Each chunk is given once. Without a reader the command is held back, after about a megabyte."""
+        """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""
         talk, channel = self._talk, self._channel
         while True:
             await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
@@ -62,12 +61,12 @@ class GuardedProcess:
                 return
             stream, data = talk.chunks.popleft()
             if stream == 2:
-                self._last_words = (self._last_words + data[-_LAST_WORDS:])[-_LAST_WORDS:]
+                self._stderr_end = (self._stderr_end + data[-_STDERR_KEPT:])[-_STDERR_KEPT:]
             channel.consumed(talk, len(data))
             yield Chunk("stdout" if stream == 1 else "stderr", data)
 
     async def send(self, data: bytes | None) -> None:
-        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when nobody reads."""
+        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when the command does not read."""
         talk, channel = self._talk, self._channel
         async with self._sending:
             if data is None:
@@ -79,13 +78,13 @@ class GuardedProcess:
                 await self._send_piece(data[at : at + frames.INPUT_MAX])
             await channel.until(talk, lambda: talk.untaken == 0 or talk.deaf or talk.over)
             if talk.untaken:
-                raise BrokenPipeError(errno.EPIPE, _DEAF)
+                raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
 
     async def _send_piece(self, piece: bytes) -> None:
         talk, room = self._talk, frames.INPUT_WINDOW - len(piece)
         await self._channel.until(talk, lambda: talk.untaken <= room or talk.deaf or talk.over)
         if self._input_closed or talk.deaf or talk.over:
-            raise BrokenPipeError(errno.EPIPE, _DEAF)
+            raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
         talk.untaken += len(piece)
         self._channel.post(frames.frame(frames.INPUT, talk.id, piece))
 
@@ -103,32 +102,32 @@ class GuardedProcess:
 
 
 class GuardedDriver:
-    """A place where a guard runs commands and keeps files."""
+    """Runs commands and file operations through a guard."""
 
     def __init__(
         self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str] | None, tmp: str,
-        program: str, explain: Explain = nothing_elsewhere, on_close: Callable[[], None] = lambda: None,
+        program: str, explain: Explain = no_explanation, on_close: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self.name = report.driver
         self.report = report
         self.features: frozenset[Feature] = report.features
         self.lost: tuple[Promise, ...] = ()
-        """What a self-test found not to stand as it was claimed."""
+        """The promises that a self-test found to be weaker than claimed."""
         self.workspace = workspace
         self.guard = guard
         self.program = program
-        """Where a command inside finds the guard's program, which can also attempt what should be refused."""
+        """The path of the guard's program inside; a self-test runs it as a command."""
         self.tmp = tmp
-        """Its own place for temporary files, inside."""
+        """The directory for temporary files, inside."""
         self.env = None if env is None else dict(env)
-        """What every command is given; None for the guard's own environment."""
+        """The environment of every command; None for the guard's own."""
         self.silence = GUARD_SILENCE
         self._explain = explain
         self._on_close = on_close
         self._channel = guard.channel
 
     async def start(self, command: Command) -> GuardedProcess:
-        """Begin a command. A cancelled start leaves nothing running."""
+        """Start a command. A cancelled start leaves nothing running."""
         request = encode_command(command, workspace=self.workspace, env=self.env)
         talk = self._channel.open(request)
         try:
@@ -141,7 +140,7 @@ class GuardedDriver:
         return GuardedProcess(self._channel, talk, self._explain)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """Some of a regular file, or all of it. Raises OSError (EFBIG) for all of a very large one."""
+        """A part of a regular file, or all of it. Raises OSError (EFBIG) when all of it would be more than 512 MiB."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError("start and length count bytes: neither may be negative")
         asked = frames.NO_LIMIT if length is None else length
@@ -155,15 +154,15 @@ class GuardedDriver:
         await self._file(frames.WRITE, path, data, length=len(data), mode=wanted)
 
     async def stat(self, path: str) -> FileStat:
-        """What a path is, and where it really leads."""
+        """What a path is, and its real path."""
         answer = self._records(await self._file(frames.STAT, path, most=frames.STAT_MAX))
         if len(answer) != 1 or answer[0][0] or not answer[0][1]:
             self._distrust("an answer that is not one record")
-        _, real, found = answer[0]
-        return FileStat(path, real, found.type, found.size, found.mode, found.mtime)
+        _, real, stat = answer[0]
+        return FileStat(path, real, stat.type, stat.size, stat.mode, stat.mtime)
 
     async def list(self, path: str) -> list[FileStat]:
-        """The entries of a directory, sorted by name. Raises OSError (EFBIG) when there are very many."""
+        """The entries of a directory, sorted by name. Raises OSError (EFBIG) for more than about a million."""
         try:
             body = await self._file(frames.LIST, path, most=frames.LIST_MAX)
         except OSError as error:
@@ -172,16 +171,16 @@ class GuardedDriver:
             raise
         real_dir = (await self.stat(path)).real_path
         entries = []
-        for name, real, found in self._records(body):
+        for name, real, stat in self._records(body):
             if not name:
                 self._distrust("an entry without a name")
             real_path = real or posixpath.join(real_dir, name)
-            whole = posixpath.join(path, name)
-            entries.append(FileStat(whole, real_path, found.type, found.size, found.mode, found.mtime))
+            full = posixpath.join(path, name)
+            entries.append(FileStat(full, real_path, stat.type, stat.size, stat.mode, stat.mtime))
         return sorted(entries, key=lambda entry: entry.path)
 
     async def make_dir(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """With its parents; no error when it exists."""
         await self._file(frames.MAKE_DIR, path)
 
     async def remove(self, path: str) -> None:
@@ -189,7 +188,7 @@ class GuardedDriver:
         await self._file(frames.REMOVE, path)
 
     async def close(self) -> None:
-        """End every process and give everything back. May be called twice."""
+        """Kill every process and release everything. May be called twice."""
         try:
             await self.guard.close()
         finally:
@@ -199,23 +198,24 @@ class GuardedDriver:
         self, op: int, path: str, data: bytes = b"", *, start: int = 0, length: int = frames.NO_LIMIT,
         mode: int = frames.NO_MODE, most: int = 0,
     ) -> bytes:  # fmt: skip
-        where = os.fsencode(path)
+        encoded = os.fsencode(path)
         if not path.startswith("/"):
             raise ValueError(f"{path!r} is not an absolute path")
 
         def request(id: int) -> bytes:
-            return frames.file(id, op, where, start=start, length=length, mode=mode)
+            return frames.file(id, op, encoded, start=start, length=length, mode=mode)
 
         talk = self._channel.open(request, most=most)
         try:
-            answer = await self._converse(talk, data)
+            answer = await self._exchange(talk, data)
         except BaseException:
             self._abandon(talk)
             raise
         self._check_outcome(talk, path)
         return answer
 
-    async def _converse(self, talk: Talk, data: bytes) -> bytes:
+    async def _exchange(self, talk: Talk, data: bytes) -> bytes:
+        """Send the data of a file operation, and collect its answer."""
         channel, answer = self._channel, bytearray()
         for at in range(0, len(data), frames.INPUT_MAX):
             piece = data[at : at + frames.INPUT_MAX]
@@ -234,22 +234,22 @@ class GuardedDriver:
             channel.consumed(talk, len(piece))
 
     async def _answered(self, talk: Talk, ready: Callable[[], bool]) -> None:
-        """Wait for the next that is heard of a file operation. Raises Unavailable when that takes too long."""
+        """Wait for the next frame about a file operation. Raises Unavailable when that takes too long."""
         if ready():
             return
         with anyio.move_on_after(self.silence) as silence:
             await self._channel.until(talk, ready)
         if silence.cancelled_caught:
             raise Unavailable(
-                f"the sandbox said nothing about a file operation for {self.silence:g} s: it was given up"
+                f"the sandbox did not answer a file operation for {self.silence:g} s: it was abandoned; try again"
             )
 
     def _check_outcome(self, talk: Talk, path: str) -> None:
         code, flags = talk.exited or (talk.failed or (errno.EIO, 0))
         if talk.failed is not None:
-            raise Unavailable(f"the sandbox cannot take on more work now: {os.strerror(code)}")
+            raise Unavailable(f"the sandbox cannot take more work now: {os.strerror(code)}")
         if flags & (frames.BY_SIGNAL | frames.NO_ANSWER):
-            raise Unavailable("the file operation was ended before it had an answer: try again")
+            raise Unavailable("the file operation was killed before it answered: try again")
         if code:
             raise file_error(code, path)
 
@@ -264,6 +264,6 @@ class GuardedDriver:
         raise Unavailable(self._channel.gone or "", retryable=False)
 
     def _abandon(self, talk: Talk) -> None:
-        """Nobody waits for it any more: it is ended, and what it still says is dropped."""
+        """Nobody waits for it any more: kill it, and drop what it still sends."""
         self._channel.forget(talk)
         self._channel.post(frames.frame(frames.SIGNAL, talk.id, _SIGNALS["KILL"]))

@@ -1,10 +1,10 @@
-"""What every local driver checks and sets before it starts: the workspace, the mounts, and a fixed environment."""
+"""Check the options that every local driver takes (workspace, limits, network, mounts), and build the environment."""
 
 import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
@@ -13,13 +13,24 @@ from handrail.contract.limits import Limits
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def is_below(path: str, tops: Sequence[str]) -> bool:
+class ResolvedMount(NamedTuple):
+    """A mount that was checked: `source` is a real path, `target` an absolute one."""
+
+    source: str
+    target: str
+    writable: bool
+
+
+def is_below(path: str, directories: Sequence[str]) -> bool:
     """Whether a path is one of these, or below one of them, by their names alone."""
-    return any(path == top or path.startswith(top.rstrip("/") + "/") for top in tops)
+    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in directories)
 
 
 def check_workspace(workspace: str) -> str:
-    """Its real path. Raises FileNotFoundError, NotADirectoryError, PermissionError, or HandrailError for the root."""
+    """The real path of a workspace.
+
+    Raises FileNotFoundError, NotADirectoryError or PermissionError; HandrailError for the root directory.
+    """
     real = os.path.realpath(workspace)
     try:
         mode = os.stat(real).st_mode
@@ -28,7 +39,7 @@ def check_workspace(workspace: str) -> str:
     if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, "the workspace is not a directory", workspace)
     if real == "/":
-        raise HandrailError("the workspace cannot be /: choose a directory of its own")
+        raise HandrailError("the workspace cannot be /: choose a directory below it")
     return real
 
 
@@ -41,24 +52,24 @@ def check_limits(limits: Limits) -> None:
 
 
 def check_network(network: str) -> None:
-    """Raises HandrailError for a word that means nothing."""
+    """Raises HandrailError for anything but none and full."""
     if network not in ("none", "full"):
-        raise HandrailError(f"network {network!r} is not known: it is none or full")
+        raise HandrailError(f"network {network!r} is not known: give none or full")
 
 
-def check_mounts(mounts: Sequence[Mount]) -> list[tuple[str, str, bool]]:
-    """Real source, target, writable. Raises FileNotFoundError or HandrailError."""
-    checked = []
+def check_mounts(mounts: Sequence[Mount]) -> list[ResolvedMount]:
+    """Raises FileNotFoundError for a source that does not exist, HandrailError for a target that cannot be used."""
+    resolved = []
     for mount in mounts:
         source = os.path.realpath(mount.source)
         if not os.path.exists(source):
             raise FileNotFoundError(errno.ENOENT, "the source of a mount does not exist", mount.source)
         target = os.path.normpath(mount.target if mount.target is not None else os.path.abspath(mount.source))
-        target = f"/{target.lstrip('/')}" if target.startswith("/") else target  # two slashes are one
+        target = f"/{target.lstrip('/')}" if target.startswith("/") else target  # normpath keeps two leading slashes
         if not target.startswith("/") or target == "/":
             raise HandrailError(f"a mount cannot appear at {target!r}: give an absolute path that is not /")
-        checked.append((source, target, mount.writable))
-    return checked
+        resolved.append(ResolvedMount(source, target, mount.writable))
+    return resolved
 
 
 def fixed_env(workspace: str, tmp: str, given: Mapping[str, str], *, bin_dirs: Sequence[str] = ()) -> dict[str, str]:

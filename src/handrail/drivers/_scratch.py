@@ -1,4 +1,4 @@
-"""Temporary directories that a later start can recognise as left over, because their names tell whose they were."""
+"""Temporary directories named after their process, so that a later start removes what a dead one left."""
 
 import fcntl
 import os
@@ -15,36 +15,38 @@ from typing import Final
 from handrail.drivers._options import is_below
 
 MEMORY: Final = "/dev/shm"
-_ROOM: Final = 32 << 20
-_FILES: Final = 10_000
-_held: dict[str, tuple[int, int]] = {}
-"""The directories of this process, each locked as long as it lives: by which descriptor, and of which inode."""
+_MEMORY_FREE: Final = 32 << 20
+"""Bytes that must be free in memory before it is used."""
+_MEMORY_FILES: Final = 10_000
+"""Files that it must be able to take."""
+_locked: dict[str, tuple[int, int]] = {}
+"""The directories of this process, each locked as long as it exists: the descriptor, and its inode."""
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
 def make_scratch(parent: str | None = None) -> str:
     """A new private directory, named after this process. Those of dead processes are removed on the way."""
-    for place in dict.fromkeys((parent or tempfile.gettempdir(), *usual_places())):
-        sweep_scratch(place)
-    path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_born(os.getpid())}-", dir=parent)
+    for directory in dict.fromkeys((parent or tempfile.gettempdir(), *temporary_directories())):
+        sweep_scratch(directory)
+    path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_started(os.getpid())}-", dir=parent)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(fd, fcntl.LOCK_SH)
-    _held[path] = fd, os.fstat(fd).st_ino
+    _locked[path] = fd, os.fstat(fd).st_ino
     return path
 
 
-def usual_places() -> tuple[str, ...]:
-    """Where temporary files are put."""
+def temporary_directories() -> tuple[str, ...]:
+    """Where temporary files are usually put."""
     return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
-def place_outside(tops: Sequence[str], *, quick: bool = False, longest: int = 4096) -> str | None:
-    """A directory for temporary files that is not below any of these real paths; None where there is none.
+def directory_outside(tops: Sequence[str], *, in_memory: bool = False, longest: int = 4096) -> str | None:
+    """A directory for temporary files that is not below any of these real paths; None when there is none.
 
-    A `quick` one is in memory, if there is room. Its path is not longer than `longest`.
+    `in_memory` prefers one in memory, if there is room. The path has at most `longest` characters.
     """
-    usual = (*usual_places(), os.path.expanduser("~"))
-    for path in (MEMORY, *usual) if quick and _suits(MEMORY) else usual:
+    candidates = (*temporary_directories(), os.path.expanduser("~"))
+    for path in (MEMORY, *candidates) if in_memory and _has_room(MEMORY) else candidates:
         real = _real(path)
         if not is_below(real, tops) and len(real) <= longest and os.access(real, os.W_OK):
             return real
@@ -56,23 +58,23 @@ def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _suits(path: str) -> bool:
+def _has_room(path: str) -> bool:
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return False
-    many = found.f_files == 0 or found.f_favail >= _FILES  # no number at all means no limit
-    return many and found.f_bavail * found.f_frsize >= _ROOM
+    files = status.f_files == 0 or status.f_favail >= _MEMORY_FILES  # no number at all means no limit
+    return files and status.f_bavail * status.f_frsize >= _MEMORY_FREE
 
 
 def remove_scratch(path: str) -> None:
-    """Remove it with everything in it; what a command made unreadable too. No link is followed, also not a new one."""
-    _let_go(path)
+    """Remove it with everything in it, even what a command made unreadable. No link is followed, not even a new one."""
+    _unlock(path)
     try:
         for _, names, _, parent in os.fwalk(path, follow_symlinks=False):
             for name in names:
                 with suppress(OSError):  # two processes may sweep the same directory at once
-                    _open_up(name, parent)
+                    _make_readable(name, parent)
         shutil.rmtree(path, ignore_errors=True)
     except OSError:
         shutil.rmtree(path, ignore_errors=True)
@@ -80,14 +82,14 @@ def remove_scratch(path: str) -> None:
         subprocess.run(["rm", "-rf", "--", path], stderr=subprocess.DEVNULL, check=False)
 
 
-def _let_go(path: str) -> None:
-    fd, inode = _held.pop(path, (-1, 0))
-    with suppress(OSError):  # somebody closed all descriptors; the number may be another file's
+def _unlock(path: str) -> None:
+    fd, inode = _locked.pop(path, (-1, 0))
+    with suppress(OSError):  # something closed all descriptors, and the number may be another file's
         if fd >= 0 and os.fstat(fd).st_ino == inode:
             os.close(fd)
 
 
-def _open_up(name: str, parent: int) -> None:
+def _make_readable(name: str, parent: int) -> None:
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{fd}", 0o700)
@@ -95,12 +97,12 @@ def _open_up(name: str, parent: int) -> None:
         os.close(fd)
 
 
-def sweep_scratch(place: str | None = None) -> int:
-    """Remove this user's directories whose owner is dead, in the usual place; how many there were."""
+def sweep_scratch(directory: str | None = None) -> int:
+    """Remove this user's directories whose process is dead; returns how many there were."""
     removed = 0
-    for entry in Path(place or tempfile.gettempdir()).glob("handrail-*"):
+    for entry in Path(directory or tempfile.gettempdir()).glob("handrail-*"):
         match = _NAME.match(entry.name)
-        if match and _is_dead(int(match[1]), int(match[2])) and _is_ours(entry) and not _is_held(entry):
+        if match and _started(int(match[1])) != int(match[2]) and _is_ours(entry) and not _is_locked(entry):
             remove_scratch(str(entry))
             removed += 1
     return removed
@@ -113,8 +115,8 @@ def _is_ours(entry: Path) -> bool:
         return False
 
 
-def _is_held(entry: Path) -> bool:
-    """A process that has another table of processes may live though we cannot see it: it holds a lock."""
+def _is_locked(entry: Path) -> bool:
+    """A process in another process namespace may live though we cannot see it: it holds a lock."""
     try:
         fd = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -128,12 +130,8 @@ def _is_held(entry: Path) -> bool:
     return False
 
 
-def _is_dead(pid: int, born: int) -> bool:
-    return _born(pid) != born
-
-
-def _born(pid: int) -> int:
-    """When a process started, in clock ticks since the machine did; 0 when there is none."""
+def _started(pid: int) -> int:
+    """When a process started, in clock ticks since the machine did; 0 when there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

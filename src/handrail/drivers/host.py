@@ -1,4 +1,4 @@
-"""Run commands on this machine without any isolation, and say so plainly."""
+"""Run commands on this machine without any isolation, and report that."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers._options import check_limits, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers._promises import host_report
+from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
-from handrail.drivers.scratch import make_scratch, remove_scratch
 
 UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
@@ -23,9 +23,10 @@ async def open_host(
     *, workspace: str, limits: Limits = Limits(), network: str = "full", env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
 ) -> GuardedDriver:  # fmt: skip
-    """Start the guard beside this process. File operations stay below the workspace, its /tmp and the mounts.
+    """Start the guard beside this process. File operations stay below the workspace, its TMPDIR and the mounts.
 
-    Raises OSError's children for the workspace and mounts, HandrailError for options, Unavailable when it cannot start.
+    Raises subclasses of OSError for the workspace and the mounts, HandrailError for other options, and Unavailable
+    when the guard cannot start.
     """
     home = check_workspace(workspace)
     check_limits(limits)
@@ -33,7 +34,7 @@ async def open_host(
     roots = [home]
     for source, target, _ in check_mounts(mounts):
         if source != target:
-            raise HandrailError(f"the host driver cannot show {source} at {target}: leave the target out")
+            raise HandrailError(f"the host driver cannot mount {source} at {target}: leave the target out")
         roots.append(source)
     scratch = make_scratch()
     try:
@@ -54,9 +55,9 @@ async def open_host(
 
 
 async def open_own() -> GuardedDriver:
-    """A guard for programs of this process's own: in its environment, without limits, and with no files to look after.
+    """A guard for this process's own programs: it gives them its environment, sets no limits, and serves no files.
 
-    All it does is end their trees. Raises Unavailable when it cannot start.
+    All it does is kill their process trees. Raises Unavailable when it cannot start.
     """
     program, fds = runnable()
     guard = spawn(lambda arguments: [program, *arguments], fds=fds, own_environment=True)

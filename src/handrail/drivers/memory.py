@@ -21,7 +21,7 @@ _TERMINATED: Final = 143
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a command does: print, perhaps wait, and exit."""
+    """What a command does: print, wait if told to, and exit."""
 
     stdout: str | bytes = b""
     stderr: str | bytes = b""
@@ -33,11 +33,11 @@ class Script:
     delay: float = 0.0
     """Seconds between the last print and the exit."""
     hang: bool = False
-    """Never exit by itself."""
+    """Never exit unless signalled."""
     deaf: bool = False
     """Ignore TERM."""
     echo: bool = False
-    """Print its input until that is closed, before the chunks."""
+    """Print its input until that is closed; this comes before the chunks."""
     notes: tuple[str, ...] = ()
 
 
@@ -47,7 +47,7 @@ Commands = Mapping[str | tuple[str, ...], Answer] | Callable[[Command], Answer |
 
 
 class MemoryProcess:
-    """A command on its way through its script."""
+    """A command that follows its script."""
 
     def __init__(self, id: str, script: Script, input: bool) -> None:
         self.id = id
@@ -138,7 +138,7 @@ class _File:
 
 
 class MemoryDriver:
-    """Implements contract.driver.Driver. What is not scripted exits with 127 and says so.
+    """Implements contract.driver.Driver. A command without a script exits with 127 and a message.
 
     `files` maps paths to content; relative ones begin in the workspace. `commands` maps a line, or an argv as a
     tuple, to what it does, or is a function of the Command.
@@ -207,9 +207,9 @@ class MemoryDriver:
         self._check_open()
         if path not in self._directories:
             self._file(path)
-        for place in (self._files, self._directories):
-            for gone in [each for each in place if each == path or each.startswith(path.rstrip("/") + "/")]:
-                del place[gone]
+        for table in (self._files, self._directories):
+            for gone in [each for each in table if each == path or each.startswith(path.rstrip("/") + "/")]:
+                del table[gone]
         self._make("/")
 
     async def close(self) -> None:
@@ -282,5 +282,5 @@ async def open_memory(
     mounts: Sequence[Mount] = (),
     **options: Any,
 ) -> MemoryDriver:
-    """One by name; `files` and `commands` are its options. It limits nothing and mounts nothing."""
+    """A MemoryDriver; its own options are `files` and `commands`. It ignores limits, network, env and mounts."""
     return MemoryDriver(workspace=workspace, **options)

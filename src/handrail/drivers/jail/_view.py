@@ -1,46 +1,122 @@
-"""What a jail shows of the machine: the system and the interpreter read-only, the workspace, and what was asked for."""
+"""What a jail shows of the machine, read-only or writable, and which workspaces and mounts it refuses."""
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
-from handrail.drivers._options import is_below
+from handrail.drivers._options import ResolvedMount, check_workspace, is_below
+from handrail.drivers._scratch import directory_outside, temporary_directories
 from handrail.drivers.jail._etc import copies, etc_copy, make_room
-from handrail.drivers.scratch import place_outside, usual_places
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_INSIDE: Final = "/run/handrail/guard"
+OWN_DIRECTORY: Final = os.path.dirname(GUARD_INSIDE)
 OUTER_DEVICES: Final = "/run/handrail/dev"
 """From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
 DEFAULT_TMP: Final = 1 << 30
+NO_WORKSPACE: Final = frozenset({*SYSTEM, "/etc", "/run", "/dev", "/var", "/boot"})
+NO_TARGET: Final = ("/proc", "/sys", OWN_DIRECTORY)
+DEVICES: Final = frozenset(
+    f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx", "fd", "stdin",
+                                "stdout", "stderr")
+)  # fmt: skip
 _DEV: Final = (
     "--perms", "0755", "--tmpfs", "/dev", "--dir", "/dev/pts", "--symlink", "pts/ptmx", "/dev/ptmx",
     "--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
     "--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
 )  # fmt: skip
+Origin = tuple[str, str]
+"""A path inside, and the path outside that appears there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One thing that appears at `target`."""
+class Entry:
+    """Something that appears at `target`, and bubblewrap's arguments for it."""
 
     target: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+
+def check_jail_workspace(workspace: str) -> str:
+    """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
+    home = check_workspace(workspace)
+    if home in NO_WORKSPACE or is_below(home, (*NO_TARGET, "/etc")):
+        raise HandrailError(
+            f"the workspace cannot be {home}, which the jail needs itself: choose a directory of its own"
+        )
+    return home
+
+
+def check_sources(mounts: Sequence[Mount], workspace: str) -> None:
+    """Raises HandrailError for a source below the workspace or another mount that a link leads out of there."""
+    tops = [workspace, *(os.path.realpath(mount.source) for mount in mounts)]
+    for mount in mounts:
+        path = os.path.abspath(mount.source)
+        for top in tops:
+            if path != top and is_below(path, [top]) and not is_below(os.path.realpath(path), [top]):
+                raise HandrailError(
+                    f"the source {mount.source} is a link that leads out of {top}: give the path that it leads to"
+                )
+
+
+def check_targets(mounts: Sequence[ResolvedMount], workspace: str) -> list[ResolvedMount]:
+    """The mounts, with targets below /workspace moved to the workspace's own path.
+
+    Raises HandrailError for one that hides what the jail needs, or has a link on the way to its target.
+    """
+    placed = [mount._replace(target=_below_workspace(mount.target, workspace)) for mount in mounts]
+    origins = [(workspace, workspace), *((mount.target, mount.source) for mount in placed)]
+    for source, target, _ in placed:
+        if source == "/" or is_below(source, ["/proc"]) or is_below(source, ["/sys"]):
+            raise HandrailError(
+                f"{source} would show the machine itself, its processes and settings: mount only what is needed"
+            )
+        if target == workspace:
+            raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
+        if target == "/dev" or target in DEVICES or is_below(OWN_DIRECTORY, [target]) or is_below(target, NO_TARGET):
+            raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
+        if crosses_link(target, origins):
+            raise HandrailError(f"the mount of {source} would not appear at {target}: there is a link on the way to it")
+    return placed
+
+
+def _below_workspace(target: str, workspace: str) -> str:
+    """/workspace is another name of the workspace."""
+    if is_below(target, ["/workspace"]) and not is_below(workspace, ["/workspace"]):
+        return workspace + target.removeprefix("/workspace")
+    return target
+
+
+def crosses_link(target: str, origins: Sequence[Origin]) -> bool:
+    """Whether there is a link on the way to a target below one of these.
+
+    bubblewrap would follow it, to wherever an earlier command wanted it to lead.
+    """
+    for top, source in origins:
+        if target != top and is_below(target, [top]):
+            path = source
+            for name in os.path.relpath(target, top).split("/"):
+                path = os.path.join(path, name)
+                if os.path.islink(path):
+                    return True
+    return False
 
 
 @lru_cache(maxsize=1)
 def interpreter_dirs() -> tuple[str, ...]:
     """Where the running interpreter and its virtual environment live; never a whole home directory."""
     programs = os.path.dirname(os.path.realpath(sys.executable))
-    dirs = [sys.prefix, sys.base_prefix, sys.exec_prefix]
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     if os.path.basename(programs) == "bin":
-        dirs.append(os.path.dirname(programs))
-    found = dict.fromkeys([*map(os.path.abspath, dirs), *map(os.path.realpath, dirs)])  # a link must lead somewhere
-    return tuple(path for path in found if os.path.isdir(path) and not holds_home(path))
+        prefixes.append(os.path.dirname(programs))
+    paths = dict.fromkeys([*map(os.path.abspath, prefixes), *map(os.path.realpath, prefixes)])  # a link needs its end
+    return tuple(path for path in paths if os.path.isdir(path) and not holds_home(path))
 
 
 @lru_cache(maxsize=64)
@@ -50,109 +126,98 @@ def holds_home(path: str) -> bool:
     return is_below(home, [os.path.realpath(path)])
 
 
-def bin_dirs() -> list[str]:
-    """The interpreter's own programs come first on the path."""
-    return [os.path.dirname(sys.executable)]
+@lru_cache(maxsize=64)
+def holds_temporary(workspace: str) -> bool:
+    """Whether this user's other programs keep temporary files there, or below."""
+    directories = (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm")
+    return any(is_below(os.path.realpath(path), [workspace]) for path in directories)
 
 
 @lru_cache(maxsize=1)
-def _system() -> tuple[tuple[Shown, ...], tuple[str, ...]]:
-    """The links, and the directories."""
-    links = tuple(Shown(path, ("--symlink", os.readlink(path), path)) for path in SYSTEM if os.path.islink(path))
+def _system() -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """The system's links, and its directories."""
+    links = tuple(Entry(path, ("--symlink", os.readlink(path), path)) for path in SYSTEM if os.path.islink(path))
     return links, tuple(path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path))
 
 
-def _directory(path: str) -> Shown:
+def _system_directory(path: str) -> Entry:
     """An empty one is made, because that costs less than a mount."""
     try:
         with os.scandir(path) as entries:
             empty = next(entries, None) is None
     except OSError:
         empty = False
-    return Shown(path, ("--dir", path) if empty else ("--ro-bind", path, path))
+    return Entry(path, ("--dir", path) if empty else ("--ro-bind", path, path))
 
 
-def _interpreter(workspace: str, places: Sequence[tuple[str, str]]) -> Iterator[Shown]:
-    """Below the workspace too: this very process goes on to load and run what is in there."""
+def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
+    """Read-only below the workspace too: this very process goes on to load and run what is in there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
-        if not is_below(path, covered) and not leads_astray(path, places):
-            yield Shown(path, ("--ro-bind", path, path))
+        if not is_below(path, covered) and not crosses_link(path, origins):
+            yield Entry(path, ("--ro-bind", path, path))
             covered.append(path)
 
 
-def _own(workspace: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> Iterator[Shown]:
+def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> Iterator[Entry]:
+    """What each jail has of its own: /proc, devices, temporary files, and the name /workspace."""
     size = str(tmp if tmp is not None else DEFAULT_TMP)
-    yield Shown("/proc", ("--proc", "/proc"))
-    yield Shown("/dev", _DEV)
-    yield Shown(OUTER_DEVICES, ("--dev-bind", "/dev", OUTER_DEVICES))
+    yield Entry("/proc", ("--proc", "/proc"))
+    yield Entry("/dev", _DEV)
+    yield Entry(OUTER_DEVICES, ("--dev-bind", "/dev", OUTER_DEVICES))
     for path in ("/dev/shm", "/tmp"):
-        yield Shown(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
-    targets = {workspace: workspace} | {target: source for source, target, _ in mounts}
-    mounted = any(is_below(path, ["/var/tmp"]) for path in targets)
-    if mounted or ("/var" in targets and os.path.isdir(f"{targets['/var']}/tmp")):
-        yield Shown("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
-    elif "/var" not in targets:  # a link costs less than a mount
-        yield Shown("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
+        yield Entry(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
+    sources = {workspace: workspace} | {mount.target: mount.source for mount in mounts}
+    mounted = any(is_below(target, ["/var/tmp"]) for target in sources)
+    if mounted or ("/var" in sources and os.path.isdir(f"{sources['/var']}/tmp")):
+        yield Entry("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
+    elif "/var" not in sources:  # a link costs less than a mount
+        yield Entry("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
     if not is_below("/workspace", [workspace]):
-        yield Shown("/workspace", ("--symlink", workspace, "/workspace"))
+        yield Entry("/workspace", ("--symlink", workspace, "/workspace"))
 
 
-def leads_astray(target: str, places: Sequence[tuple[str, str]]) -> bool:
-    """Whether there is a link on the way to a target below one of these places, each given as (target, source).
-
-    bubblewrap would follow it, to wherever an earlier command wanted it to lead.
-    """
-    for top, source in places:
-        if target != top and is_below(target, [top]):
-            at = source
-            for name in os.path.relpath(target, top).split("/"):
-                at = os.path.join(at, name)
-                if os.path.islink(at):
-                    return True
-    return False
-
-
-def _hidden_copies(theirs: Sequence[tuple[str, str]]) -> Iterator[Shown]:
-    """A copy of /etc that lies below what commands may write: other jails of this process see it."""
+def _hidden_copies(writable: Sequence[Origin]) -> Iterator[Entry]:
+    """Copies of /etc below what commands may write are hidden: other jails of this process show them."""
     for copy in copies():
-        for top, source in theirs:
+        for top, source in writable:
             if is_below(copy, [source]):
                 inside = os.path.normpath(os.path.join(top, os.path.relpath(copy, source)))
-                yield Shown(inside, ("--tmpfs", inside))
+                yield Entry(inside, ("--tmpfs", inside))
 
 
 _wide: set[str] = set()
-"""What jails of this process may write, or could, and a copy might otherwise be put below."""
+"""Directories with temporary ones below them that jails of this process may write: no copy of /etc is put there."""
 
 
-def _copy_of_etc(network: str, sources: Sequence[str]) -> str:
-    _wide.update(source for source in sources if any(is_below(place, [source]) for place in usual_places()))
-    return etc_copy(network, place_outside([*_wide, *sources], quick=True))
+def _copy_of_etc(network: str, writable: Sequence[str]) -> str:
+    _wide.update(path for path in writable if any(is_below(each, [path]) for each in temporary_directories()))
+    return etc_copy(network, directory_outside([*_wide, *writable], in_memory=True))
 
 
-def _in_order(shown: Sequence[Shown], places: Sequence[tuple[str, str]]) -> list[str]:
-    """What lies deeper comes later, so that nothing hides anything else. Raises HandrailError for a link on the way."""
-    latest = {item.target: item for item in shown}
+def _in_order(entries: Sequence[Entry], origins: Sequence[Origin]) -> list[str]:
+    """Deeper targets come later, so that nothing hides anything else. Raises HandrailError for a link on the way."""
+    latest = {entry.target: entry for entry in entries}
     for target in latest:
-        if leads_astray(target, places):
-            raise HandrailError(f"nothing can be shown at {target}: there is a link on the way to it; take it away")
-    ordered = sorted(latest.values(), key=lambda item: item.target.count("/"))
-    return [word for item in ordered for word in item.words]
+        if crosses_link(target, origins):
+            raise HandrailError(f"nothing can appear at {target}: there is a link on the way to it; remove it")
+    ordered = sorted(latest.values(), key=lambda entry: entry.target.count("/"))
+    return [argument for entry in ordered for argument in entry.arguments]
 
 
-def view_words(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[tuple[str, str, bool]]) -> list[str]:
-    """The words for bubblewrap. Raises HandrailError for a mount that has no place, or whose way a link was put."""
-    places = [(workspace, workspace), *((target, source) for source, target, _ in mounts)]
-    theirs = [(workspace, workspace), *((target, source) for source, target, writable in mounts if writable)]
-    copy = _copy_of_etc(network, [source for _, source in theirs])
-    links, dirs = _system()
-    shown = [*links, *map(_directory, dirs), Shown("/etc", ("--ro-bind", copy, "/etc"))]
-    shown += [*_interpreter(workspace, places), *_own(workspace, tmp, mounts)]
-    shown.append(Shown(workspace, ("--bind", workspace, workspace)))
-    for source, target, writable in mounts:
-        if is_below(target, ["/etc"]):
-            make_room(copy, target, is_dir=os.path.isdir(source))
-        shown.append(Shown(target, ("--bind" if writable else "--ro-bind", source, target)))
-    shown += _hidden_copies(theirs)
-    return _in_order(shown, places)
+def view_arguments(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> list[str]:
+    """Bubblewrap's arguments. Raises HandrailError for a mount that cannot appear, or has a link on the way to it."""
+    origins = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts)]
+    writable = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts if mount.writable)]
+    copy = _copy_of_etc(network, [source for _, source in writable])
+    links, directories = _system()
+    entries = [*links, *map(_system_directory, directories), Entry("/etc", ("--ro-bind", copy, "/etc"))]
+    entries += [*_interpreter(workspace, origins), *_own(workspace, tmp, mounts)]
+    entries.append(Entry(workspace, ("--bind", workspace, workspace)))
+    for mount in mounts:
+        if is_below(mount.target, ["/etc"]):
+            make_room(copy, mount.target, is_dir=os.path.isdir(mount.source))
+        bind = "--bind" if mount.writable else "--ro-bind"
+        entries.append(Entry(mount.target, (bind, mount.source, mount.target)))
+    entries += _hidden_copies(writable)
+    return _in_order(entries, origins)
