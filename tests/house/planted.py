@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.house import rules
+from tests.house import modules, rules
 from tests.house.rules import Rule
 
 PROMISE = '"""It promises something small."""\n'
@@ -10,32 +10,33 @@ PROMISE = '"""It promises something small."""\n'
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A file for an empty tree: `rule` must catch it, or, when `kept`, must let it be."""
+    """A file for an empty tree, where somebody else may import it: `rule` must catch it or, when `kept`, let it be."""
 
     rule: Rule
     path: str
     text: str
     kept: bool
+    importer: str = ""
 
     def __str__(self) -> str:
         return f"{self.rule.__name__}-{self.path}-{'kept' if self.kept else 'caught'}"
 
 
-Row = tuple[str, str, bool]
+Row = tuple[str, str, bool, str]
 
 
-def caught(path: str, text: str) -> Row:
+def caught(path: str, text: str, importer: str = "") -> Row:
     """A path is in the package, unless it names a directory beside it."""
-    return path, text, False
+    return path, text, False, importer
 
 
-def kept(path: str, text: str) -> Row:
-    return path, text, True
+def kept(path: str, text: str, importer: str = "") -> Row:
+    return path, text, True, importer
 
 
 def for_rule(rule: Rule, *rows: Row) -> list[Planted]:
     beside = ("docs/", "tests/", "README")
-    return [Planted(rule, p if p.startswith(beside) else f"src/handrail/{p}", text, kept) for p, text, kept in rows]
+    return [Planted(rule, p if p.startswith(beside) else f"src/handrail/{p}", *rest) for p, *rest in rows]  # type: ignore[arg-type]
 
 
 def long_file(count: int) -> str:
@@ -170,5 +171,32 @@ PLANTED = [
         caught("tests/test_a.py", "from unittest.mock import MagicMock\n"),
         caught("tests/test_b.py", "monkeypatch.setattr(a, 'b', 1)\n"),
         kept("tests/test_c.py", "monkeypatch.chdir(a)\n"),
+    ),
+    *for_rule(
+        modules.helpers_have_a_leading_underscore,
+        caught("tools/a.py", long_file(30)),
+        caught("tools/a.py", long_file(30), "tools/_b.py"),
+        caught("tools/a.py", PROMISE + "def a(): ...\n"),
+        caught("cli/a.py", long_file(30), "cli/_b.py"),
+        caught("artifacts/a.py", long_file(30), "artifacts/_b.py"),
+        kept("tools/_a.py", long_file(30), "tools/_b.py"),
+        kept("tools/a.py", PROMISE + "@tool(risk='high')\ndef a(): ...\n"),
+        kept("cli/a.py", PROMISE + "@app.command()\ndef a(): ...\n"),
+        kept("artifacts/a.py", long_file(30), "tools/_b.py"),
+        kept("testing/a.py", long_file(30), "testing/__init__.py"),
+        kept("contract/a.py", long_file(30)),
+    ),
+    *for_rule(
+        modules.modules_with_an_underscore_stay_in_their_room,
+        caught("artifacts/_a.py", long_file(30), "tools/b.py"),
+        kept("artifacts/_a.py", long_file(30), "artifacts/b.py"),
+    ),
+    *for_rule(
+        modules.no_module_is_a_scrap,
+        caught("artifacts/a.py", long_file(29)),
+        caught("tools/_a.py", long_file(29)),
+        kept("artifacts/a.py", long_file(30)),
+        kept("tools/a.py", PROMISE + "@tool\ndef a(): ...\n"),
+        kept("cli/__init__.py", PROMISE),
     ),
 ]

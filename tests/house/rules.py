@@ -6,6 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.house.modules import (
+    helpers_have_a_leading_underscore,
+    modules_with_an_underscore_stay_in_their_room,
+    no_module_is_a_scrap,
+)
 from tests.house.reading import functions, imported, lines, package, room, sources, texts, tree
 
 Rule = Callable[[Path], list[str]]
@@ -353,4 +358,7 @@ RULES: tuple[Rule, ...] = (
     texts_speak_of_the_project_alone,
     nothing_is_left_for_later,
     tests_use_fakes_and_not_mocks,
+    helpers_have_a_leading_underscore,
+    modules_with_an_underscore_stay_in_their_room,
+    no_module_is_a_scrap,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from handrail import Policy, Rule, Session, Tool
 from handrail.drivers.open import open_sandbox
-from handrail.policy.match import PathRoot, matches
+from handrail.policy._match import PathRoot, matches
 from tests.policy.judging import verdicts
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
-from handrail.policy.match import PathRoots, matches
+from handrail.policy._match import PathRoots, matches
 from handrail.policy.policy import Mode, RuleLists
 from handrail.policy.rule import Rule, ToolTraits
 

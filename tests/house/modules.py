@@ -1,0 +1,119 @@
+"""Which modules a room exists to hold, and which are helpers: a helper is `_x.py`, and no file is a mere scrap."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.house.reading import functions, imported, lines, package, room, sources, tree
+
+SMALLEST = 30
+ROOMS = frozenset({"artifacts", "cli", "contract", "policy", "schema", "testing", "tools"})
+"""Where the rules hold."""
+
+Holds = Callable[[Path], bool]
+
+
+def is_gate(path: Path) -> bool:
+    return any(
+        node.name == path.stem and [argument.arg for argument in node.args.args] == ["step", "proceed"]
+        for node in functions(tree(path))
+    )
+
+
+def is_tool(path: Path) -> bool:
+    return any(node.name == path.stem and "tool" in _decorators(node) for node in functions(tree(path)))
+
+
+def is_command(path: Path) -> bool:
+    return any(node.name == path.stem and "app.command" in _decorators(node) for node in functions(tree(path)))
+
+
+def is_driver(path: Path) -> bool:
+    return any(node.name == f"open_{path.stem}" for node in functions(tree(path)))
+
+
+def is_shown(path: Path) -> bool:
+    """Whether its package's `__init__` gives something of it to others."""
+    door = path.with_name("__init__.py")
+    return door.exists() and any(name.endswith(f".{path.stem}") for name in _imports(door))
+
+
+def always(path: Path) -> bool:
+    return True
+
+
+HOLDS: dict[str, Holds] = {
+    "cli": is_command,
+    "contract": always,
+    "drivers": is_driver,
+    "gates": is_gate,
+    "testing": is_shown,
+    "tools": is_tool,
+}
+"""What each room exists to hold; every other room: modules that another room imports."""
+
+
+def helpers_have_a_leading_underscore(root: Path) -> list[str]:
+    """A helper is a module that only its own package imports, and that is not what the package exists to hold."""
+    importers = _importers(root)
+    return [
+        f"{path}: a helper of {path.parent.name}/ alone; call it _{path.name}"
+        for path in _modules(root)
+        if not path.name.startswith("_") and not _is_held(root, path) and not is_shown(path)
+        if not any(path.parent not in importer.parents for importer in importers.get(_dotted(root, path), ()))
+    ]
+
+
+def modules_with_an_underscore_stay_in_their_room(root: Path) -> list[str]:
+    importers = _importers(root)
+    return [
+        f"{path}: {importer.relative_to(package(root))} imports it, so it is not a helper; call it {path.name[1:]}"
+        for path in _modules(root)
+        if path.name.startswith("_")
+        for importer in importers.get(_dotted(root, path), ())
+        if room(root, importer) != room(root, path)
+    ]
+
+
+def no_module_is_a_scrap(root: Path) -> list[str]:
+    """A module that a room exists to hold may be short; any other belongs in the module that uses it."""
+    return [
+        f"{path}: {lines(path)} lines; merge it into the module that uses it"
+        for path in _modules(root)
+        if lines(path) < SMALLEST and not _is_held(root, path)
+    ]
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    return (path for path in sources(root) if room(root, path) in ROOMS and path.name != "__init__.py")
+
+
+def _is_held(root: Path, path: Path) -> bool:
+    return HOLDS.get(room(root, path), lambda path: False)(path)
+
+
+def _importers(root: Path) -> dict[str, list[Path]]:
+    """The modules that import each module."""
+    importers: dict[str, list[Path]] = {}
+    for path in sources(root):
+        for name in _imports(path):
+            importers.setdefault(name, []).append(path)
+    return importers
+
+
+def _imports(path: Path) -> set[str]:
+    """What a module imports, by dotted names; `from a import b` may mean the module a or the module a.b."""
+    names = set()
+    for node in ast.walk(tree(path)):
+        names |= set(imported(node))
+        if isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _dotted(root: Path, path: Path) -> str:
+    return ".".join(path.relative_to(package(root).parent).with_suffix("").parts)
+
+
+def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    return {ast.unparse(each.func if isinstance(each, ast.Call) else each) for each in node.decorator_list}
