@@ -156,6 +156,11 @@ PLANTED = [
         kept("__init__.py", PROMISE + "from handrail.a import Wall\nclass Wall: ...\nraise ValueError('not a Wall')\n"),
     ),
     *for_rule(
+        rules.every_event_type_is_emitted,
+        caught("contract/event.py", PROMISE + "EventType = Literal['begun', 'ended']\nself.emit('begun')\n"),
+        kept("contract/event.py", PROMISE + "EventType = Literal['a', 'b']\nself.emit('a' if x else 'b', None)\n"),
+    ),
+    *for_rule(
         rules.texts_speak_of_the_project_alone,
         caught("docs/a.md", "It lives in /root/src.\n"),
         caught("README.md", "Get it from https://pypi.org/simple.\n"),

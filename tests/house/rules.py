@@ -171,6 +171,24 @@ def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
     return [f"{path}: mentions {name}" for path, names in named for name in sorted(names & ours - public)]
 
 
+def every_event_type_is_emitted(root: Path) -> list[str]:
+    """A type that nobody writes promises something to every reader of events."""
+    path = package(root) / "contract" / "event.py"
+    if not path.exists():
+        return []
+    named = [node for node in tree(path).body if isinstance(node, ast.Assign) and _assigns(node, "EventType")]
+    types = {word.value for node in named for word in ast.walk(node.value) if isinstance(word, ast.Constant)}
+    emitted = {
+        word.value
+        for source in sources(root)
+        for node in ast.walk(tree(source))
+        if isinstance(node, ast.Call) and _called(node) in ("emit", "write") and node.args
+        for word in ast.walk(node.args[0])
+        if isinstance(word, ast.Constant)
+    }
+    return [f"{path}: nobody emits {name}" for name in sorted(types - emitted)]
+
+
 def texts_speak_of_the_project_alone(root: Path) -> list[str]:
     rules = Path("tests", "house")  # the only texts that have to name what they forbid
     return [
@@ -294,6 +312,10 @@ def _names(node: ast.Assign) -> set[tuple[str, str]]:
     return set()
 
 
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return any(getattr(target, "id", "") == name for target in node.targets)
+
+
 def _called(node: ast.Call) -> str:
     return str(getattr(node.func, "id", "") or getattr(node.func, "attr", ""))
 
@@ -355,6 +377,7 @@ RULES: tuple[Rule, ...] = (
     rooms_do_not_use_the_front_door,
     modules_named_as_text_have_a_typed_twin,
     what_is_mentioned_can_be_imported,
+    every_event_type_is_emitted,
     texts_speak_of_the_project_alone,
     nothing_is_left_for_later,
     tests_use_fakes_and_not_mocks,

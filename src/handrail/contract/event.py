@@ -6,21 +6,18 @@ from typing import Any, Literal
 
 EventType = Literal[
     "call_started",  # tool, arguments, arguments_hash, origin
+    "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
+    "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
     "call_output",  # text: what the tool, or a job it started, shows; stream: stdout, stderr or progress; see Event
-    "call_waiting",  # lane, behind: the call waits for its place
-    "call_repaired",  # repairs: what preflight changed before the call went on
-    "call_ended",  # tool, status (ok or failed), kind, arguments_hash, duration_ms, origin, result: the envelope
-    "call_late",  # what came of work that outlived its answer
-    "approval_asked",  # the request, as it is shown
+    "call_ended",  # tool, status (ok or failed), kind, arguments_hash, duration_ms, origin, result (envelope), repairs
+    "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it
+    "approval_asked",  # the fields of the ApprovalRequest, as it is shown
     "approval_settled",  # decision, and the rule where one was remembered
-    "job_started",  # job, pid, command
-    "job_ended",  # job, exit_code
-    "user",  # text: what the person asked
+    "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
+    "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
+    "run_started",  # prompt: a new user turn
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
-    "model_asked",  # a request to the model begins
-    "model_answered",  # usage, stop
-    "run_started",  # a new user turn
     "run_ended",  # reason, text
     "warning",  # message: something that harmed nobody but should be known
 ]

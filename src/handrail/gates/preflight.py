@@ -18,6 +18,8 @@ async def preflight(step: Step, proceed: Next) -> Result:
         return prepared
     step.arguments, step.converted = prepared.arguments, prepared.converted
     step.repairs, step.warnings = prepared.repairs, prepared.warnings
+    if step.repairs:
+        step.emit("call_repaired", {"repairs": step.repairs_as_data(), "arguments": to_wire(step.arguments)})
     return await proceed(step)
 
 

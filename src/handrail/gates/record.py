@@ -1,7 +1,6 @@
 """Write down that a call began and, exactly once, how it ended, whatever happens in between."""
 
 import hashlib
-from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
@@ -68,5 +67,5 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         "result": envelope,
     }
     if step.repairs:
-        data["repairs"] = [asdict(repair) for repair in step.repairs]
+        data["repairs"] = step.repairs_as_data()
     step.emit("call_ended", data)

@@ -1,6 +1,7 @@
 """A Job: a command that outlives the call that started it, and can be asked about long after it ended."""
 
 import re
+from collections.abc import Callable
 from time import time
 from typing import Final
 
@@ -81,6 +82,7 @@ class Job:
         self._running = running
         self._log = log
         self._done = anyio.Event()
+        self._when_ended: list[Callable[[Job], object]] = []
 
     @property
     def command(self) -> str | tuple[str, ...]:
@@ -170,3 +172,12 @@ class Job:
         """The one who watched it says what it came to."""
         self.completed, self.error = completed, error
         self._done.set()
+        while self._when_ended:
+            self._when_ended.pop()(self)
+
+    def when_ended(self, tell: Callable[["Job"], object]) -> None:
+        """Call `tell(job)` once, on its own event loop, when it has ended; at once if it has."""
+        if self.running:
+            self._when_ended.append(tell)
+        else:
+            tell(self)

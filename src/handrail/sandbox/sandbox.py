@@ -41,6 +41,7 @@ class Sandbox(Files):
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
+        self._on_job: Callable[[Job], object] | None = None
 
     @at_home
     async def run(
@@ -94,6 +95,8 @@ class Sandbox(Files):
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
         shared.keep(job)
+        if self._on_job is not None:
+            self._on_job(job)
         return job
 
     @at_home
@@ -134,9 +137,19 @@ class Sandbox(Files):
         view._cwd = resolve(self._cwd, path)
         return view
 
-    def bind(self, *, clock: Clock | None = None, call_id: str | None = None) -> "Sandbox":
-        """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs."""
+    def bind(
+        self,
+        *,
+        clock: Clock | None = None,
+        call_id: str | None = None,
+        on_job: Callable[[Job], object] | None = None,
+    ) -> "Sandbox":
+        """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs.
+
+        `on_job` is called with every job that is started through this view.
+        """
         view = copy(self)
+        view._on_job = on_job if on_job is not None else self._on_job
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
         return view

@@ -32,7 +32,7 @@ class Transcript:
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
         with self.lock:
-            if type == "call_ended" and call_id in self.waiting_output:
+            if type in ("call_ended", "job_ended") and call_id in self.waiting_output:
                 self.waiting_output.pop(call_id).finish()
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import count
 from os import urandom
 from types import TracebackType
@@ -23,6 +24,7 @@ from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.completed import Late
+from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session._host import SessionHost
 from handrail.session._live import LiveOutput
@@ -201,7 +203,10 @@ class Session:
         """The sandbox as one call sees it."""
         if self.sandbox is None:
             raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
-        return self.sandbox.bind(clock=context.clock, call_id=self._name(context.call.id))
+        call = context.call
+        return self.sandbox.bind(
+            clock=context.clock, call_id=self._name(call.id), on_job=partial(self._job_started, call)
+        )
 
     def _name(self, call_id: str) -> str:
         """A call as the sandbox knows it, which may serve several sessions whose calls have the same ids."""
@@ -266,6 +271,19 @@ class Session:
             return
         outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
         self.emit("call_late", late.id.removeprefix(own), data={"outcome": outcome})
+
+    def _job_started(self, call: Call, job: Job) -> None:
+        command = job.command if isinstance(job.command, str) else list(job.command)
+        self.emit("job_started", call.id, call.parent, {"job": job.id, "pid": job.pid, "command": command})
+        job.when_ended(partial(self._job_ended, call))
+
+    def _job_ended(self, call: Call, job: Job) -> None:
+        if self._transcript.closed:  # the sandbox is somebody else's too
+            return
+        ended_by = None if job.completed is None else job.completed.ended_by
+        error = None if job.error is None else str(job.error)
+        data = {"job": job.id, "exit_code": job.exit_code, "ended_by": ended_by, "error": error}
+        self.emit("job_ended", call.id, call.parent, data)
 
     def _warn(self, message: str) -> None:
         self.emit("warning", data={"message": message})

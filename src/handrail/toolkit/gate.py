@@ -1,6 +1,7 @@
 """The shape of the pipeline: a Step walks through Gates, and a Result walks back."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -137,6 +138,10 @@ class Step:
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
         self._desk.emit(type, self.call.id, self.call.parent, data)
+
+    def repairs_as_data(self) -> list[dict[str, Any]]:
+        """What preflight changed, as plain data for an event."""
+        return [asdict(repair) for repair in self.repairs]
 
     def watch(self, scope: anyio.CancelScope) -> None:
         """From now on this is what ends when a person ends the call; at once, if that was asked before."""
