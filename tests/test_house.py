@@ -188,8 +188,8 @@ def test_importing_handrail_imports_no_room() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def readme_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", read("README.md"), re.MULTILINE | re.DOTALL)
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", read(document), re.MULTILINE | re.DOTALL)
 
 
 def dev_commands() -> set[str]:
@@ -200,19 +200,26 @@ def dev_commands() -> set[str]:
 
 
 def test_every_dev_command_in_the_readme_exists() -> None:
-    shown = {word for block in readme_blocks("sh") for word in re.findall(r"python3 dev\.py (\w+)", block)}
+    shown = {word for block in blocks("README.md", "sh") for word in re.findall(r"python3 dev\.py (\w+)", block)}
     assert {"demo", "test"} <= shown <= dev_commands()
 
 
-def test_the_python_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
-    blocks = readme_blocks("python")
-    assert blocks
-    for block in blocks:
-        argv = [sys.executable, "-W", "error", "-c", block]
+@pytest.mark.parametrize("document", ["README.md", "docs/gates.md"])
+def test_the_python_in_a_document_runs_as_it_stands(document: str, tmp_path: Path) -> None:
+    programs = blocks(document, "python")
+    assert programs
+    for program in programs:
+        argv = [sys.executable, "-W", "error", "-c", program]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
-        promised = re.findall(r"#> (.*)", block)
-        assert done.stdout.splitlines() == promised
+        promised = re.findall(r"#> (.*)", program)
+        assert done.stdout.splitlines() == promised != []
+
+
+def test_a_document_that_promises_what_is_printed_is_run() -> None:
+    promising = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))}
+    promising = {name for name in promising if any("#> " in block for block in blocks(name, "python"))}
+    assert promising == {"README.md", "docs/gates.md"}
 
 
 def test_the_map_for_newcomers_is_short_and_names_every_room() -> None:
