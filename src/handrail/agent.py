@@ -19,7 +19,7 @@ from handrail.session.session import Session
 from handrail.toolkit.context import Host
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
-ROUNDS: Final = 64
+MAX_ROUNDS: Final = 64
 Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "model_error"]
 
 
@@ -40,7 +40,7 @@ class Agent:
     def __init__(
         self, model: str | Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
-        budget: Budget = Budget(), rounds: int = ROUNDS, system: str = "",
+        budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "",
     ) -> None:  # fmt: skip
         self.model = _checked(model)
         self.session = _session_for(session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
@@ -53,14 +53,14 @@ class Agent:
         reason: Reason = "cancelled"
         text = ""
         self.session.begin_run()
-        around = self.session.host.outer
-        self.session.host.outer = host = _LoopHost(around)
+        outer = self.session.host.outer
+        self.session.host.outer = host = _LoopHost(outer)
         self.session.emit("run_started", data={"prompt": prompt})
         self.messages.append(Message("user", prompt))
         try:
             reason, text = await self._rounds(host)
         finally:
-            self.session.host.outer = around
+            self.session.host.outer = outer
             self.session.emit("run_ended", data={"reason": reason, "text": text})
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
 
@@ -111,14 +111,14 @@ class Agent:
 class _LoopHost:
     """The loop as a tool sees it: it can be ended, and a question ends it too, for the person reads the outcome."""
 
-    def __init__(self, around: Host | None = None) -> None:
+    def __init__(self, outer: Host | None = None) -> None:
         self.ended: tuple[Reason, str] | None = None
-        self._around = around
+        self._outer = outer
         """Who stood around the session before: they are asked first."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        if self._around is not None:
-            return await self._around.ask(question, choices)
+        if self._outer is not None:
+            return await self._outer.ask(question, choices)
         listed = "".join(f"\n- {choice}" for choice in choices)
         self.ended = ("asked_user", question + listed)
         raise ToolFailed(
@@ -126,14 +126,14 @@ class _LoopHost:
         )
 
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        if self._around is not None:
-            return await self._around.spawn(prompt, tools=tools, cwd=cwd)
+        if self._outer is not None:
+            return await self._outer.spawn(prompt, tools=tools, cwd=cwd)
         return Failure("unavailable", "This loop cannot start tasks; do the work yourself.", retryable=False)
 
     def finish(self, summary: str) -> None:
         self.ended = ("done", summary)
-        if self._around is not None:
-            self._around.finish(summary)
+        if self._outer is not None:
+            self._outer.finish(summary)
 
     def deferred_tools(self) -> dict[str, str]:
         return {}

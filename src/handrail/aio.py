@@ -23,9 +23,9 @@ from handrail.contract.errors import HandrailError, Unavailable
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_NEVER: Final = 1e8
+_THREE_YEARS: Final = 1e8
 """Seconds, which are three years."""
-LOOK_AGAIN: Final = 1.0
+LOOP_CHECK_INTERVAL: Final = 1.0
 """Seconds after which somebody on another event loop looks whether the one he waits for still runs."""
 
 
@@ -62,7 +62,7 @@ def loop_here() -> Any:
         return None
 
 
-def call_in(loop: Any, function: Callable[[], object]) -> None:
+def call_on(loop: Any, function: Callable[[], object]) -> None:
     """Call it in that loop's thread: now, if that is this one, else soon. A loop that has ended needs nothing more."""
     if loop is loop_here():
         function()
@@ -89,7 +89,7 @@ def in_background(work: Coroutine[Any, Any, None]) -> Task:
 @contextmanager
 def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
     """Call `act` when this event loop is closed inside the block, which then never ends."""
-    timer = weakref.ref(running_loop().call_later(_NEVER, _Held(act)))
+    timer = weakref.ref(running_loop().call_later(_THREE_YEARS, _OnLoopClosed(act)))
     try:
         yield
     finally:
@@ -97,7 +97,7 @@ def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
             held.cancel()
 
 
-class _Held:
+class _OnLoopClosed:
     """Held by one timer of an event loop. A loop that is closed lets go of its timers, and so of this."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -110,7 +110,7 @@ class _Held:
         self._act()
 
 
-class Home:
+class OwnLoop:
     """The event loop on which something was made or first used, and is used as long as that loop runs."""
 
     __slots__ = ("loop",)
@@ -135,20 +135,20 @@ class Home:
         """
         if self.here():
             return await work()
-        errand = _Errand(self.loop, work)
+        remote = _RemoteWork(self.loop, work)
         try:
-            await errand.over()
+            await remote.over()
         except BaseException:
-            errand.cancel()
-            await finish(errand.over)
+            remote.cancel()
+            await finish(remote.over)
             raise
-        if errand.error is not None:
-            raise errand.error
-        value: T = errand.value
+        if remote.error is not None:
+            raise remote.error
+        value: T = remote.value
         return value
 
 
-class _Errand:
+class _RemoteWork:
     """One piece of work on another event loop."""
 
     def __init__(self, loop: Any, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -159,19 +159,19 @@ class _Errand:
         self._work = work
         self._task: Task | None = None
         self._done = anyio.Event()
-        call_in(loop, self._begin)
+        call_on(loop, self._begin)
 
     async def over(self) -> None:
         """Until it has ended, or the loop it is on has."""
         while not self._done.is_set():
-            with anyio.move_on_after(LOOK_AGAIN):
+            with anyio.move_on_after(LOOP_CHECK_INTERVAL):
                 await self._done.wait()
             if not self._done.is_set() and not self._loop.is_running():
                 self.error = Unavailable("The event loop that this belongs to has ended.", retryable=False)
                 return
 
     def cancel(self) -> None:
-        call_in(self._loop, lambda: self._task is not None and self._task.cancel())
+        call_on(self._loop, lambda: self._task is not None and self._task.cancel())
 
     def _begin(self) -> None:
         self._task = in_background(self._serve())
@@ -186,20 +186,20 @@ class _Errand:
             self.error.__cause__ = error
             raise
         finally:
-            call_in(self._back, self._done.set)
+            call_on(self._back, self._done.set)
 
 
-class AtHome(Protocol):
+class HasOwnLoop(Protocol):
     """Something that belongs to an event loop."""
 
     @property
-    def home(self) -> Home: ...
+    def own_loop(self) -> OwnLoop: ...
 
 
-S = TypeVar("S", bound=AtHome)
+S = TypeVar("S", bound=HasOwnLoop)
 
 
-def at_home(
+def on_own_loop(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """The method, run on the event loop that its object belongs to, whoever awaits it.
@@ -209,17 +209,17 @@ def at_home(
 
     @wraps(method)
     async def anywhere(self: S, /, *args: P.args, **named: P.kwargs) -> T:
-        home = self.home
-        if home.here():
+        own_loop = self.own_loop
+        if own_loop.here():
             return await method(self, *args, **named)
         if callable(given := named.get("on_output")):
-            named["on_output"] = _heard_by(Home(), given)
-        return await home.run(lambda: method(self, *args, **named))
+            named["on_output"] = _called_on(OwnLoop(), given)
+        return await own_loop.run(lambda: method(self, *args, **named))
 
     return anywhere
 
 
-def _heard_by(listener: Home, given: Callable[[Any], object]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+def _called_on(listener: OwnLoop, given: Callable[[Any], object]) -> Callable[[Any], Coroutine[Any, Any, None]]:
     async def hear(chunk: Any) -> None:
         answer = given(chunk)
         if isawaitable(answer):

@@ -14,11 +14,11 @@ from handrail.schema.describe import dotted
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
 KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
-DEEPEST: Final = 200
-LARGEST: Final = 10**4_000
+MAX_DEPTH: Final = 200
+MAX_INTEGER: Final = 10**4_000
 """Integers beyond it cannot be written as text."""
-MOST_WARNINGS: Final = 5
-HALF: Final = "has half of a character pair (a lone surrogate), shown as `?`"
+MAX_WARNINGS: Final = 5
+LONE_SURROGATE: Final = "has half of a character pair (a lone surrogate), shown as `?`"
 Odd = list[tuple[tuple[str | int, ...], str]]
 """Where something stood that JSON cannot hold, and what it was."""
 
@@ -33,7 +33,7 @@ def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
     What has no JSON form but may be shown as text is noted in `odd`.
     """
     kind = type(value)
-    if kind is int and not -LARGEST < value < LARGEST:
+    if kind is int and not -MAX_INTEGER < value < MAX_INTEGER:
         raise NotPlain("an integer has more than 4,000 digits")
     if kind in KEPT:
         return value
@@ -41,8 +41,8 @@ def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
         return sendable(value, odd)
     if kind is float:
         return value if isfinite(value) else _not_finite(value, odd)
-    if depth > DEEPEST:
-        raise NotPlain(f"it is nested deeper than {DEEPEST} levels, or contains itself")
+    if depth > MAX_DEPTH:
+        raise NotPlain(f"it is nested deeper than {MAX_DEPTH} levels, or contains itself")
     if isinstance(value, Mapping):
         return _mapping(value, depth, odd)
     if kind is list or kind is tuple:
@@ -67,15 +67,15 @@ def sendable(text: str, odd: Odd | None = None) -> str:
         text.encode()
     except UnicodeEncodeError:
         if odd is not None:
-            odd.append(((), HALF))
+            odd.append(((), LONE_SURROGATE))
         return text.encode("utf-8", "replace").decode()
     return text
 
 
 def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
     """What to tell the model of the things that were shown as text."""
-    said = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MOST_WARNINGS]]
-    more = len(odd) - MOST_WARNINGS
+    said = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MAX_WARNINGS]]
+    more = len(odd) - MAX_WARNINGS
     return (*said, *([f"and {more} more values that JSON cannot hold"] if more > 0 else []))
 
 

@@ -7,11 +7,11 @@ from handrail.policy.judge import HARMLESS
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
 
-REPEATS: Final = 3
+MAX_EQUAL_FAILURES: Final = 3
 """Equal failures after which the same call is not run again."""
-MOST: Final = 200
+FAILURES_KEPT: Final = 200
 """Calls of one tool, or of tools that do not exist, that are remembered; the oldest is forgotten first."""
-INSTEAD: Final = {
+ADVICE: Final = {
     "invalid_args": "Change the arguments as the message says",
     "not_found": "Look at what is there first, or make it",
     "tool_not_found": "Call one of the tools that there are",
@@ -27,12 +27,12 @@ async def breaker(step: Step, proceed: Next) -> Result:
     key = _key(step) if known else None
     if known and key in known:
         way, repeats = known[key]
-        if repeats >= REPEATS:
+        if repeats >= MAX_EQUAL_FAILURES:
             kind = way.partition(" ")[0]
             return Failure(
                 "rejected",
                 f"{step.call.name[:100]} has failed {repeats} times in the same way ({kind}) with the same arguments, "
-                f"and was not run again. {INSTEAD[kind]}.",
+                f"and was not run again. {ADVICE[kind]}.",
                 data={"repeats": repeats, "kind": kind},
             )
     result = await proceed(step)
@@ -41,7 +41,7 @@ async def breaker(step: Step, proceed: Next) -> Result:
             seen.clear()
         elif known and key is not None:
             known.pop(key, None)
-    elif result.kind in INSTEAD:
+    elif result.kind in ADVICE:
         _count(step, result, key)
     return result
 
@@ -58,5 +58,5 @@ def _count(step: Step, failure: Failure, key: str | None) -> None:
     way = f"{failure.kind} {failure.field or ''}"
     before, repeats = known.pop(key, ("", 0))
     known[key] = (way, repeats + 1 if before == way else 1)
-    if len(known) > MOST:
+    if len(known) > FAILURES_KEPT:
         del known[next(iter(known))]

@@ -32,7 +32,7 @@ async def _in_time(step: Step, proceed: Next) -> Result:
         return await proceed(step)
     with step.counts.clock.limit(left + (BUDGET_GRACE if step.tool.timeout is None else 0.0)):
         return await proceed(step)
-    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.end_told} "))
+    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.how_it_ended} "))
 
 
 def _over(step: Step, what: str = "") -> str:

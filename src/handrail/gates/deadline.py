@@ -13,8 +13,8 @@ async def deadline(step: Step, proceed: Next) -> Result:
         return await proceed(step)
     if step.terminated:
         return Failure(
-            "cancelled", f"{step.tool.name} was ended by the user. {step.end_told}", data={"killed_by": "user"}
+            "cancelled", f"{step.tool.name} was ended by the user. {step.how_it_ended}", data={"killed_by": "user"}
         )
     return Failure(
-        "timeout", f"{step.tool.name} ran longer than {limit.seconds:g} s. {step.end_told} Ask for less at once."
+        "timeout", f"{step.tool.name} ran longer than {limit.seconds:g} s. {step.how_it_ended} Ask for less at once."
     )

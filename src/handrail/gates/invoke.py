@@ -8,17 +8,17 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.aio import call_in, is_cancelled, running_loop, this_task
+from handrail.aio import call_on, is_cancelled, running_loop, this_task
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
-from handrail.gates._plain import HALF, NotPlain, Odd, notes_of, plain, sendable, warnings_of
+from handrail.gates._plain import LONE_SURROGATE, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 
-LONGEST_MESSAGE: Final = 2_000
-BY_ERRNO: Final[dict[int, FailureKind]] = {
+MAX_MESSAGE: Final = 2_000
+KIND_BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.ENOENT: "not_found",
     errno.EISDIR: "invalid_args",
     errno.ENOTDIR: "invalid_args",
@@ -28,7 +28,7 @@ BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.EROFS: "rejected",
     errno.EXDEV: "rejected",
 }
-BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
+KIND_BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
     FileNotFoundError: "not_found",
     IsADirectoryError: "invalid_args",
     NotADirectoryError: "invalid_args",
@@ -89,7 +89,7 @@ async def _in_thread(step: Step) -> Any:
         outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
         step.emit("call_late", {"tool": tool.name, "outcome": outcome})
         if step.slot is not None:
-            call_in(loop, step.slot.let_go)
+            call_on(loop, step.slot.let_go)
 
     loop = running_loop()
     work = Work(lambda: tool.body(context, arguments), late)
@@ -121,7 +121,7 @@ def _settle(tool: Tool, value: Any) -> Result:
     if tool.output_checks is not None and not tool.output_checks.is_valid(shown := to_wire(value)):
         problem = tool.output_checks.problems(shown)[0]
         where = f" at {problem.path}" if problem.path else ""
-        message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:LONGEST_MESSAGE]
+        message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:MAX_MESSAGE]
         return Failure("execution_error", message, warnings=warnings)
     return Success(value, warnings)
 
@@ -130,7 +130,7 @@ def _sendable(result: Result) -> Result:
     """A failure whose message may be sent: a path may hold half of a character pair."""
     if result.ok or (message := sendable(result.message)) is result.message:
         return result
-    return replace(result, message=message, warnings=(*result.warnings, f"the message {HALF}"))
+    return replace(result, message=message, warnings=(*result.warnings, f"the message {LONE_SURROGATE}"))
 
 
 def _told(failure: Failure) -> Failure:
@@ -147,14 +147,14 @@ def _told(failure: Failure) -> Failure:
 
 
 def _bug(error: BaseException) -> Failure:
-    return Failure("execution_error", describe_error(error)[:LONGEST_MESSAGE])
+    return Failure("execution_error", describe_error(error)[:MAX_MESSAGE])
 
 
 def _os_failure(error: OSError) -> Failure:
-    by_type = (kind for type_, kind in BY_TYPE.items() if isinstance(error, type_))
-    kind = BY_ERRNO.get(error.errno or 0) or next(by_type, None)
+    by_type = (kind for type_, kind in KIND_BY_TYPE.items() if isinstance(error, type_))
+    kind = KIND_BY_ERRNO.get(error.errno or 0) or next(by_type, None)
     if kind is None:
         return _bug(error)
     path = error.filename if isinstance(error.filename, str) else None
     message = (error.strerror or describe_error(error)) + (f": {path}" if path else "")
-    return Failure(kind, message[:LONGEST_MESSAGE], field="path" if kind == "invalid_args" and path else None)
+    return Failure(kind, message[:MAX_MESSAGE], field="path" if kind == "invalid_args" and path else None)

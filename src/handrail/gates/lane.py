@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from handrail.aio import call_in, running_loop
+from handrail.aio import call_on, running_loop
 from handrail.contract.errors import Unavailable
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
@@ -39,10 +39,10 @@ def admit(step: Step) -> None:
     own = _lane_of(step)
     if own is None:
         return
-    around = _slots_around(step)
-    holding = next((slot.lane for slot in around if slot.lane.root is own), None)
+    parents = _parents_of(step)
+    holding = next((slot.lane for slot in parents if slot.lane.root is own), None)
     reads_only = step.tool.effects == {"reads"}
-    step.slot = (holding.inner if holding is not None else own).reserve(not reads_only, step.call.id, around)
+    step.slot = (holding.inner if holding is not None else own).reserve(not reads_only, step.call.id, parents)
 
 
 def lane_of_sandbox(sandbox: Sandbox) -> "Lane":
@@ -65,7 +65,7 @@ def _lane_of(step: Step) -> "Lane | None":
     return lane_of_sandbox(shared.sandbox) if shared.sandbox is not None and step.tool.needs else None
 
 
-def _slots_around(step: Step) -> "list[Slot]":
+def _parents_of(step: Step) -> "list[Slot]":
     """The slots of the calls around this one, the nearest first."""
     slots, outer = [], step.parent
     while outer is not None:
@@ -102,18 +102,18 @@ _lanes: "Final[WeakKeyDictionary[object, Lane]]" = WeakKeyDictionary()
 class Slot:
     """One slot in a lane. `leave` gives it back at any time, and may be called twice."""
 
-    __slots__ = ("_loop", "_open", "_work", "around", "entered", "inside", "lane", "stuck", "who", "writes")
+    __slots__ = ("_loop", "_open", "_work", "entered", "lane", "parents", "stuck", "waiting_children", "who", "writes")
 
-    def __init__(self, lane: "Lane", writes: bool, who: str, around: "Sequence[Slot]") -> None:
+    def __init__(self, lane: "Lane", writes: bool, who: str, parents: "Sequence[Slot]") -> None:
         self.lane = lane
         self._loop: Any = None
         self._open: anyio.Event | None = None
         self._work = 0
         self.writes = writes
         self.who = who
-        self.around = around
+        self.parents = parents
         """The slots, in any lane, of the calls around this one."""
-        self.inside: set[Slot] = set()
+        self.waiting_children: set[Slot] = set()
         """Those that wait in any lane, of calls inside this one."""
         self.entered = False
         self.stuck = False
@@ -137,8 +137,8 @@ class Slot:
         finally:
             if self._open is not None:
                 with _changing:
-                    for slot in self.around:
-                        slot.inside.discard(self)
+                    for slot in self.parents:
+                        slot.waiting_children.discard(self)
 
     def leave(self) -> None:
         """Give it back. While work that could not be stopped goes on in it, it is stuck instead."""
@@ -166,7 +166,7 @@ class Slot:
     def wake(self) -> None:
         """Look again."""
         if self._open is not None:
-            call_in(self._loop, self._open.set)
+            call_on(self._loop, self._open.set)
 
     def _closed(self) -> anyio.Event | None:
         """None when it was entered, else what will be set when it is worth another look."""
@@ -175,12 +175,12 @@ class Slot:
                 self.entered = True
                 return None
             self._loop, self._open = running_loop(), anyio.Event()
-            for slot in self.around:
-                slot.inside.add(self)
+            for slot in self.parents:
+                slot.waiting_children.add(self)
             return self._open
 
     def _family(self) -> "list[Slot]":
-        return [self, *(slot for slot in self.around if slot.lane.root is self.lane.root)]
+        return [self, *(slot for slot in self.parents if slot.lane.root is self.lane.root)]
 
     def _may_enter(self) -> bool:
         if self not in self.lane:
@@ -192,16 +192,16 @@ class Slot:
                 f"The sandbox is held by {stuck.who or 'an earlier call'}, whose work could not be stopped. "
                 "Try again when it has ended, or go on without this."
             )
-        if in_the_way and self.around and self._waits_for_itself():
+        if in_the_way and self.parents and self._would_deadlock():
             raise Unavailable(
                 f"This would wait for {in_the_way[0].who or 'an earlier call'}, which waits for the call around this "
                 "one. Try again when that has ended, or go on without this."
             )
         return not in_the_way
 
-    def _waits_for_itself(self) -> bool:
+    def _would_deadlock(self) -> bool:
         """Whether somebody before us can only leave when we, or a call around us, have."""
-        ours, seen, waiting = {self, *self.around}, set[Slot](), [self]
+        ours, seen, waiting = {self, *self.parents}, set[Slot](), [self]
         while waiting:
             here = waiting.pop()
             for slot in here.lane.before(here):
@@ -209,7 +209,7 @@ class Slot:
                     return True
                 if slot not in seen:
                     seen.add(slot)
-                    waiting += [*slot.inside, *([] if slot.entered else [slot])]
+                    waiting += [*slot.waiting_children, *([] if slot.entered else [slot])]
         return False
 
 
@@ -237,9 +237,9 @@ class Lane:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def reserve(self, writes: bool, who: str = "", around: Sequence[Slot] = ()) -> Slot:
+    def reserve(self, writes: bool, who: str = "", parents: Sequence[Slot] = ()) -> Slot:
         """Take the next slot, at once. `who` is the id of the call."""
-        slot = Slot(self, writes, who, around)
+        slot = Slot(self, writes, who, parents)
         with _changing:
             self._slots[slot] = None
         return slot

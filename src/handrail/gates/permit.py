@@ -18,7 +18,7 @@ from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 
-MOST_EDITS: Final = 5
+MAX_EDITS: Final = 5
 ANSWERS: Final = frozenset(get_args(Answer))
 
 
@@ -70,7 +70,7 @@ def _bounce(step: Step) -> Failure:
 
 async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | None:
     """None when the call may run, perhaps with edited arguments; otherwise the answer to give instead."""
-    for _ in range(MOST_EDITS):
+    for _ in range(MAX_EDITS):
         wait = getattr(approver, "wait", APPROVAL_WAIT)
         request = await request_for(
             step.call.id, step.tool, step.arguments,
@@ -89,7 +89,7 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
             return edited
         verdict = edited
     return Failure(
-        "rejected", f"{step.tool.name} was not run: it was edited {MOST_EDITS} times and still needs approval."
+        "rejected", f"{step.tool.name} was not run: it was edited {MAX_EDITS} times and still needs approval."
     )
 
 

@@ -21,11 +21,11 @@ from handrail.toolkit.gate import Next, Step
 if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
 
-MOST: Final = 512 << 20
+MAX_FILLED_IN: Final = 512 << 20
 """Bytes that one call may have filled in."""
-BINARY: Final = frozenset({"binary", "base64", "base64url", "byte"})
+BINARY_FORMATS: Final = frozenset({"binary", "base64", "base64url", "byte"})
 """Formats of strings that stand for bytes."""
-MAY_REFER: Final = frozenset({dict, list})
+CONTAINERS: Final = frozenset({dict, list})
 Path = tuple[str | int, ...]
 Form = Literal["text", "bytes", "json", "any"]
 
@@ -37,7 +37,7 @@ class _Unfit(Exception):
 
 async def references(step: Step, proceed: Next) -> Result:
     """Preflight refused unknown references; one that vanished since is refused here. The body never sees one."""
-    if MAY_REFER.isdisjoint(map(type, step.arguments.values())):
+    if CONTAINERS.isdisjoint(map(type, step.arguments.values())):
         return await proceed(step)
     found = dict(references_in(step.arguments))
     refused = await _fill_in(step, found) if found else None
@@ -67,8 +67,8 @@ async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
     """What stands at each path: bytes, or text, or JSON, as the schema asks."""
     artifacts, known = step.context.artifacts, {}
     sizes = {ref: info.size for ref in set(found.values()) if (info := artifacts.info(ref))}
-    if sum(sizes.values()) > MOST:
-        raise _Unfit(next(iter(found)), f"would fill in more than {MOST >> 20} MiB", "smaller artifacts")
+    if sum(sizes.values()) > MAX_FILLED_IN:
+        raise _Unfit(next(iter(found)), f"would fill in more than {MAX_FILLED_IN >> 20} MiB", "smaller artifacts")
     contents: dict[Path, Any] = {}
     for path, ref in found.items():
         form = wanted(step.tool.checks, path)
@@ -112,7 +112,7 @@ def wanted(checks: Validator, path: Path) -> Form:
         return "any"
     texts = [location for location, kind in zip(leaves, kinds, strict=True) if kind and "string" in kind]
     if texts:
-        return "bytes" if all(checks.spec(location).get("format") in BINARY for location in texts) else "text"
+        return "bytes" if all(checks.spec(location).get("format") in BINARY_FORMATS for location in texts) else "text"
     return "json"
 
 

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from handrail.aio import Home, at_home
+from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.sandbox._shared import Shared
+from handrail.sandbox._shared import SandboxState
 from handrail.sandbox.checks import resolve
 
 _Answer = TypeVar("_Answer")
@@ -19,15 +19,15 @@ _Entries = list[FileStat]
 class Files:
     """The file half of a Sandbox. Each operation raises OSError's children, or Unavailable when the sandbox is gone."""
 
-    _shared: Shared
+    _shared: SandboxState
     _cwd: str
 
     @property
-    def home(self) -> Home:
+    def own_loop(self) -> OwnLoop:
         """The event loop it belongs to. Its operations may be awaited on any other."""
-        return self._shared.home
+        return self._shared.own_loop
 
-    @at_home
+    @on_own_loop
     async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """A file, or a range of it."""
         if start < 0 or (length is not None and length < 0):
@@ -42,7 +42,7 @@ class Files:
         """A file as text, its line ends as they are. Raises UnicodeDecodeError, a ValueError, for other bytes."""
         return (await self.read_bytes(path)).decode(encoding)
 
-    @at_home
+    @on_own_loop
     async def write_bytes(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file at once or not at all; its parents are made."""
         if mode is not None and not 0 <= mode <= 0o7777:
@@ -58,7 +58,7 @@ class Files:
             raise ValueError(f"text is a string, not {type(text).__name__}; write_bytes takes bytes.")
         await self.write_bytes(path, text.encode(encoding), mode=mode)
 
-    @at_home
+    @on_own_loop
     async def stat(self, path: str) -> FileStat:
         """What a path is, and where it really leads."""
         target = await self._target(path)
@@ -72,19 +72,19 @@ class Files:
             return False
         return True
 
-    @at_home
+    @on_own_loop
     async def make_dir(self, path: str) -> None:
         """Make a directory and its parents; no error when it is there."""
         target = await self._target(path)
         await _answer(self._shared.driver.make_dir(target))
 
-    @at_home
+    @on_own_loop
     async def remove(self, path: str) -> None:
         """Remove a file, a link (not what it leads to), or a directory with everything in it."""
         target = await self._target(path)
         await _answer(self._shared.driver.remove(target))
 
-    @at_home
+    @on_own_loop
     async def list(self, path: str = ".") -> _Entries:
         """The entries of a directory, sorted by name."""
         target = await self._target(path)

@@ -21,15 +21,15 @@ from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER
 from handrail.sandbox._capture import Capture, Cut
 from handrail.sandbox._notes import notes_on
 from handrail.sandbox._spool import Spool
-from handrail.sandbox.completed import TIMED_OUT, Caps, Completed, EndedBy
+from handrail.sandbox.completed import EXIT_TIMED_OUT, Caps, Completed, EndedBy
 
-Asked = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
+EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
 """Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
-KILLED: Final = 137
-BREATH: Final = 1 << 20
+EXIT_KILLED: Final = 137
+CHECKPOINT_BYTES: Final = 1 << 20
 """Bytes of output after which others get a turn."""
-PIECE: Final = 256 << 10
+INPUT_PIECE: Final = 256 << 10
 """Bytes of input given to the driver at a time."""
 
 
@@ -52,7 +52,7 @@ class Running:
         self.order = replace(order, on_output=None)
         self.clock = clock
         self.process: Process | None = None
-        self.asked: Asked | None = None
+        self.end_reason: EndReason | None = None
         self.exit_code: int | None = None
         self.error: Exception | None = None
         self.started = anyio.Event()
@@ -71,10 +71,10 @@ class Running:
         self._duration: float | None = None
         self.task: Task = in_background(self._work())
 
-    def ask(self, reason: Asked) -> None:
+    def request_end(self, reason: EndReason) -> None:
         """Ask for its end; the first reason stands."""
-        if self.asked is None and not self.ended.is_set():
-            self.asked = reason
+        if self.end_reason is None and not self.ended.is_set():
+            self.end_reason = reason
             self.wake.set()
 
     async def end(self, grace: float) -> None:
@@ -91,8 +91,8 @@ class Running:
         """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
         if self.process is None or self.ended.is_set():
             raise BrokenPipeError("The command has ended and reads no input.")
-        for begin in range(0, len(data or b""), PIECE):
-            await self.process.send((data or b"")[begin : begin + PIECE])
+        for begin in range(0, len(data or b""), INPUT_PIECE):
+            await self.process.send((data or b"")[begin : begin + INPUT_PIECE])
         if data is None:
             await self.process.send(None)
 
@@ -105,14 +105,14 @@ class Running:
 
     def outcome(self) -> Completed:
         """What it came to, as far as is known now. Raises what the driver raised, unless a limit had ended it."""
-        if self.asked == "close":
+        if self.end_reason == "close":
             raise Unavailable("The sandbox was closed while the command ran.", retryable=False)
-        if self.error is not None and self.asked is None:
+        if self.error is not None and self.end_reason is None:
             raise self.error
-        ended_by: EndedBy = "exit" if self.asked is None or self.asked == "cancel" else self.asked
-        exit_code = KILLED if self.exit_code is None else self.exit_code
+        ended_by: EndedBy = "exit" if self.end_reason is None or self.end_reason == "cancel" else self.end_reason
+        exit_code = EXIT_KILLED if self.exit_code is None else self.exit_code
         if ended_by in ("timeout", "idle", "budget"):
-            exit_code = TIMED_OUT
+            exit_code = EXIT_TIMED_OUT
         out, err = self._cut("stdout"), self._cut("stderr")
         out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size
         return Completed(
@@ -136,15 +136,15 @@ class Running:
         self.process = process = await self._start()
         self._note_if_slow(self._began, "to start the command")
         self.started.set()
-        if self.asked is not None:  # it came too late
+        if self.end_reason is not None:  # it came too late
             self._signal("KILL")
         feeder = None if self.order.stdin is None else in_background(self._feed_all(self.order.stdin))
-        breath = BREATH
+        next_checkpoint = CHECKPOINT_BYTES
         try:
             async for chunk in process.output():
                 await self._take(_checked(chunk))
-                if self.received >= breath:  # a driver that always has more must not keep the limits from being seen
-                    breath = self.received + BREATH
+                if self.received >= next_checkpoint:  # the limits are checked even if the driver never pauses
+                    next_checkpoint = self.received + CHECKPOINT_BYTES
                     await anyio.lowlevel.checkpoint()
             ended = monotonic()
             code = _exit_code(await process.wait())
@@ -182,7 +182,7 @@ class Running:
         self._streams[stream].add(data)
         self.spool.add(stream, data)
         if self.order.max_output is not None and self.received > self.order.max_output:
-            self.ask("output")
+            self.request_end("output")
         if self._on_output is not None:
             try:
                 shown = self._on_output(chunk)

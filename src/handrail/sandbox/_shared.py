@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import anyio
 
-from handrail.aio import Home, finish, if_loop_closes, in_background
+from handrail.aio import OwnLoop, finish, if_loop_closes, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
@@ -28,13 +28,13 @@ JOB_SPOOLS_KEPT: Final = 32
 """Ended jobs whose whole output is still on disk."""
 
 
-class Shared:
+class SandboxState:
     """One per sandbox. `calls` holds what runs now, by the id under which a person can end it."""
 
     def __init__(self, driver: Driver, caps: Caps) -> None:
         self.driver = driver
         self.caps = caps
-        self.home = Home()
+        self.own_loop = OwnLoop()
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []
@@ -91,7 +91,7 @@ class Shared:
         """End what runs under this id. Whether anything did."""
         found = [running for running in self.calls.get(id, ()) if not running.ended.is_set()]
         for running in found:
-            running.ask(by)
+            running.request_end(by)
         with anyio.move_on_after(USER_GRACE + 2 * KILL_WAIT):
             for running in found:
                 await running.settled.wait()
@@ -147,7 +147,7 @@ class Shared:
     async def _end_all(self) -> None:
         every = [running for calls in self.calls.values() for running in calls]
         for running in every:
-            running.ask("close")
+            running.request_end("close")
         with anyio.move_on_after(2 * KILL_WAIT):
             for running in every:
                 await running.settled.wait()
@@ -191,7 +191,7 @@ class Shared:
     async def _tell_late(self, running: Running) -> None:
         self._abandoned.discard(running)
         if running.error is None:
-            late = Late(running.id, running.exit_code, None if running.asked == "close" else running.outcome())
+            late = Late(running.id, running.exit_code, None if running.end_reason == "close" else running.outcome())
         else:
             late = Late(running.id, error=running.error)
         for tell in list(self.on_late):

@@ -7,9 +7,9 @@ from typing import Final
 
 from handrail.aio import finish
 from handrail.contract.limits import LIMIT_GRACE, USER_GRACE
-from handrail.sandbox._running import Asked, Running
+from handrail.sandbox._running import EndReason, Running
 
-_GRACE: Final[Mapping[Asked, float]] = {
+_GRACE: Final[Mapping[EndReason, float]] = {
     "timeout": LIMIT_GRACE,
     "idle": LIMIT_GRACE,
     "output": LIMIT_GRACE,
@@ -28,10 +28,10 @@ async def supervise(running: Running, timeout: float | None, idle_timeout: float
     """
     try:
         await _watch(running, timeout, idle_timeout)
-        if running.asked is not None:
-            await running.end(_GRACE[running.asked])
+        if running.end_reason is not None:
+            await running.end(_GRACE[running.end_reason])
     except BaseException:
-        running.ask("cancel")
+        running.request_end("cancel")
         await finish(partial(running.end, LIMIT_GRACE))
         raise
     finally:
@@ -53,8 +53,8 @@ async def _watch(running: Running, timeout: float | None, idle_timeout: float | 
         if running.wake.is_set():
             return
         if budget_left <= min(wall_left, idle_left):
-            running.ask("budget")
+            running.request_end("budget")
         elif wall_left <= idle_left:
-            running.ask("timeout")
+            running.request_end("timeout")
         elif running.received == seen:
-            running.ask("idle")
+            running.request_end("idle")

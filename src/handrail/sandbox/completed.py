@@ -8,7 +8,7 @@ from handrail.sandbox._spool import SPOOL_LIMIT, Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
 """What ended it: itself, a limit, a person, the model, too much output, or the end of its run's seconds."""
-TIMED_OUT: Final = 124
+EXIT_TIMED_OUT: Final = 124
 """The exit code of a command that a limit on its time ended."""
 
 

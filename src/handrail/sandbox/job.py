@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from handrail.aio import Home, at_home
+from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.sandbox._running import Running
@@ -70,8 +70,8 @@ class Log:
 class Job:
     """Made by `Sandbox.start`. It lives until it ends, is ended, or its sandbox closes."""
 
-    def __init__(self, running: Running, log: Log, home: Home) -> None:
-        self.home = home
+    def __init__(self, running: Running, log: Log, own_loop: OwnLoop) -> None:
+        self.own_loop = own_loop
         self.id = running.id
         self.cwd = running.order.cwd
         self.started_at = time()
@@ -119,7 +119,7 @@ class Job:
             raise self.error
         return self.exit_code
 
-    @at_home
+    @on_own_loop
     async def wait(self, timeout: float | None = None) -> int | None:
         """The exit code, or None if it still runs after `timeout` seconds. Raises Unavailable as `poll` does."""
         with anyio.move_on_after(seconds(timeout, "timeout")):
@@ -151,14 +151,14 @@ class Job:
         self.spool.close()
         self._log.close()
 
-    @at_home
+    @on_own_loop
     async def send(self, data: str | bytes | None) -> None:
         """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
         if not self._running.order.command.input:
             raise Unavailable("This job's input is closed: the sandbox cannot feed a running command.", retryable=False)
         await self._running.feed(as_bytes(data, "data"))
 
-    @at_home
+    @on_own_loop
     async def signal(self, name: str) -> None:
         """Send TERM or KILL to its whole tree. No error when it has ended."""
         plain = name.upper().removeprefix("SIG")

@@ -9,14 +9,14 @@ from typing import Final, Literal, Self
 
 import anyio
 
-from handrail.aio import at_home, finish, in_background, loop_here
+from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import CODE_FILE_WAIT, JOB_START_WAIT
 from handrail.sandbox._files import Files
 from handrail.sandbox._running import OnOutput, Order, Running
-from handrail.sandbox._shared import Shared
+from handrail.sandbox._shared import SandboxState
 from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
@@ -37,13 +37,13 @@ class Sandbox(Files):
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
         self.report = report if report is not None else report_of(driver)
-        self._shared = Shared(driver, caps if caps is not None else Caps())
+        self._shared = SandboxState(driver, caps if caps is not None else Caps())
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
         self._on_job: Callable[[Job], object] | None = None
 
-    @at_home
+    @on_own_loop
     async def run(
         self,
         command: str | Sequence[str],
@@ -70,7 +70,7 @@ class Sandbox(Files):
         running = shared.begin(id or self._call_id or shared.number("run"), order, self._clock or WallClock())
         return await shared.see_through(running, timeout, silence)
 
-    @at_home
+    @on_own_loop
     async def start(
         self,
         command: str | Sequence[str],
@@ -91,7 +91,7 @@ class Sandbox(Files):
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         running = shared.begin(shared.number("job"), order, WallClock())
-        job = Job(running, log, shared.home)
+        job = Job(running, log, shared.own_loop)
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
         shared.keep(job)
@@ -99,7 +99,7 @@ class Sandbox(Files):
             self._on_job(job)
         return job
 
-    @at_home
+    @on_own_loop
     async def run_code(
         self, code: str, language: str = "python", timeout: float | None = None, *, on_output: OnOutput | None = None
     ) -> Completed:
@@ -126,7 +126,7 @@ class Sandbox(Files):
         """One job by its id."""
         return self._shared.jobs.get(id)
 
-    @at_home
+    @on_own_loop
     async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
         """End a job or a running call: TERM, 3 s, KILL. Whether it was running. `by` becomes its `ended_by`."""
         return await self._shared.terminate(id, by)
@@ -198,7 +198,7 @@ class Sandbox(Files):
         if loop_here() is None:
             self._shared.close_without_loop()
         else:
-            await self.home.run(self._shared.close)
+            await self.own_loop.run(self._shared.close)
 
     async def __aenter__(self) -> Self:
         return self.acquire()
@@ -247,10 +247,10 @@ class Sandbox(Files):
             with anyio.move_on_after(JOB_START_WAIT):
                 await running.started.wait()
         except BaseException:
-            running.ask("cancel")
+            running.request_end("cancel")
             raise
         if running.process is None:
-            running.ask("cancel")
+            running.request_end("cancel")
             raise running.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
 
     async def _remove_quietly(self, path: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from handrail.aio import Home, at_home
+from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure, Result
 from handrail.schema.export import check_provider
@@ -15,8 +15,8 @@ from handrail.toolkit.toolbox import Toolbox, exported
 class SessionHost:
     """Serves deferred tools itself; hands the rest on, and says so where nobody is there."""
 
-    def __init__(self, toolbox: Toolbox, outer: Host | None, home: Home, warn: Callable[[str], None]) -> None:
-        self.home = home
+    def __init__(self, toolbox: Toolbox, outer: Host | None, own_loop: OwnLoop, warn: Callable[[str], None]) -> None:
+        self.own_loop = own_loop
         self.outer = outer
         self._toolbox = toolbox
         self._warn = warn
@@ -24,11 +24,11 @@ class SessionHost:
         self._loaded: set[str] = set()
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
-    @at_home
+    @on_own_loop
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return await self._somebody("ask a person").ask(question, choices)
 
-    @at_home
+    @on_own_loop
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
         return await self._somebody("start a task").spawn(prompt, tools=tools, cwd=cwd)
 

@@ -9,27 +9,27 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from handrail.aio import Home, call_in
+from handrail.aio import OwnLoop, call_on
 from handrail.contract.call import Call
 
 if TYPE_CHECKING:
     from handrail.session._transcript import Transcript
 
-INTERVAL: Final = 1 / 16
+EVENT_INTERVAL: Final = 1 / 16
 """Seconds between two events of one call: with what its three streams have left at the end, no second has over 20."""
-EVENT_LIMIT: Final = 64 << 10
+EVENT_TEXT_LIMIT: Final = 64 << 10
 """Bytes of text, as UTF-8, in one event."""
-KEPT: Final = 64 << 10
+TRANSCRIPT_TEXT_LIMIT: Final = 64 << 10
 """Bytes of text that the transcript keeps of one call."""
 
 
 class LiveOutput:
     """One per call that shows something. It may be used from any thread, and after the call ended: a job goes on."""
 
-    def __init__(self, transcript: "Transcript", call: Call, home: Home) -> None:
+    def __init__(self, transcript: "Transcript", call: Call, own_loop: OwnLoop) -> None:
         self._transcript = transcript
         self._call = call
-        self._home = home
+        self._own_loop = own_loop
         self._waiting: dict[str, _Joined] = {}
         self._kept: deque[tuple[int, int]] = deque()
         self._kept_size = 0
@@ -46,7 +46,7 @@ class LiveOutput:
             if stream not in self._waiting:
                 self._waiting[stream] = _Joined()
             self._waiting[stream].add(text)
-            if monotonic() >= self._last + INTERVAL:
+            if monotonic() >= self._last + EVENT_INTERVAL:
                 self._write_oldest()
             self._look_after()
 
@@ -62,11 +62,11 @@ class LiveOutput:
             self._transcript.waiting_output.pop(self._call.id, None)
             return
         self._transcript.waiting_output[self._call.id] = self
-        loop = self._home.loop
+        loop = self._own_loop.loop
         if not self._timed and loop is not None:
             self._timed = True
-            delay = max(0.0, self._last + INTERVAL - monotonic())
-            call_in(loop, lambda: loop.call_later(delay, self._due))
+            delay = max(0.0, self._last + EVENT_INTERVAL - monotonic())
+            call_on(loop, lambda: loop.call_later(delay, self._due))
 
     def _due(self) -> None:
         with self._transcript.lock:
@@ -83,7 +83,7 @@ class LiveOutput:
         event = self._transcript.write("call_output", self._call.id, self._call.parent, data)
         self._kept.append((event.seq, size))
         self._kept_size += size
-        while self._kept_size > KEPT:
+        while self._kept_size > TRANSCRIPT_TEXT_LIMIT:
             seq, size = self._kept.popleft()
             self._kept_size -= size
             self._transcript.drop_text(seq, size)
@@ -103,7 +103,7 @@ class _Joined:
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         self._pieces.append((text, size))
         self._size += size
-        while self._size - self._pieces[0][1] >= EVENT_LIMIT:
+        while self._size - self._pieces[0][1] >= EVENT_TEXT_LIMIT:
             gone = self._pieces.popleft()[1]
             self._size -= gone
             self._left_out += gone
@@ -111,8 +111,8 @@ class _Joined:
     def take(self) -> tuple[str, int, int]:
         """The text, its bytes, and the bytes before it that were left out."""
         text, size = "".join(piece for piece, _ in self._pieces), self._size
-        if size > EVENT_LIMIT:
-            data = text.encode("utf-8", "surrogatepass")[-EVENT_LIMIT:]
+        if size > EVENT_TEXT_LIMIT:
+            data = text.encode("utf-8", "surrogatepass")[-EVENT_TEXT_LIMIT:]
             while data[0] & 0xC0 == 0x80:  # the rest of a character that was cut
                 data = data[1:]
             text, size = data.decode("utf-8", "surrogatepass"), len(data)

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import anyio
 
-from handrail.aio import call_in, in_background, running_loop
+from handrail.aio import call_on, in_background, running_loop
 from handrail.contract.errors import describe_error
 from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
 
-QUEUE: Final = 1_000
+QUEUE_LIMIT: Final = 1_000
 """Events a reader may be behind."""
 
 
@@ -41,8 +41,8 @@ class ReaderQueue:
         """From any thread."""
         if self._dropped:
             return
-        if len(self._events) >= QUEUE:
-            self._drop(f"was {QUEUE:,} events behind")
+        if len(self._events) >= QUEUE_LIMIT:
+            self._drop(f"was {QUEUE_LIMIT:,} events behind")
         elif monotonic() > self._deadline:
             self._drop(f"took more than {READER_WAIT:g} s over one event")
         else:
@@ -97,7 +97,7 @@ class ReaderQueue:
             with self._news:
                 self._news.notify()
         elif self._woken is not None and not self._woken.is_set():
-            call_in(self._loop, self._woken.set)
+            call_on(self._loop, self._woken.set)
 
     def _work(self) -> None:
         while not self._dropped:

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from handrail.aio import call_in, running_loop
+from handrail.aio import call_on, running_loop
 from handrail.contract.event import Event, EventType
 from handrail.session._live import LiveOutput
 
@@ -86,4 +86,4 @@ class Transcript:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for loop, woken in waiting:
-            call_in(loop, woken.set)
+            call_on(loop, woken.set)

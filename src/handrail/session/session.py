@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from handrail.aio import Home, at_home, finish, refuse_other_loops
+from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
 from handrail.artifacts.store import Artifacts, Scope, scope_for
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
@@ -33,7 +33,7 @@ from handrail.session._transcript import Transcript
 from handrail.session.standard import STANDARD, admit
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
-from handrail.toolkit.gate import Counts, Gate, Shared, Step, fold
+from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 else:  # only a policy with rules needs their names
     _builtin = Lazy("handrail.tools.builtin")
 
-FAIR: Final = 64
+CALLS_PER_TURN: Final = 64
 """Calls after which everybody else on the event loop gets a turn."""
 
 
@@ -67,11 +67,11 @@ class Session:
         self.id = id or urandom(6).hex()
         self.state = state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self.home = Home()
-        self.host = SessionHost(self.toolbox, host, self.home, self._warn)
+        self.own_loop = OwnLoop()
+        self.host = SessionHost(self.toolbox, host, self.own_loop, self._warn)
         self.call_count = 0
         self.sandbox = sandbox
-        self.shared = Shared(policy, budget, approver, sandbox)
+        self.shared = SessionState(policy, budget, approver, sandbox)
         self.shared.open_guard = open_own_guard
         self._walk = fold(STANDARD if gates is None else gates)
         self._transcript = Transcript()
@@ -107,7 +107,7 @@ class Session:
             finally:
                 self._transcript.close()
 
-    @at_home
+    @on_own_loop
     async def call(
         self,
         name: str,
@@ -124,7 +124,7 @@ class Session:
         call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))
 
-    @at_home
+    @on_own_loop
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
         """Run calls together where their lanes allow; the answers come in the order asked.
 
@@ -145,7 +145,7 @@ class Session:
         self.shared.counts = Counts(self.shared.budget.seconds)
         self.shared.counts.clock.start()
 
-    @at_home
+    @on_own_loop
     async def terminate(self, id: str) -> bool:
         """End a running call or a background job, as a person does. Whether there was one.
 
@@ -184,7 +184,7 @@ class Session:
 
     def live_output(self, call: Call) -> LiveOutput:
         """Where this call shows what it does while it runs."""
-        return LiveOutput(self._transcript, call, self.home)
+        return LiveOutput(self._transcript, call, self.own_loop)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What a tool keeps for the length of this session."""
@@ -223,11 +223,11 @@ class Session:
             )  # fmt: skip
         self._ids.add(call.id)
         self.call_count += 1
-        shared, around = self.shared, self._running.get(call.parent) if call.parent else None
+        shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
         shared.counts.clock.start()
-        clock = CallClock(around.clock if around else shared.counts.clock)
+        clock = CallClock(parent.clock if parent else shared.counts.clock)
         clock.start()
-        step = Step(call, self.toolbox.find(call.name), self, clock, shared, around)
+        step = Step(call, self.toolbox.find(call.name), self, clock, shared, parent)
         admit(step)
         return step
 
@@ -236,7 +236,7 @@ class Session:
 
     async def _run(self, step: Step) -> Result:
         self._running[step.call.id] = step
-        if self.call_count % FAIR == 0:
+        if self.call_count % CALLS_PER_TURN == 0:
             await cancel_shielded_checkpoint()  # readers get their turn, even if no tool ever waits for anything
         try:
             return await self._walk(step)

@@ -13,7 +13,7 @@ import anyio
 
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure
-from handrail.toolkit.isolated import HEADER
+from handrail.toolkit.isolated import LENGTH_BYTES
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     os.dup2(2, 1)
     answer = _answer()
     with open(way_back, "wb") as stream:
-        stream.write(len(answer).to_bytes(HEADER, "big") + answer)
+        stream.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
 
 
 def _answer() -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from handrail.aio import call_in, running_loop
+from handrail.aio import call_on, running_loop
 from handrail.contract.errors import HandrailError
 
 _pausing = threading.Lock()
@@ -59,15 +59,15 @@ class CallLimit:
 
 
 class CallClock:
-    """Implements contract.clock.Clock. `around` is the clock of the call, or run, inside which this one runs.
+    """Implements contract.clock.Clock. `parent` is the clock of the call, or run, inside which this one runs.
 
     `seconds` is the budget of a run: how long its calls may take together.
     """
 
-    __slots__ = ("_around", "_began", "_seconds", "_state", "limits")
+    __slots__ = ("_began", "_parent", "_seconds", "_state", "limits")
 
-    def __init__(self, around: "CallClock | None" = None, seconds: float | None = None) -> None:
-        self._around = around
+    def __init__(self, parent: "CallClock | None" = None, seconds: float | None = None) -> None:
+        self._parent = parent
         self._seconds = inf if seconds is None else seconds
         self._began: float | None = None
         self._state = (0, 0.0, 0.0)
@@ -92,9 +92,9 @@ class CallClock:
         clocks: list[CallClock] = []
         clock: CallClock | None = self
         while clock is not None:
-            if run or clock._around is not None:
+            if run or clock._parent is not None:
                 clocks.append(clock)
-            clock = clock._around
+            clock = clock._parent
         for each in clocks:
             each._count(1)
         try:
@@ -113,7 +113,7 @@ class CallClock:
 
     def left(self) -> float:
         own = self._seconds - self.now() if self._seconds < inf else inf
-        return own if self._around is None else min(own, self._around.left())
+        return own if self._parent is None else min(own, self._parent.left())
 
     def _count(self, change: int) -> None:
         with _pausing:
@@ -125,4 +125,4 @@ class CallClock:
             self._state = (pauses + change, since, lost)
         if 0 in (pauses, pauses + change):
             for limit in list(self.limits):
-                call_in(limit.loop, limit.settle)
+                call_on(limit.loop, limit.settle)

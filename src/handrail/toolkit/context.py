@@ -48,7 +48,7 @@ class LiveOutput(Protocol):
     def show(self, text: str, stream: str) -> None: ...
 
 
-class Desk(Protocol):
+class SessionView(Protocol):
     """What a Context may see of its session."""
 
     @property
@@ -74,41 +74,41 @@ class Context(Generic[State]):
     `Context[Settings]` says of what type the session's state is.
     """
 
-    __slots__ = ("_desk", "_live", "_sandbox", "call", "clock", "stopped")
+    __slots__ = ("_live", "_sandbox", "_session", "call", "clock", "stopped")
 
-    def __init__(self, call: Call, clock: Clock, desk: Desk) -> None:
+    def __init__(self, call: Call, clock: Clock, session: SessionView) -> None:
         self.call = call
         self.clock = clock
         self.stopped = ""
         """Why the body should stop, once it should."""
-        self._desk = desk
+        self._session = session
         self._live: LiveOutput | None = None
         self._sandbox: Sandbox | None = None
 
     @property
     def session_id(self) -> str:
-        return self._desk.id
+        return self._session.id
 
     @property
     def state(self) -> State:
         """The object that the caller gave to the session."""
-        state: State = self._desk.state
+        state: State = self._session.state
         return state
 
     @property
     def host(self) -> Host:
-        return self._desk.host
+        return self._session.host
 
     @property
     def artifacts(self) -> "Scope":
         """What is stored beside the conversation, as this session may see it."""
-        return self._desk.artifacts
+        return self._session.artifacts
 
     @property
     def sandbox(self) -> Sandbox:
         """The Sandbox, bound to this call's clock and id. Raises ToolFailed(unavailable) where there is none."""
         if self._sandbox is None:
-            self._sandbox = self._desk.sandbox_for(self)
+            self._sandbox = self._session.sandbox_for(self)
         return self._sandbox
 
     def show(self, output: str | bytes, *, stream: str = "progress") -> None:
@@ -117,7 +117,7 @@ class Context(Generic[State]):
         live = self._live
         if live is None:
             with _beginning:
-                live = self._live = self._live or self._desk.live_output(self.call)
+                live = self._live = self._live or self._session.live_output(self.call)
         live.show(text, stream)
 
     def check(self) -> None:
@@ -127,11 +127,11 @@ class Context(Generic[State]):
 
     async def use(self, name: str, arguments: Arguments = "{}") -> Result:
         """Call another tool, through every gate, as part of this call."""
-        return await self._desk.call(name, arguments, origin=self.call.origin, parent=self.call.id)
+        return await self._session.call(name, arguments, origin=self.call.origin, parent=self.call.id)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
         """What this tool keeps for the length of the session."""
-        return self._desk.memory(tool_name)
+        return self._session.memory(tool_name)
 
 
 Body = Callable[[Context, Mapping[str, Any]], Any]

@@ -15,7 +15,7 @@ from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.clock import CallClock
-from handrail.toolkit.context import Context, Desk
+from handrail.toolkit.context import Context, SessionView
 from handrail.toolkit.isolated import OpenGuard
 from handrail.toolkit.tool import Tool
 
@@ -35,7 +35,7 @@ class Counts:
         self.clock = CallClock(seconds=seconds)
 
 
-class Shared:
+class SessionState:
     """What the calls of a session share: its policy, budget, approver and sandbox, and what the gates keep."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Step:
     """One call on its way. Gates read it, and fill in what the later ones need."""
 
     __slots__ = (
-        "_desk",
+        "_session",
         "arguments",
         "arguments_hash",
         "call",
@@ -107,18 +107,19 @@ class Step:
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, tool: Tool, desk: Desk, clock: CallClock, shared: Shared, parent: "Step | None" = None
-    ) -> None:
+        self, call: Call, tool: Tool, session: SessionView, clock: CallClock, shared: SessionState,
+        parent: "Step | None" = None,
+    ) -> None:  # fmt: skip
         self.call = call
         self.tool = tool
-        self.context = Context(call, clock, desk)
+        self.context = Context(call, clock, session)
         self.clock = clock
         self.shared = shared
         self.counts = shared.counts
         """Those of the run in which the call began."""
         self.parent = parent
         """The running call inside which this one was made."""
-        self._desk = desk
+        self._session = session
         self.arguments_hash = ""
         """Of the arguments as they were sent."""
         self.arguments: Mapping[str, Any] = {}
@@ -137,7 +138,7 @@ class Step:
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
-        self._desk.emit(type, self.call.id, self.call.parent, data)
+        self._session.emit(type, self.call.id, self.call.parent, data)
 
     def repairs_as_data(self) -> list[dict[str, Any]]:
         """What preflight changed, as plain data for an event."""
@@ -150,7 +151,7 @@ class Step:
             scope.cancel()
 
     @property
-    def end_told(self) -> str:
+    def how_it_ended(self) -> str:
         """What became of the body of a call that was ended, as the model is told."""
         return "Its thread cannot be stopped and may still be running." if self.still_running else "It was ended."
 

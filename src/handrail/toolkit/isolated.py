@@ -20,12 +20,12 @@ from handrail.contract.result import Failure
 
 OpenGuard = Callable[[], Awaitable[Driver | None]]
 """Opens a driver whose commands run on this machine in this process's own environment; None where there is none."""
-HEADER: Final = 8
+LENGTH_BYTES: Final = 8
 """Bytes of the length before the answer."""
-KEPT: Final = 4_000
+STDERR_KEPT: Final = 4_000
 """Bytes of what the process printed to its error stream, for the message when it dies."""
-_HOME: Final = str(Path(__file__).parents[2])
-_START: Final = (
+_SOURCE_DIRECTORY: Final = str(Path(__file__).parents[2])
+_CHILD_CODE: Final = (
     "import pickle, sys; sys.path.append(pickle.load(sys.stdin.buffer)); "
     "from handrail.toolkit._isolated_child import main; main()"
 )
@@ -55,11 +55,11 @@ async def run_isolated(
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) if function.__module__ == "__main__" else None
     target = (list(sys.path), _umask(), main, function.__module__, function.__qualname__)
-    heard = _Heard(b"".join(map(pickle.dumps, (_HOME, target, dict(arguments)))))
-    argv = (sys.executable, "-P", "-c", _START)
+    answer = _Answer(b"".join(map(pickle.dumps, (_SOURCE_DIRECTORY, target, dict(arguments)))))
+    argv = (sys.executable, "-P", "-c", _CHILD_CODE)
     driver = None if open_guard is None else await open_guard()
-    await (_in_group(argv, heard) if driver is None else _under_guard(driver, argv, heard))
-    return heard.value()
+    await (_in_group(argv, answer) if driver is None else _under_guard(driver, argv, answer))
+    return answer.value()
 
 
 def _umask() -> int:
@@ -70,36 +70,36 @@ def _umask() -> int:
     return -1
 
 
-class _Heard:
+class _Answer:
     """What to say to the process, and what it said."""
 
     def __init__(self, order: bytes) -> None:
         self.order = order
         self.exit_code: int | None = None
-        self._said = bytearray()
-        self._errors = bytearray()
+        self._stdout = bytearray()
+        self._stderr = bytearray()
 
     def add(self, stream: str, data: bytes) -> None:
         if stream == "stdout":
-            self._said += data
+            self._stdout += data
         else:
-            self._errors += data
-            del self._errors[:-KEPT]
+            self._stderr += data
+            del self._stderr[:-STDERR_KEPT]
 
     @property
     def whole(self) -> bool:
         """Whether the answer is there; what the process left behind then holds nobody up."""
-        said = self._said
-        return len(said) >= HEADER and len(said) >= HEADER + int.from_bytes(said[:HEADER], "big")
+        received, length = len(self._stdout), int.from_bytes(self._stdout[:LENGTH_BYTES], "big")
+        return received >= LENGTH_BYTES and received >= LENGTH_BYTES + length
 
     def value(self) -> Any:
         """The function's value. Raises what it raised, or ToolFailed when the process never answered."""
         if not self.whole:
-            last = self._errors.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            last = self._stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no error"]
             ended = f"The tool's process ended with exit code {self.exit_code} before it answered"
             raise ToolFailed(Failure("execution_error", f"{ended}: {last[0][:500]}"))
         try:
-            outcome, value = pickle.loads(self._said[HEADER:])
+            outcome, value = pickle.loads(self._stdout[LENGTH_BYTES:])
         except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
             raise ToolFailed(Failure("execution_error", f"The answer cannot leave its process: {error}")) from None
         if outcome == "failure":
@@ -109,19 +109,19 @@ class _Heard:
         return value
 
 
-async def _under_guard(driver: Driver, argv: tuple[str, ...], heard: _Heard) -> None:
+async def _under_guard(driver: Driver, argv: tuple[str, ...], answer: _Answer) -> None:
     lost: list[Unavailable] = []
     try:
         process = await driver.start(Command(argv=argv, cwd=os.getcwd(), input=True))
         async with anyio.create_task_group() as group:
-            group.start_soon(_feed, process, heard.order)
+            group.start_soon(_feed, process, answer.order)
             try:
                 async for chunk in process.output():
-                    heard.add(chunk.stream, chunk.data)
-                    if heard.whole:
+                    answer.add(chunk.stream, chunk.data)
+                    if answer.whole:
                         break
                 else:
-                    heard.exit_code = await process.wait()
+                    answer.exit_code = await process.wait()
             except Unavailable as error:
                 lost.append(error)
             group.cancel_scope.cancel()
@@ -137,19 +137,19 @@ async def _feed(process: Process, data: bytes) -> None:
         await process.send(None)
 
 
-async def _in_group(argv: tuple[str, ...], heard: _Heard) -> None:
+async def _in_group(argv: tuple[str, ...], answer: _Answer) -> None:
     process = await anyio.open_process(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_feed_stream, process.stdin, heard.order)
-            group.start_soon(_listen, process.stderr, "stderr", heard)
-            await _listen(process.stdout, "stdout", heard)
+            group.start_soon(_feed_stream, process.stdin, answer.order)
+            group.start_soon(_listen, process.stderr, "stderr", answer)
+            await _listen(process.stdout, "stdout", answer)
             group.cancel_scope.cancel()
-        if not heard.whole:
+        if not answer.whole:
             with anyio.move_on_after(1):
-                heard.exit_code = await process.wait()
+                answer.exit_code = await process.wait()
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -163,7 +163,7 @@ async def _feed_stream(stream: ByteSendStream | None, data: bytes) -> None:
         await stream.aclose()  # type: ignore[union-attr]
 
 
-async def _listen(stream: ByteReceiveStream | None, name: str, heard: _Heard) -> None:
+async def _listen(stream: ByteReceiveStream | None, name: str, answer: _Answer) -> None:
     with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while not heard.whole:
-            heard.add(name, await stream.receive())  # type: ignore[union-attr]
+        while not answer.whole:
+            answer.add(name, await stream.receive())  # type: ignore[union-attr]

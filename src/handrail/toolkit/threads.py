@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from handrail.aio import call_in, running_loop
+from handrail.aio import call_on, running_loop
 
 IDLE_THREADS = 16
 """Threads kept for the next call; a stuck one is never waited for, another is started."""
@@ -60,7 +60,7 @@ class Work:
         if late:
             self._on_late(self)
         elif self._woken is not None:
-            call_in(self._loop, self._woken.set)
+            call_on(self._loop, self._woken.set)
 
 
 _idle: "deque[SimpleQueue[Work]]" = deque()

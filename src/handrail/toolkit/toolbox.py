@@ -13,7 +13,7 @@ from handrail.toolkit.tool import Tool, ToolOptions, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may carry."""
-OPTIONAL: Final = ("description", "output", *ToolOptions.__annotations__)
+TOOL_OPTIONS: Final = ("description", "output", *ToolOptions.__annotations__)
 ToolLike = Tool | Callable[..., Any]
 
 
@@ -98,7 +98,7 @@ def as_tool(given: object) -> Tool:
     if isinstance(given, type):
         raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
     if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
-        options = {option: getattr(given, option) for option in OPTIONAL if hasattr(given, option)}
+        options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
         said = {option: held for option, held in options.items() if held is not None or option == "timeout"}
         return Tool(given.name, given.parameters, given, **said)
     if callable(given):
