@@ -15,10 +15,10 @@ from handrail.drivers.guard.build import (
     FLAGS,
     HERE,
     NoCompiler,
-    anywhere,
     build,
     compiler,
     musl_compiler,
+    position_independent,
     sources,
     stale,
 )
@@ -78,7 +78,7 @@ def test_the_program_is_static_has_no_stack_to_run_and_lies_where_nobody_knows(t
     assert INTERPRETER not in segments
     assert not segments[STACK] & EXECUTE
     assert READ_ONLY in segments
-    if musl_compiler() and anywhere():
+    if musl_compiler() and position_independent():
         assert kind == ANYWHERE
     assert INTERPRETER in headers(Path(sys.executable).resolve())[1], "the control: most programs are not static"
 

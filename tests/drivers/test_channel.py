@@ -98,7 +98,7 @@ GREETINGS = {
 async def test_a_greeting_that_is_none_is_refused(name: str) -> None:
     with anyio.fail_after(PATIENCE):
         async with puppet() as it:
-            with pytest.raises(Unavailable, match="does not keep to its protocol"):
+            with pytest.raises(Unavailable, match="broke its protocol"):
                 await (await it.greeted(GREETINGS[name])).start(Command(line="true"))
 
 
@@ -126,7 +126,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 async def test_a_frame_about_a_command_that_no_guard_sends_is_refused(name: str) -> None:
-    with anyio.fail_after(PATIENCE), pytest.raises(Unavailable, match="does not keep to its protocol"):
+    with anyio.fail_after(PATIENCE), pytest.raises(Unavailable, match="broke its protocol"):
         await _in_pieces(COMMANDS[name])
 
 
@@ -223,7 +223,7 @@ async def test_an_answer_about_a_file_that_no_guard_gives_is_refused(name: str) 
                 "write": lambda: driver.write("/x", b""),
                 "remove": lambda: driver.remove("/x"),
             }
-            with pytest.raises(Unavailable, match="does not keep to its protocol"):
+            with pytest.raises(Unavailable, match="broke its protocol"):
                 await work[asked]()
 
 

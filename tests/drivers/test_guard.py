@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command
-from handrail.drivers._explain import NO_MORE_PROCESSES, explanations, missing_programs, no_explanation
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard import frames
 from tests.drivers import liars
@@ -166,32 +165,3 @@ async def test_a_directory_with_too_many_entries_is_refused_in_plain_words(opene
     with pytest.raises(OSError, match="too many entries to list at once") as raised:
         await jail.list(str(many))
     assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(many))
-
-
-async def test_a_command_cannot_ask_which_paths_exist_outside(opened: Open, tmp_path: Path) -> None:
-    jail = await opened("jail")
-    secret = liars.program(tmp_path / "secret", "#!/bin/sh\n")
-    ran = await run(jail, f"echo 'sh: {secret}: not found' >&2; echo '{secret}: command not found' >&2; {secret}")
-    assert ran.code == 127
-    assert secret.encode() in ran.stderr
-    assert ran.notes == ()
-
-
-@pytest.mark.parametrize("name", ["/usr/bin/tool", "../tool", "./tool", "dir/tool"])
-async def test_only_a_name_without_a_slash_is_explained(name: str) -> None:
-    said = f"sh: 1: {name}: not found\n{name}: command not found\nenv: {name}: No such file or directory\n".encode()
-    assert list(explanations(127, said, lambda asked: asked)) == []
-    assert list(explanations(127, said.replace(name.encode(), b"tool"), lambda asked: asked)) == ["tool"], "the control"
-    assert missing_programs(b"sh: 1: tool: not found\n" + said) == ["tool"]
-
-
-FULL = b"""  File "subprocess.py", line 1, in _execute_child
-    self.pid = _fork_exec(
-               ^^^^^^^^^^^
-BlockingIOError: [Errno 11] Resource temporarily unavailable
-"""
-
-
-def test_a_program_that_could_start_nothing_more_is_explained_also_for_python() -> None:
-    assert list(explanations(1, FULL, no_explanation)) == [NO_MORE_PROCESSES]
-    assert list(explanations(1, FULL.replace(b"Resource temporarily unavailable", b"x"), no_explanation)) == []

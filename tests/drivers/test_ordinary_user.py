@@ -1,4 +1,4 @@
-"""Everything the local drivers show as root holds for an ordinary user too: the same tests, run as one."""
+"""Everything that holds for the local drivers as root holds for an ordinary user too: the same tests, run as one."""
 
 import os
 import re
@@ -16,7 +16,7 @@ USER = 61234
 SUITE = (
     "test_trees.py", "test_commands.py", "test_files.py", "test_jail.py", "test_protocol.py", "test_jail_isolation.py",
     "test_jail_bad_input.py", "test_jail_project.py", "test_jail_view.py", "test_selftest.py",
-    "test_guard_hardening.py", "test_jail_propagation.py", "test_limits.py", "test_closing.py",
+    "test_guard.py", "test_explain.py", "test_jail_propagation.py", "test_limits.py", "test_closing.py",
 )  # fmt: skip
 LEAVE_OUT = "not hundred_thousand and not slow_reader"
 """What does not depend on who runs it, and takes long."""

@@ -77,7 +77,7 @@ BROKEN = {
     "too much input": b"".join(frames.frame(frames.INPUT, 2, b"x" * (64 << 10)) for _ in range(8)),
     "strings that do not end": frames.frame(frames.START, 5, b"\0\0" + struct.pack("<II", 1, 3) + b"abc"),
     "more strings than said": frames.frame(frames.START, 5, b"\0\0" + struct.pack("<II", 1, 4) + b"a\0b\0"),
-    "a command without words": frames.start(5, [], line=False, cwd=b"/", env=[], input=False),
+    "a command without arguments": frames.start(5, [], line=False, cwd=b"/", env=[], input=False),
     "an unknown operation": frames.file(5, 9, b"/tmp"),
     "a relative path": frames.file(5, frames.READ, b"tmp"),
     "too much credit": frames.frame(frames.CREDIT, 1, b"\xff" * 4),

@@ -249,7 +249,7 @@ class GuardedDriver:
         if talk.failed is not None:
             raise Unavailable(f"the sandbox cannot take more work now: {os.strerror(code)}")
         if flags & (frames.BY_SIGNAL | frames.NO_ANSWER):
-            raise Unavailable("the file operation was killed before it answered: try again")
+            raise Unavailable("the file operation ended without an answer: try again")
         if code:
             raise file_error(code, path)
 

@@ -1,4 +1,4 @@
-"""Kill processes by descriptors that stand for nothing else, and see that they are gone; without an event loop."""
+"""Kill processes through pidfds, which never name another process, and wait for their end; without an event loop."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from time import monotonic
 
 
 def open_process(pid: int) -> int | None:
-    """A pidfd; None when there is no such process, or the kernel has none."""
+    """A pidfd; None when there is no such process, or the kernel has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -18,9 +18,9 @@ def open_process(pid: int) -> int | None:
 
 
 def open_children(pid: int) -> list[int]:
-    """A pidfd for each process that this one started, or took over."""
+    """A pidfd for each child of this process, adopted ones included."""
     opened = [(child, open_process(child)) for child in _children(pid)]
-    still = set(_children(pid))  # a number may have become another's before it was opened
+    still = set(_children(pid))  # a number may name another process by the time it is opened
     for child, fd in opened:
         if fd is not None and child not in still:
             os.close(fd)
@@ -28,7 +28,7 @@ def open_children(pid: int) -> list[int]:
 
 
 def open_named(info: int, parent: int) -> int | None:
-    """A pidfd of the process that bubblewrap named in its info; None unless it is its child."""
+    """A pidfd of the process that bubblewrap named in its info; None unless that is a child of `parent`."""
     try:
         os.set_blocking(info, False)
         named = re.search(rb'"child-pid": *(\d+)', os.read(info, 4096))
@@ -42,7 +42,7 @@ def open_named(info: int, parent: int) -> int | None:
 
 
 def kill(fds: Sequence[int]) -> None:
-    """No error when it has ended."""
+    """Send KILL to each; not an error when it has ended."""
     for fd in fds:
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -51,7 +51,7 @@ def kill(fds: Sequence[int]) -> None:
 
 
 def living(fds: Sequence[int], seconds: float) -> list[int]:
-    """Wait until they have all ended, so long at most; those that have not."""
+    """Wait until all have ended, at most so many seconds; returns those that have not."""
     left, deadline = set(fds), monotonic() + seconds
     poll = select.poll()
     for fd in left:
@@ -64,7 +64,7 @@ def living(fds: Sequence[int], seconds: float) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Of its first thread: neither bubblewrap nor the guard has others."""
+    """The children of its first thread: neither bubblewrap nor the guard has others."""
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

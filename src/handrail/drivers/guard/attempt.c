@@ -1,4 +1,4 @@
-/* The guard's other face: run as a command, it tries what a sandbox should refuse, and says what got through. */
+/* The guard run as a command for self-tests: it attempts what a sandbox should refuse, and prints what succeeded. */
 #define _GNU_SOURCE
 #include "attempt.h"
 
@@ -27,7 +27,7 @@ static int show_environment(const char *argument)
 	return 0;
 }
 
-/* Does what it reads through an open descriptor change while another writes the file? */
+/* Does the content of an open file change when the file is written anew? */
 static int hold(const char *path)
 {
 	char before[TEXT_MAX] = "", after[TEXT_MAX] = "", go;
@@ -41,7 +41,7 @@ static int hold(const char *path)
 	return strcmp(before, after) == 0 ? EPERM : 0;
 }
 
-/* A tree that does not want to end: in a session of its own, deaf, with a lock by which others know that it lives. */
+/* A tree that is hard to end: in its own session, ignoring signals, with a lock that shows others that it lives. */
 static int linger(const char *path)
 {
 	int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
@@ -68,7 +68,7 @@ static int lock(const char *path)
 	return attempt_errno(fd < 0 ? -1 : flock(fd, LOCK_EX | LOCK_NB));
 }
 
-/* A bystander: it is there, with its argument for others to see, until its input ends. */
+/* A bystander: it runs, with its argument visible to others, until its input ends. */
 static int stay(const char *argument)
 {
 	char byte;
@@ -94,7 +94,7 @@ static const struct attempt *find(const char *name)
 	return NULL;
 }
 
-/* In a process of its own: what is tried may change or end it. */
+/* In a process of its own: an attempt may change or end its process. */
 static void report(const struct attempt *attempt, const char *argument)
 {
 	pid_t pid = fork();
@@ -112,15 +112,15 @@ static void report(const struct attempt *attempt, const char *argument)
 		dprintf(1, "%s\trefused\t%s\n", attempt->name, strerror(WEXITSTATUS(status)));
 }
 
-int attempt_main(int count, char **words)
+int attempt_main(int count, char **arguments)
 {
 	dprintf(1, "STARTED\n");
 	for (int i = 0; i + 1 < count; i += 2) {
-		const struct attempt *attempt = find(words[i]);
+		const struct attempt *attempt = find(arguments[i]);
 
 		if (!attempt)
 			return 2;
-		report(attempt, words[i + 1]);
+		report(attempt, arguments[i + 1]);
 	}
 	dprintf(1, "ENDED\n");
 	return 7;

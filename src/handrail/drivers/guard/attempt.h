@@ -1,4 +1,4 @@
-/* What a self-test tries. Each attempt gives 0 when it got through, else the errno of what refused it. */
+/* What a self-test attempts. Each attempt returns 0 when it succeeded, else the errno with which it was refused. */
 #ifndef ATTEMPT_H
 #define ATTEMPT_H
 
@@ -12,7 +12,7 @@ struct attempt {
 };
 extern const struct attempt reaching[], gaining[], exceeding[];      /* each ends with a name of NULL */
 
-int attempt_main(int count, char **words);
+int attempt_main(int count, char **arguments);
 int attempt_errno(long result);                                     /* 0, or errno when the result is negative */
 
 #endif

@@ -1,4 +1,4 @@
-/* Attempts to gain a privilege, or to open up the kernel. */
+/* Attempts to gain a privilege, or to change the kernel. */
 #define _GNU_SOURCE
 #include "attempt.h"
 
@@ -111,7 +111,7 @@ static int set_uid_by_chmod(const char *path)
 	return set_uid(path, 0755, 04755);
 }
 
-/* Types a letter into a terminal as if a person had. */
+/* Types a letter into a terminal as if a person had typed it. */
 static int type_letter(const char *argument)
 {
 	int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC), unlocked = 0, slave;
@@ -134,7 +134,7 @@ static int kernel_program(const char *argument)
 	return attempt_errno(syscall(SYS_bpf, BPF_MAP_CREATE, &map, sizeof map));
 }
 
-/* Opens a setting of the kernel for writing; it is not written. */
+/* Opens a setting of the kernel for writing, without writing it. */
 static int setting(const char *path)
 {
 	return attempt_errno(open(path, O_WRONLY | O_CLOEXEC));

@@ -1,5 +1,5 @@
-/* Attempts to use more than a limit. The argument is the limit, after a directory and a colon where one is needed; 0 for
-   none: then the attempt sets a low one itself, to see that limits hold here at all. */
+/* Attempts to use more than a limit. The argument is the limit, after a directory and a colon where one is needed; 0
+   means none: then the attempt sets a low one itself, to see that limits hold here at all. */
 #define _GNU_SOURCE
 #include "attempt.h"
 
@@ -17,7 +17,7 @@
 
 enum { LOW = 24, FEW = 16, CPU_SECONDS = 1000, PAGE = 4096, DIRECTORY_MAX = 3072 };
 
-/* False when the limit in force is not the one that was asked for. */
+/* Whether the limit in force is the one that was asked for. */
 static int in_force(int resource, rlim_t asked)
 {
 	struct rlimit limit;
@@ -72,7 +72,7 @@ static int processes(const char *text)
 	return error;
 }
 
-/* Using up cpu seconds takes them: it is enough that the limit is there, and that it cannot be raised again. */
+/* Using up cpu time would take that long: it is enough that the limit is set, and that it cannot be raised. */
 static int cpu(const char *text)
 {
 	struct rlimit limit;
@@ -119,7 +119,7 @@ static int file_size(const char *text)
 	return fd < 0 ? 0 : attempt_errno(ftruncate(fd, (off_t)asked + 1));
 }
 
-/* The whole of the place is asked for, and a page; a place that is larger than the limit is not filled to show it. */
+/* Asks for all the space of the directory and one page more; space larger than the limit is not filled to prove it. */
 static int private_space(const char *text)
 {
 	struct statvfs space;

@@ -61,7 +61,7 @@ static bool is_harmless(dev_t device)
 	return major(device) == TERMINALS || (major(device) == CONSOLES && (number == 0 || number == 2));
 }
 
-/* Nothing is opened: that alone can do harm. What lies on a mount without devices cannot be opened either. */
+/* Nothing is opened: opening alone can do harm. Devices on a nodev mount cannot be opened, and do not count. */
 static bool finds_device(const char *path, int depth)
 {
 	char whole[4096];
@@ -91,7 +91,7 @@ static int find_device(const char *argument)
 	return finds_device("/dev", DEPTH) || finds_device("/run", DEPTH) ? 0 : ENODEV;
 }
 
-/* Is any mount linked to one outside? Then what is mounted there later appears here. */
+/* Does any mount receive from one outside? Then what is mounted there later appears here. */
 static int find_linked_mount(const char *argument)
 {
 	static const char *const links[] = {" shared:", " master:", " propagate_from:"};
@@ -127,7 +127,7 @@ static int holds(const char *pid, const char *text)
 	return size > 0 && memmem(line, (size_t)size, text, strlen(text)) != NULL;
 }
 
-/* Is there a process with this text, which is given backwards so that nobody finds the one who looks? */
+/* Is there a process with this text in its arguments? It is given backwards, so that this process does not match. */
 static int see_process(const char *backwards)
 {
 	char text[TEXT_MAX] = "";
@@ -145,7 +145,7 @@ static int see_process(const char *backwards)
 	return ESRCH;
 }
 
-/* Is anything open but the three streams, and the directory that tells? With a small limit that cannot be opened. */
+/* Is anything open but the three streams, and the directory being read? With a small limit that cannot be opened. */
 static int find_descriptor(const char *argument)
 {
 	struct dirent *entry;
@@ -194,7 +194,7 @@ static int tcp(const char *port)
 	return attempt_errno(connect_inet(SOCK_STREAM, "127.0.0.1", atoi(port)));
 }
 
-/* Where nobody listens, this machine's own answer makes the socket fail. */
+/* Where nobody listens, the machine answers with an error, and the socket reports it. */
 static int udp(const char *port)
 {
 	int fd = connect_inet(SOCK_DGRAM, "127.0.0.1", atoi(port)), error = 0;
@@ -207,7 +207,7 @@ static int udp(const char *port)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &width) < 0 ? errno : error;
 }
 
-/* Is there a way to this address? Connecting a datagram socket asks the routes, and sends nothing. */
+/* Is there a route to this address? Connecting a datagram socket looks it up, and sends nothing. */
 static int route(const char *host)
 {
 	return attempt_errno(connect_inet(SOCK_DGRAM, host, WEB));
@@ -235,7 +235,7 @@ static int abstract(const char *name)
 	return connect_unix(name, 1);
 }
 
-/* Sockets to the machine below a virtual one: they are in no network namespace. */
+/* Sockets to the machine that runs this virtual one: no network namespace contains them. */
 static int vsock(const char *argument)
 {
 	(void)argument;

@@ -1,4 +1,4 @@
-"""Compile the guard with any C compiler at hand; standard library only, because the package's build runs it too."""
+"""Compile the guard with any C compiler there is; standard library only, because the package's build runs it too."""
 
 import importlib.util
 import os
@@ -19,12 +19,12 @@ SAFE: Final = (
     "-D_FORTIFY_SOURCE=2",
     "-Wl,-z,relro,-z,now,-z,noexecstack",
 )
-"""They cost nothing that can be measured when it starts."""
+"""They cost no measurable time at start."""
 FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-s", "-Wall", "-Wextra", *SMALL, *SAFE)
 
 
 class NoCompiler(RuntimeError):
-    """Neither a C compiler nor the ziglang package is here."""
+    """There is neither a C compiler nor the ziglang package."""
 
 
 def compiler() -> list[str]:
@@ -39,26 +39,26 @@ def compiler() -> list[str]:
 
 
 def musl_compiler() -> list[str] | None:
-    """Preferred where it is: a static program of musl starts in a fraction of the time of one of glibc.
+    """Preferred where it exists: a static program with musl starts in a fraction of the time of one with glibc.
 
-    The kernel's headers are not among its own, so they come after them.
+    musl does not have the kernel's headers, so the system's are searched after its own.
     """
     found = shutil.which("musl-gcc")
     kernel = ("/usr/include", f"/usr/include/{os.uname().machine}-linux-gnu")
-    return [found, *(word for place in kernel for word in ("-idirafter", place))] if found else None
+    return [found, *(option for path in kernel for option in ("-idirafter", path))] if found else None
 
 
-def anywhere() -> list[str]:
-    """What makes a static program of musl start at an address of its own each time; nothing where that cannot be had.
+def position_independent() -> list[str]:
+    """Options for a static program with musl at a random address (PIE); empty where that is not possible.
 
-    It starts as fast (0.156 for 0.151 ms). One of glibc takes 5 % longer to start so, and stays where it is. musl-gcc
-    does not know how to link it, and would make a program that is not static.
+    It starts as fast (0.156 against 0.151 ms). With glibc it would start 5 % slower, so there it is not done.
+    musl-gcc alone would link a program that is not static.
     """
     libraries = Path(f"/usr/lib/{os.uname().machine}-linux-musl")
-    beginnings = [str(libraries / name) for name in ("rcrt1.o", "crti.o", "crtn.o")]
-    if not all(map(os.path.exists, beginnings)):
+    start_files = [str(libraries / name) for name in ("rcrt1.o", "crti.o", "crtn.o")]
+    if not all(map(os.path.exists, start_files)):
         return []
-    return ["-fPIE", "-nostartfiles", "-Wl,-pie,--no-dynamic-linker,-z,text", *beginnings]
+    return ["-fPIE", "-nostartfiles", "-Wl,-pie,--no-dynamic-linker,-z,text", *start_files]
 
 
 def sources() -> list[Path]:
@@ -80,7 +80,7 @@ def build(program: Path = PROGRAM, *, command: Sequence[str] | None = None, flag
     rest = [*FLAGS, *flags, *map(str, sources()), "-o", str(beside)]
     musl = musl_compiler() if command is None else None
     try:
-        if musl is None or not any(_compiles([*musl, *rest, *more]) for more in (anywhere(), [])):
+        if musl is None or not any(_compiles([*musl, *rest, *more]) for more in (position_independent(), [])):
             subprocess.run([*(command or compiler()), *rest], check=True)
         beside.replace(program)
     finally:
@@ -88,8 +88,8 @@ def build(program: Path = PROGRAM, *, command: Sequence[str] | None = None, flag
     return program
 
 
-def _compiles(words: Sequence[str]) -> bool:
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+def _compiles(command: Sequence[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 if __name__ == "__main__":

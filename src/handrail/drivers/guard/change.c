@@ -13,7 +13,7 @@
 
 enum { PIECE = 64 << 10, DEPTH_MAX = 64 };
 
-/* A name that nothing else has. */
+/* A unique name. */
 static void fresh_name(char *name, size_t size)
 {
 	static unsigned count;
@@ -46,25 +46,25 @@ static int take_bytes(int fd, uint64_t length)
 	return 0;
 }
 
-/* The mode of an old file stays; a new file has the usual one. */
-static mode_t wanted_mode(const struct place *place, uint32_t mode)
+/* An existing file keeps its mode; a new file gets the usual one. */
+static mode_t wanted_mode(const struct location *location, uint32_t mode)
 {
 	if (mode != NO_MODE)
 		return mode & 0777;
-	return place->exists ? place->mode & 0777 : 0644;
+	return location->exists ? location->mode & 0777 : 0644;
 }
 
-/* The bytes go to a file without a name where that is possible: whatever ends this process, nothing is left of it. */
-static int write_beside(const struct place *place, uint64_t length, mode_t mode, char *name, size_t size)
+/* The bytes go to a file without a name where that is possible: then nothing is left if this process is killed. */
+static int write_beside(const struct location *location, uint64_t length, mode_t mode, char *name, size_t size)
 {
 	char self[64];
 	bool nameless = true;
-	int fd = openat(place->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), error;
+	int fd = openat(location->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), error;
 
 	fresh_name(name, size);
 	if (fd < 0) {
 		nameless = false;
-		fd = openat(place->dir, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
+		fd = openat(location->dir, name, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0600);
 	}
 	if (fd < 0)
 		return errno;
@@ -72,51 +72,51 @@ static int write_beside(const struct place *place, uint64_t length, mode_t mode,
 	if (!error && fchmod(fd, mode) < 0)
 		error = errno;
 	snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-	if (!error && nameless && linkat(AT_FDCWD, self, place->dir, name, AT_SYMLINK_FOLLOW) < 0)
+	if (!error && nameless && linkat(AT_FDCWD, self, location->dir, name, AT_SYMLINK_FOLLOW) < 0)
 		error = errno;
 	if (error && !nameless)
-		unlinkat(place->dir, name, 0);
+		unlinkat(location->dir, name, 0);
 	close(fd);
 	return error;
 }
 
 int file_write(const char *path, uint64_t length, uint32_t mode)
 {
-	static struct place place;
+	static struct location location;
 	char name[64];
 	int error;
 
 	if (mode != NO_MODE && mode & (S_ISUID | S_ISGID))
 		return EPERM;
-	error = resolve(path, true, true, &place);
+	error = resolve(path, true, true, &location);
 	if (error)
 		return error;
-	if (place.exists && !S_ISREG(place.mode))
-		return S_ISDIR(place.mode) ? EISDIR : EPERM;
+	if (location.exists && !S_ISREG(location.mode))
+		return S_ISDIR(location.mode) ? EISDIR : EPERM;
 	if (path[strlen(path) - 1] == '/')
 		return ENOTDIR;
-	if (forbidden_system(place.dir))
+	if (forbidden_system(location.dir))
 		return EPERM;
-	error = write_beside(&place, length, wanted_mode(&place, mode), name, sizeof name);
-	if (!error && renameat(place.dir, name, place.dir, place.name) < 0) {
+	error = write_beside(&location, length, wanted_mode(&location, mode), name, sizeof name);
+	if (!error && renameat(location.dir, name, location.dir, location.name) < 0) {
 		error = errno;
-		unlinkat(place.dir, name, 0);
+		unlinkat(location.dir, name, 0);
 	}
 	return error;
 }
 
 int file_make_dir(const char *path)
 {
-	static struct place place;
-	int error = resolve(path, true, true, &place);
+	static struct location location;
+	int error = resolve(path, true, true, &location);
 
 	if (error)
 		return error;
-	if (place.exists)
-		return S_ISDIR(place.mode) ? 0 : EEXIST;
-	if (forbidden_system(place.dir))
+	if (location.exists)
+		return S_ISDIR(location.mode) ? 0 : EEXIST;
+	if (forbidden_system(location.dir))
 		return EPERM;
-	return mkdirat(place.dir, place.name, 0777) < 0 && errno != EEXIST ? errno : 0;
+	return mkdirat(location.dir, location.name, 0777) < 0 && errno != EEXIST ? errno : 0;
 }
 
 static int empty(int top, int parent, const char *name, int depth);
@@ -134,7 +134,7 @@ static int remove_one(int top, int dir, const char *name, int depth)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return errno == ENOTDIR ? EPERM : errno;
-	if (depth == DEPTH_MAX) {       /* too deep for descriptors: it is lifted up, and comes again */
+	if (depth == DEPTH_MAX) {       /* too deep for descriptors: moved up, to be removed later */
 		fresh_name(aside, sizeof aside);
 		return renameat(dir, name, top, aside) < 0 ? errno : 0;
 	}
@@ -142,7 +142,7 @@ static int remove_one(int top, int dir, const char *name, int depth)
 	return error || unlinkat(dir, name, AT_REMOVEDIR) == 0 ? error : errno;
 }
 
-/* Remove what is in a directory, until nothing is. */
+/* Remove the entries of a directory until none is left. */
 static int empty(int top, int parent, const char *name, int depth)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = 0;
@@ -177,19 +177,19 @@ static int empty(int top, int parent, const char *name, int depth)
 
 int file_remove(const char *path)
 {
-	static struct place place;
-	int error = resolve(path, false, false, &place);
+	static struct location location;
+	int error = resolve(path, false, false, &location);
 
 	if (error)
 		return error;
-	if (!place.exists)
+	if (!location.exists)
 		return ENOENT;
-	if (!place.name[0])
+	if (!location.name[0])
 		return EBUSY;           /* a root, or a path that ends in dots */
-	if (forbidden_system(place.dir))
+	if (forbidden_system(location.dir))
 		return EPERM;
-	if (!S_ISDIR(place.mode))
-		return unlinkat(place.dir, place.name, 0) < 0 ? errno : 0;
-	error = empty(-1, place.dir, place.name, 0);
-	return error || unlinkat(place.dir, place.name, AT_REMOVEDIR) == 0 ? error : errno;
+	if (!S_ISDIR(location.mode))
+		return unlinkat(location.dir, location.name, 0) < 0 ? errno : 0;
+	error = empty(-1, location.dir, location.name, 0);
+	return error || unlinkat(location.dir, location.name, AT_REMOVEDIR) == 0 ? error : errno;
 }

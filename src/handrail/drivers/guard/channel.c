@@ -115,7 +115,7 @@ void channel_drop(size_t size)
 	}
 }
 
-/* What is still unread would reset the stream, and the client would not hear why. */
+/* Unread bytes would reset the stream, and the client would not receive the reason. */
 _Noreturn void channel_broken(const char *why)
 {
 	static char unread[64 << 10];

@@ -1,6 +1,6 @@
-"""Talk to a guard over one stream: many pieces of work at once, safe to cancel anywhere, and plainly dead when it is.
+"""Talk to a guard over one stream: many requests at once, safe to cancel anywhere; raises Unavailable when it is gone.
 
-There is no task in the background. Whoever waits for an answer reads for everybody, and hands that over when it leaves.
+There is no background task. One of those who wait reads for all of them, and passes that on when it leaves.
 """
 
 import socket
@@ -15,35 +15,38 @@ from handrail.contract.errors import Unavailable
 from handrail.drivers.guard import frames
 
 _INBOX: Final = 1 << 20
-"""More than any frame of a guard takes."""
+"""Bytes; more than any frame of a guard takes."""
 _CREDIT_STEP: Final = 128 << 10
-"""Credit goes back in steps of at least this much."""
-_TURN: Final = 1000
-"""Frames after which the loop is left to others."""
-_TEXT_MAX: Final = 500
-"""Characters of what a guard says that are passed on."""
+"""Bytes; credit is given back in steps of at least this much."""
+_FRAMES_AT_ONCE: Final = 1000
+"""Frames after which other tasks get a turn."""
+_MESSAGE_MAX: Final = 500
+"""Characters of a guard's message that are passed on."""
 
 
 class Talk:
-    """What was heard about one piece of work, each frame checked: a command may have taken its guard over."""
+    """The state of one request. Each frame about it is checked: a command may have taken its guard over."""
 
     __slots__ = ("allowed", "chunks", "command", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
 
     def __init__(self, id: int, most: int | None = None) -> None:
         self.id = id
         self.command = most is None
-        """Else a file operation, whose whole answer may have `most` bytes."""
+        """Whether it is a command; otherwise a file operation, whose whole answer has at most `most` bytes."""
         self.allowed = frames.FIRST_CREDIT + frames.OVERDRAFT if most is None else most
         """Bytes that may still come."""
         self.pid: int | None = None
         self.failed: tuple[int, int] | None = None
-        """An errno, and where it happened."""
+        """An errno, and the stage at which it happened."""
         self.exited: tuple[int, int] | None = None
-        """A code, and flags."""
+        """An exit code, and flags."""
         self.chunks: deque[tuple[int, bytes]] = deque()
         self.untaken = 0
+        """Bytes of input that were sent and not yet taken."""
         self.deaf = False
+        """Whether nothing reads the input any more."""
         self.owed = 0
+        """Bytes of output that were used, and for which no new credit was given yet."""
         self.waiting: list[anyio.Event] = []
 
     @property
@@ -61,7 +64,7 @@ class Talk:
         elif kind == frames.EXITED:
             self.exited = frames.pair(body, frames.CODE_MAX, frames.FLAGS_MAX)
         elif kind == frames.FAILED:
-            self._need(self.pid is None, "a start that failed after it was made")
+            self._need(self.pid is None, "a start that failed after it succeeded")
             self.failed = frames.pair(body, frames.ERRNO_MAX, frames.AT_EXEC)
         elif kind == frames.STARTED:
             self._need(self.command and self.pid is None, "a second start")
@@ -102,11 +105,13 @@ class Channel:
         self._writing = anyio.Lock()
         self.gone: str | None = None
         """Why nothing works any more."""
+        self.message = ""
+        """What the guard itself said when it ended."""
         self.greeting: frames.Greeting | None = None
         self._closing = False
 
     def open(self, request: Callable[[int], bytes], *, most: int | None = None) -> Talk:
-        """Send a request that begins a piece of work, made from its new id; `most` for a file operation."""
+        """Send a new request, built from its id; `most` is given for a file operation."""
         frame = request(self._last_id + 1)
         self.check()
         self._last_id += 1
@@ -115,7 +120,7 @@ class Channel:
         return talk
 
     def forget(self, talk: Talk) -> None:
-        """Nobody will ask for it again; what is still said about it is dropped."""
+        """Drop whatever still arrives about this request."""
         self._talks.pop(talk.id, None)
 
     def check(self) -> None:
@@ -124,26 +129,26 @@ class Channel:
             raise Unavailable(self.gone, retryable=False)
 
     def post(self, frame: bytes) -> None:
-        """Send without waiting; what the stream does not take at once goes with the next wait."""
+        """Send without waiting; what the stream does not take at once is sent with the next wait."""
         if self.gone is None:
             self._outbox += frame
             self._flush()
 
     def consumed(self, talk: Talk, size: int) -> None:
-        """So much of its output was used up: so much more may come."""
+        """Note that so many bytes of its output were used, so that as many more may come."""
         talk.owed += size
         if talk.owed >= _CREDIT_STEP and not talk.over:
             self.grant(talk, talk.owed)
             talk.owed = 0
 
     def grant(self, talk: Talk, size: int) -> None:
-        """So much more output may come."""
+        """Allow so many more bytes of output."""
         if talk.command:
             talk.allowed += size
         self.post(frames.frame(frames.CREDIT, talk.id, size.to_bytes(4, "little")))
 
     async def until(self, talk: Talk | None, ready: Callable[[], bool]) -> None:
-        """Wait until something heard makes `ready` true. Raises Unavailable when the guard goes before that."""
+        """Wait until a frame makes `ready` true. Raises Unavailable when the guard is gone before that."""
         if self._outbox:
             await self._drain()
         try:
@@ -158,7 +163,7 @@ class Channel:
                 self._wake(next(iter(self._parked), None))
 
     def die(self, reason: str) -> None:
-        """From now on everything that waits, or begins, raises Unavailable."""
+        """Let everything that waits, or starts later, raise Unavailable."""
         if self.gone is None:
             self.gone = reason
             self._outbox.clear()
@@ -166,17 +171,17 @@ class Channel:
                 event.set()
 
     def close(self) -> None:
-        """End the stream, for every process that may hold it. May be called twice."""
+        """Shut the stream down for every process that may have it open. May be called twice."""
         self.die("the sandbox is closed")
         self._closing = True
         try:
             self._stream.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # the guard was gone before
+            pass  # the guard is gone already
         self._release()
 
     def _release(self) -> None:
-        """Give the descriptor back once no task waits on it: its number may be another file's a moment later."""
+        """Close the descriptor once no task waits on it: its number may be another file's a moment later."""
         if self._closing and not self._leading and not self._writing.locked():
             self._stream.close()
 
@@ -220,14 +225,14 @@ class Channel:
             except OSError:
                 size = 0
             if not size:
-                self.die("the sandbox's guard has ended, and everything in it")
+                self.die("the sandbox's guard has ended, and everything in the sandbox")
                 return
             self._read_to += size
         self._hear()
         await anyio.lowlevel.checkpoint()
 
     def _hear(self) -> None:
-        """Take in some whole frames of the inbox."""
+        """Handle some of the whole frames in the inbox."""
         self._more, count = False, 0
         try:
             for kind, id, body in frames.split(self._inbox[self._heard_to : self._read_to]):
@@ -241,9 +246,9 @@ class Channel:
                     if talk.over:
                         self.forget(talk)
                 elif id > self._last_id:
-                    raise frames.BadFrame("a frame about work that never was")
+                    raise frames.BadFrame("a frame about a request that was never made")
                 count += 1
-                if count == _TURN:
+                if count == _FRAMES_AT_ONCE:
                     self._more = True
                     return
         except frames.BadFrame as error:
@@ -252,27 +257,26 @@ class Channel:
             self.distrust("a frame that is too large")
 
     def distrust(self, wrong: object) -> None:
-        """What it said cannot be right: nothing of it is believed any more."""
-        self.die(f"the sandbox's guard does not keep to its protocol: {wrong}")
+        """The guard broke the protocol: nothing it sends is believed any more."""
+        self.die(f"the sandbox's guard broke its protocol: {wrong}")
 
     def _hear_guard(self, kind: int, body: memoryview) -> None:
         if kind == frames.GREETED and self.greeting is None:
             self.greeting = frames.greeting(body)
         elif kind == frames.BROKEN:
-            self.die(
-                f"the sandbox's guard ended: {bytes(body[: 4 * _TEXT_MAX]).decode('utf-8', 'replace')[:_TEXT_MAX]}"
-            )
+            self.message = bytes(body[: 4 * _MESSAGE_MAX]).decode("utf-8", "replace")[:_MESSAGE_MAX]
+            self.die(f"the sandbox's guard ended: {self.message}")
         else:
-            raise frames.BadFrame(f"a frame of the type {kind}, which is unknown or comes twice")
+            raise frames.BadFrame(f"a frame of type {kind}, which is unknown or came twice")
 
     def _flush(self) -> None:
         try:
             while self._outbox:
                 del self._outbox[: self._stream.send(self._outbox)]
         except BlockingIOError:
-            pass  # the rest goes when there is room
+            pass  # the rest is sent when there is room
         except OSError:
-            self._outbox.clear()  # the guard is gone; the reading side says so, after what it still sent
+            self._outbox.clear()  # the guard is gone; reading reports that, after what it still sent
 
     async def _drain(self) -> None:
         try:

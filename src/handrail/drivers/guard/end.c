@@ -1,4 +1,4 @@
-/* How work ends: the process is reaped, the pipes are drained, the client hears of it; and how all of it ends at once. */
+/* How a request ends: its process is reaped, its pipes are drained, the client is told; and how all end at once. */
 #define _GNU_SOURCE
 #include "guard.h"
 #include "work.h"
@@ -12,7 +12,7 @@ enum { SWEEP_EVERY = 5, FAREWELL = 10000 };
 
 bool orphans_possible;
 
-/* Its tree is dead: what is in the pipes now is all there will be. */
+/* Its tree is dead: nothing is added to what is in the pipes now. */
 void work_ended(struct work *work)
 {
 	int size;
@@ -24,7 +24,7 @@ void work_ended(struct work *work)
 			work->left[i] = (size_t)size;
 }
 
-/* A supervisor reports how its command ended, and a worker writes its answer down: what they exit with is neither. */
+/* A worker's answer is in shared memory. Without an answer or a report, the exit status is passed on as NO_ANSWER. */
 static void end_without_report(struct work *work, int status)
 {
 	if (!work->command && *work->answer > 0) {
@@ -121,7 +121,7 @@ static bool nobody(pid_t pid)
 	return false;
 }
 
-/* In a jail the kernel ends everything with its first process. Elsewhere the supervisors do, when their link closes. */
+/* In a jail the kernel kills everything with its first process; elsewhere supervisors do when their link closes. */
 void work_end_all(void)
 {
 	int64_t until = now_ms() + FAREWELL;

@@ -1,4 +1,4 @@
-/* File operations that look: read, stat and list. They run in a worker without capabilities. */
+/* File operations that change nothing: read, stat and list. They run in a worker without capabilities. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -13,8 +13,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define WHOLE_MAX (512ull << 20)        /* what is larger is read by range */
-#define LIST_MAX (256ull << 20)         /* what the answer may cost whoever keeps it: a path and some more for each entry */
+#define WHOLE_MAX (512ull << 20)        /* larger files are read by range */
+#define LIST_MAX (256ull << 20)         /* memory that the answer may take: a path and some more for each entry */
 
 enum { PIECE = 64 << 10, RECORD = 33, ENTRY_COST = 256, TYPE_FILE = 0, TYPE_DIRECTORY, TYPE_DANGLING, TYPE_OTHER };
 
@@ -33,7 +33,7 @@ static int put_all(const void *bytes, size_t size)
 	return 0;
 }
 
-/* Places where reading or writing a "file" does something else. */
+/* File systems in which reading or writing a "file" does something else. */
 bool forbidden_system(int fd)
 {
 	static const unsigned long kinds[] = {
@@ -55,17 +55,17 @@ static int refusal(mode_t mode)
 	return S_ISDIR(mode) ? EISDIR : S_ISLNK(mode) ? ELOOP : S_ISREG(mode) ? 0 : EPERM;
 }
 
-static int open_regular(const struct place *place, struct stat *status)
+static int open_regular(const struct location *location, struct stat *status)
 {
-	int error = place->exists ? refusal(place->mode) : ENOENT, fd;
+	int error = location->exists ? refusal(location->mode) : ENOENT, fd;
 
-	if (!error && forbidden_system(place->dir))
+	if (!error && forbidden_system(location->dir))
 		error = EPERM;
 	if (error) {
 		errno = error;
 		return -1;
 	}
-	fd = openat(place->dir, place->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	fd = openat(location->dir, location->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	error = fstat(fd, status) < 0 ? errno : refusal(status->st_mode);
@@ -80,15 +80,15 @@ static int open_regular(const struct place *place, struct stat *status)
 
 static int read_range(const char *path, uint64_t start, uint64_t length)
 {
-	static struct place place;
+	static struct location location;
 	static char piece[PIECE];
 	struct stat status;
 	bool whole = length == NO_LIMIT;
-	int error = resolve(path, true, false, &place), fd;
+	int error = resolve(path, true, false, &location), fd;
 
 	if (error)
 		return error;
-	fd = open_regular(&place, &status);
+	fd = open_regular(&location, &status);
 	if (fd < 0)
 		return errno;
 	if (start >= (uint64_t)status.st_size)
@@ -96,7 +96,7 @@ static int read_range(const char *path, uint64_t start, uint64_t length)
 	if (whole && (uint64_t)status.st_size - start > WHOLE_MAX)
 		return EFBIG;
 	if (whole)
-		length = WHOLE_MAX + 1;         /* it may grow meanwhile */
+		length = WHOLE_MAX + 1;         /* it may grow while it is read */
 	while (length > 0 && !error) {
 		ssize_t done = pread(fd, piece, length < PIECE ? length : PIECE, (off_t)start);
 
@@ -130,24 +130,24 @@ static size_t record(uint8_t *at, const struct stat *status, const char *name, c
 	return RECORD + name_size + real_size;
 }
 
-static int status_of(const struct place *place, struct stat *status)
+static int status_of(const struct location *location, struct stat *status)
 {
-	if (!place->exists)
+	if (!location->exists)
 		return ENOENT;
-	return fstatat(place->dir, place->name, status, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0 ? errno : 0;
+	return fstatat(location->dir, location->name, status, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) < 0 ? errno : 0;
 }
 
 /* A link that leads nowhere, or out of the roots, is described as itself. */
-static int describe(const char *path, struct place *place, struct stat *status)
+static int describe(const char *path, struct location *location, struct stat *status)
 {
-	int error = resolve(path, true, false, place);
+	int error = resolve(path, true, false, location);
 
 	if (!error)
-		error = status_of(place, status);
+		error = status_of(location, status);
 	if (error == ENOENT || error == EXDEV || error == ELOOP || error == EACCES) {
-		int itself = resolve(path, false, false, place);
+		int itself = resolve(path, false, false, location);
 
-		if (itself || (itself = status_of(place, status)))
+		if (itself || (itself = status_of(location, status)))
 			return itself == ENOENT ? error : itself;
 		if (!S_ISLNK(status->st_mode))
 			return error;
@@ -158,24 +158,24 @@ static int describe(const char *path, struct place *place, struct stat *status)
 
 static int stat_path(const char *path)
 {
-	static struct place place;
-	static uint8_t bytes[RECORD + sizeof place.real];
+	static struct location location;
+	static uint8_t bytes[RECORD + sizeof location.real];
 	struct stat status;
-	int error = describe(path, &place, &status);
+	int error = describe(path, &location, &status);
 
-	return error ? error : put_all(bytes, record(bytes, &status, "", place.real));
+	return error ? error : put_all(bytes, record(bytes, &status, "", location.real));
 }
 
 struct listing {
-	size_t used;            /* bytes that wait to be sent */
+	size_t used;            /* bytes not yet sent */
 	uint64_t cost;
 };
 
 static int list_entry(int dir, const char *base, const char *name, struct listing *listing)
 {
-	static struct place place;
-	static uint8_t bytes[PIECE + RECORD + 256 + sizeof place.real];
-	static char path[sizeof place.real + 256];
+	static struct location location;
+	static uint8_t bytes[PIECE + RECORD + 256 + sizeof location.real];
+	static char path[sizeof location.real + 256];
 	struct stat status;
 	const char *real = "";
 	int error = 0;
@@ -188,9 +188,9 @@ static int list_entry(int dir, const char *base, const char *name, struct listin
 		strcpy(path, base);
 		strcat(path, "/");
 		strcat(path, name);
-		if (describe(path, &place, &status))
+		if (describe(path, &location, &status))
 			return 0;
-		real = place.real;
+		real = location.real;
 	}
 	listing->cost += ENTRY_COST + strlen(name) + strlen(*real ? real : base);
 	if (listing->cost > LIST_MAX)
@@ -205,25 +205,25 @@ static int list_entry(int dir, const char *base, const char *name, struct listin
 
 static int list_path(const char *path)
 {
-	static struct place place;
+	static struct location location;
 	struct dirent *entry;
 	struct listing listing = {0, 0};
 	DIR *entries;
-	int error = resolve(path, true, false, &place), fd;
+	int error = resolve(path, true, false, &location), fd;
 
-	if (!error && !place.exists)
+	if (!error && !location.exists)
 		error = ENOENT;
-	if (!error && !S_ISDIR(place.mode))
+	if (!error && !S_ISDIR(location.mode))
 		error = ENOTDIR;
 	if (error)
 		return error;
-	fd = openat(place.dir, place.name[0] ? place.name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = openat(location.dir, location.name[0] ? location.name : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || forbidden_system(fd))
 		return fd < 0 ? errno : EPERM;
 	entries = fdopendir(fd);
 	while (!error && entries && (entry = readdir(entries)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			error = list_entry(fd, place.real, entry->d_name, &listing);
+			error = list_entry(fd, location.real, entry->d_name, &listing);
 	return error ? error : list_entry(fd, "", NULL, &listing);
 }
 

@@ -1,7 +1,7 @@
-/* The system calls a payload may not make: what gives privileges, reaches other processes, or opens up the kernel.
+/* The system calls a command may not make: those that give privileges, reach other processes, or attack the kernel.
 
-   For each process that takes a filter the kernel works out the answer for every call there is, so the filter is made as
-   a tree over the numbers of the calls: a list of them would cost as much as all the rest of starting a command. */
+   For each process with a filter the kernel computes the answer for every system call there is. So the filter is a
+   search tree over the numbers of the calls: a list would cost as much as all the rest of starting a command. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -30,13 +30,13 @@
 #define X32_BIT 0x40000000
 #define ANY_NAMESPACE (0x7e020000u | 0x80u)
 #define SPECIAL_MODE (S_ISUID | S_ISGID)
-#define SHARED_MAX (64 << 10)           /* of one segment: its memory is nobody's, and outlives who made it */
+#define SHARED_MAX (64 << 10)           /* bytes of one segment: its memory is not counted, and outlives its maker */
 #define CREATES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
-/* What is refused of one call: always; when an argument has one of these bits, or is this, or is anything but this, or is
-   this or more; when it creates a file with a special mode (flags, then mode); when it makes a device, or a node with a
-   special mode; when a socket is of another family than these: the others are in no network namespace, or open up the
-   kernel. */
+/* When a call is refused: always; when an argument has one of these bits, equals a value, differs from it, or is at
+   least as large; when it creates a file with a special mode (flags, then mode); when it makes a device, or a node
+   with a special mode; when a socket is of another family than the usual ones: others are outside network
+   namespaces, or rarely used parts of the kernel. */
 enum kind { ALWAYS, BITS, VALUE, OTHERS, FROM, CREATION, NODE, FAMILIES };
 struct rule {
 	int number;
@@ -53,7 +53,7 @@ struct rule {
 #define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
 #define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
 
-/* Numbers newer than some headers. */
+/* Numbers that some headers are too old for. */
 enum { CALL_IO_URING_SETUP = 425, CALL_CLONE3 = 435, CALL_OPENAT2 = 437, CALL_PIDFD_GETFD = 438 };
 enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
 
@@ -86,7 +86,7 @@ static struct rule rules[] = {
 	REFUSE(__NR_setns, EPERM),
 	ONLY_FAMILIES(__NR_socket),
 	ONLY_FAMILIES(__NR_socketpair),
-	REFUSE_OTHERS(__NR_prlimit64, 0, 0),    /* of itself only: its supervisor is of the same user */
+	REFUSE_OTHERS(__NR_prlimit64, 0, 0),    /* of itself only: its supervisor runs as the same user */
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCSTI),
 	REFUSE_VALUE(__NR_ioctl, 1, TIOCLINUX),
 	REFUSE_FROM(__NR_shmget, 1, SHARED_MAX + 1),
@@ -155,7 +155,7 @@ static void load_argument(unsigned which)
 	load(offsetof(struct seccomp_data, args) + which * sizeof(uint64_t));
 }
 
-/* To what comes after the next `skipped` instructions, when it is so. */
+/* Jump over the next `skipped` instructions if the condition holds. */
 static void when(uint16_t test, uint32_t value, uint8_t skipped)
 {
 	put(BPF_JMP | BPF_K | test, value, skipped, 0);
@@ -166,7 +166,7 @@ static void answer(uint32_t what)
 	put(BPF_RET | BPF_K, what, 0, 0);
 }
 
-/* Of AF_NETLINK the first protocol only, which tells of its own network: others tell of the machine's processes. */
+/* Of AF_NETLINK only the first protocol, which is about its own network: others reveal the machine's processes. */
 static void put_families(void)
 {
 	static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};
@@ -214,7 +214,7 @@ static void put_rule(const struct rule *rule)
 	answer(refused);
 }
 
-/* Of the rules from `first` up to `end`, sorted, those for the number that is loaded. */
+/* Find the rules for the loaded number among the sorted rules from `first` to `end`. */
 static void put_rules(size_t first, size_t end)
 {
 	size_t middle = first + (end - first) / 2, jump;

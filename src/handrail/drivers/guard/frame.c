@@ -1,4 +1,4 @@
-/* Frames: reads what a client sent, as untrusted input, without side effects. */
+/* Frames: parses what a client sent as untrusted input, without side effects. */
 #include "frame.h"
 
 #include <string.h>
@@ -75,7 +75,7 @@ static const char *read_start(struct cursor *cursor, struct message *message)
 	if (cursor->bad)
 		return NULL;
 	if (message->start.argv.count == 0)
-		return "a command without words";
+		return "a command without arguments";
 	if (message->start.kind == KIND_LINE && message->start.argv.count != 1)
 		return "a line that is not one string";
 	return NULL;

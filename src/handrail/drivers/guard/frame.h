@@ -1,4 +1,4 @@
-/* Frames: reads what a client sent, as untrusted input, without side effects. */
+/* Frames: parses what a client sent as untrusted input, without side effects. */
 #ifndef FRAME_H
 #define FRAME_H
 
@@ -14,7 +14,7 @@ enum {
 	INPUT_MAX = 64 << 10,
 	INPUT_WINDOW = 256 << 10,
 	FIRST_CREDIT = 1 << 20,
-	OVERDRAFT = 1 << 20,    /* what the pipes of a command hold, unless it widened them */
+	OVERDRAFT = 1 << 20,    /* what the pipes of a command hold, unless it enlarged them */
 };
 
 enum { IN_HELLO = 1, IN_START, IN_INPUT, IN_CLOSE, IN_CREDIT, IN_SIGNAL, IN_FILE };
@@ -63,10 +63,10 @@ struct message {
 	};
 };
 
-/* The bytes the first frame takes: 0 when it is not complete, -1 when it never can be. */
+/* The size of the first frame in bytes: 0 when it is incomplete, -1 when it can never be valid. */
 long frame_size(const uint8_t *bytes, size_t size);
 
-/* Read one whole frame of `size` bytes. NULL when it is good, else what is wrong with it. */
+/* Parse one whole frame of `size` bytes. Returns NULL when it is valid, else what is wrong with it. */
 const char *frame_read(const uint8_t *bytes, size_t size, struct message *message);
 
 /* Fill `list` with pointers to the strings and a final NULL; it has room for count + 1. */

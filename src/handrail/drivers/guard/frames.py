@@ -1,4 +1,4 @@
-"""The words of the guard's protocol, as PROTOCOL.md writes them: frames out of values, and values out of frames."""
+"""The guard's protocol, as PROTOCOL.md describes it: build frames from values, and read values from frames."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,11 @@ INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
 FIRST_CREDIT: Final = 1 << 20
 OVERDRAFT: Final = 1 << 20
-"""By so much the output of a command that has ended may go beyond its credit: what was in its pipes."""
+"""Bytes by which the output of a command that has ended may exceed its credit: what was in its pipes."""
 READ_MAX: Final = (512 << 20) + 1
 STAT_MAX: Final = 128 << 10
 LIST_MAX: Final = 256 << 20
-"""Bytes that the whole answer of a file operation may have, where nothing less was asked for."""
+"""Bytes of the whole answer of a LIST; the two above likewise for READ and STAT."""
 CODE_MAX: Final = 255
 ERRNO_MAX: Final = 4095
 FLAGS_MAX: Final = 7
@@ -45,7 +45,7 @@ _TYPES: Final[tuple[Literal["file", "directory", "symlink", "other"], ...]] = (
 
 
 class BadFrame(ValueError):
-    """Bytes that are no frame of this protocol."""
+    """Bytes that are not a frame of this protocol."""
 
 
 def frame(kind: int, id: int, body: bytes = b"") -> bytes:
@@ -70,12 +70,10 @@ def hello(jail: bool, limits: Iterable[int], roots: Iterable[bytes]) -> bytes:
     return frame(HELLO, 0, struct.pack("<HBB4Q", VERSION, jail, 0, *limits) + strings(roots))
 
 
-def start(
-    id: int, words: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes] | None, input: bool
-) -> bytes:
-    """Run a command: words, or one line for the shell; without an `env`, in the guard's own."""
+def start(id: int, argv: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes] | None, input: bool) -> bytes:
+    """Run a command: arguments, or one line for the shell; without `env`, in the guard's own environment."""
     flags = input | (env is None) << 1
-    return frame(START, id, bytes((line, flags)) + strings((cwd,)) + strings(words) + strings(env or ()))
+    return frame(START, id, bytes((line, flags)) + strings((cwd,)) + strings(argv) + strings(env or ()))
 
 
 def file(id: int, op: int, path: bytes, *, start: int = 0, length: int = NO_LIMIT, mode: int = NO_MODE) -> bytes:
@@ -84,17 +82,17 @@ def file(id: int, op: int, path: bytes, *, start: int = 0, length: int = NO_LIMI
 
 
 class Greeting(NamedTuple):
-    """What a guard says first."""
+    """A guard's first frame."""
 
     shell: str | None
     pid: int
-    """The number it sees for itself."""
+    """Its own process number, as it sees it."""
 
 
 def greeting(body: memoryview) -> Greeting:
-    """Raises BadFrame, also for another version."""
+    """Read a guard's first frame. Raises BadFrame, also for another version."""
     if len(body) != _GREETING.size:
-        raise BadFrame("a greeting of another size")
+        raise BadFrame("a greeting of the wrong size")
     version, shell, nothing, pid = _GREETING.unpack(body)
     if version != VERSION:
         raise BadFrame(f"it speaks version {version}, and this is version {VERSION}: reinstall handrail")
@@ -132,9 +130,9 @@ def split(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:
-    """Each record of a STAT or LIST answer: name, real path or "", and what it says under an empty path.
+    """Each record of a STAT or LIST answer: name, real path or "", and the rest as a FileStat without paths.
 
-    Raises BadFrame for what is no record, a name that is more than a name, and a path that is not absolute.
+    Raises BadFrame for anything but a record, a name with a slash, and a path that is not absolute.
     """
     at = 0
     while at < len(body):
@@ -151,5 +149,5 @@ def records(body: bytes) -> Iterator[tuple[str, str, FileStat]]:
         real = body[at : at + real_size].decode("utf-8", "surrogateescape")
         at += real_size
         if "/" in name or name in (".", "..") or "\0" in name + real or (real and not real.startswith("/")):
-            raise BadFrame("a record with a path that is none")
+            raise BadFrame("a record with a bad name or path")
         yield name, real, FileStat("", "", _TYPES[kind], size, mode, seconds + ns / 1e9)

@@ -16,10 +16,10 @@ enum { LEFT_RUNNING = 1, BY_SIGNAL = 2, NO_ANSWER = 4 };
 enum { SHELL_NONE, SHELL_SH, SHELL_BASH };
 enum { SCRIPT_FD = 9, LONG_LINE = 100 << 10 };
 
-/* Said once, in the hello. */
+/* Sent once, in the hello. */
 struct settings {
 	bool greeted, jail;
-	int not_forgotten;      /* the errno with which privileges were not given up */
+	int not_forgotten;      /* the errno with which giving up privileges failed */
 	uint64_t limits[LIMIT_COUNT];
 	char **roots;
 	int *root_fds;
@@ -46,13 +46,13 @@ bool channel_flush(void);                                   /* false when the cl
 bool channel_fill(void);                                    /* the same */
 const uint8_t *channel_frame(size_t *size);                 /* the next whole frame, or NULL */
 void channel_drop(size_t size);
-uint8_t *channel_room(size_t size);                         /* where the next bytes to send may be put */
+uint8_t *channel_room(size_t size);                         /* where to put the next bytes to send */
 void channel_put(size_t size);
 void channel_send(uint8_t type, uint32_t id, const void *body, size_t size);
 _Noreturn void channel_broken(const char *why);
 void put_number(uint8_t *at, uint64_t value, size_t width);
 
-/* One piece of work (work.c): a command under its supervisor, or a file operation. */
+/* One request in progress (work.c): a command under its supervisor, or a file operation. */
 struct work {
 	uint32_t id;
 	bool command;
@@ -64,7 +64,7 @@ struct work {
 	bool closing;           /* the input ends after the queue */
 	int64_t credit;
 	bool started, failed, ended;
-	size_t left[2];         /* once ended: what is still to be read from each pipe */
+	size_t left[2];         /* once ended: bytes still to be read from each pipe */
 	uint32_t code;
 	uint8_t flags;
 	int *answer;            /* of a file operation: 1 + its errno, once it has one; shared with the worker */
@@ -108,18 +108,18 @@ const struct sock_filter *make_filter(size_t *length);      /* once, before it i
 int install_filter(void);
 const char *prepare_jail(void);                             /* NULL when it is one */
 
-/* The processes below one (tree.c); the ones of which `skip` is true stay, with all that is below them. */
+/* Signal all processes below this one (tree.c), except those for which `skip` is true and what is below them. */
 int tree_signal(int signal_number, bool (*skip)(pid_t pid));
 
 /* Paths (resolve.c) and file operations (files.c, change.c), in a worker. */
-struct place {
-	int dir;                /* the directory it is in, or itself when the name is empty */
+struct location {
+	int dir;                /* its parent directory, or itself when the name is empty */
 	char name[256];
 	bool exists;
 	mode_t mode;
 	char real[65536];
 };
-int resolve(const char *path, bool follow, bool make_parents, struct place *place);
+int resolve(const char *path, bool follow, bool make_parents, struct location *location);
 _Noreturn void file_operation(const struct message *message, int *answer);
 bool forbidden_system(int fd);
 int file_write(const char *path, uint64_t length, uint32_t mode);

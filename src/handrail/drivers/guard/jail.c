@@ -1,7 +1,7 @@
 /* Completes the jail that bubblewrap began, and closes the ways out of it, before anything runs in it.
 
-   What is done here could be asked of bubblewrap too. But for each of its mounts it reads the list of all mounts, and
-   an ordinary user's devices cost it another user namespace: so it would take most of the time that a jail takes. */
+   Bubblewrap could do all of this. But for each of its mounts it reads the list of all mounts, and an ordinary user's
+   devices cost it another user namespace: that would take most of the time of starting a jail. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -40,7 +40,7 @@ static bool forbid_user_namespaces(void)
 	return done;
 }
 
-/* This mount alone, not what is mounted below it; what else is forbidden there stays forbidden. */
+/* This mount alone, not those below it; its other restrictions stay. */
 static bool make_read_only(const char *path, unsigned long more)
 {
 	unsigned long kept = KEPT;
@@ -52,8 +52,8 @@ static bool make_read_only(const char *path, unsigned long more)
 	return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | more | kept, NULL) == 0;
 }
 
-/* What is there already was asked for by the client, and stays. A device is the machine's own file: what is written goes
-   to it all the same, but its mode and its times are the machine's. */
+/* What exists already was asked for by the client, and stays. A device is the machine's own file: read-only protects
+   its mode and times, and writing to the device still works. */
 static bool show_device(const struct device *device)
 {
 	char from[64], to[64];
@@ -71,7 +71,7 @@ static bool show_device(const struct device *device)
 	return mount(from, to, NULL, MS_BIND, NULL) == 0 && make_read_only(to, MS_NOSUID);
 }
 
-/* Whatever lies on whatever there: when nothing is left, the place is an empty directory of the jail's own. */
+/* However many mounts lie there: when none is left, it is an empty directory of the jail's own. */
 static bool hide_devices(void)
 {
 	struct stat outer, around;
@@ -82,9 +82,9 @@ static bool hide_devices(void)
 	return hidden && lstat(OUTER_DEVICES, &outer) == 0 && stat("/run", &around) == 0 && outer.st_dev == around.st_dev;
 }
 
-/* An empty file takes no page, but memory of the kernel: so there are as many files as pages. What is not a mount of the
-   jail's own, whose place was asked for, is left alone: it is refused, or is no mount. */
-static bool bound_files(const char *place)
+/* An empty file takes no page, but kernel memory: so there may be as many files as pages. Only mounts of the jail's own
+   are changed: a link is skipped, and for a mount of the client's the kernel refuses. */
+static bool bound_files(const char *path)
 {
 	struct stat itself;
 	struct statfs system;
@@ -92,16 +92,16 @@ static bool bound_files(const char *place)
 	char options[64];
 	unsigned long long most;
 
-	if (lstat(place, &itself) < 0 || S_ISLNK(itself.st_mode))
+	if (lstat(path, &itself) < 0 || S_ISLNK(itself.st_mode))
 		return true;
-	if (statfs(place, &system) < 0 || statvfs(place, &space) < 0 || system.f_type != TMPFS_MAGIC)
+	if (statfs(path, &system) < 0 || statvfs(path, &space) < 0 || system.f_type != TMPFS_MAGIC)
 		return true;
 	most = (unsigned long long)space.f_blocks * space.f_frsize / PAGE;
 	snprintf(options, sizeof options, "nr_inodes=%llu", most > FEWEST_FILES ? most : FEWEST_FILES);
-	return mount(NULL, place, NULL, MS_REMOUNT | (space.f_flag & KEPT), options) == 0 || errno == EPERM || errno == EINVAL;
+	return mount(NULL, path, NULL, MS_REMOUNT | (space.f_flag & KEPT), options) == 0 || errno == EPERM || errno == EINVAL;
 }
 
-/* Only these of the machine's devices; then the rest is out of sight, whatever else could be done. */
+/* Shows only these of the machine's devices, then hides the rest. */
 static bool make_devices(void)
 {
 	static const struct device devices[] = {
@@ -111,7 +111,7 @@ static bool make_devices(void)
 	for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
 		if (!show_device(&devices[i]))
 			return false;
-	/* An old kernel refuses this to ordinary users: then there are no terminals, and who asks for one is told so. */
+	/* An old kernel refuses this to ordinary users: then there are no terminals, and opening one fails. */
 	mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, TERMINALS);
 	return hide_devices();
 }
@@ -132,7 +132,7 @@ const char *prepare_jail(void)
 		return "no jail: the guard is not the first process of a process namespace";
 	if (settings.not_forgotten)
 		return "no jail: privileges cannot be given up";
-	/* bubblewrap leaves them slaves of the machine's own: what is mounted there later would appear here, writable. */
+	/* bubblewrap leaves them slaves of the machine's mounts: what is mounted there later would appear here, writable. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return "no jail: its mounts cannot be made private";
 	if (!forbid_user_namespaces())

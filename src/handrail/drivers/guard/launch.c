@@ -1,4 +1,4 @@
-/* Begins a piece of work: its pipes, its process, and the fds that process keeps. */
+/* Starts a command or a file operation: its pipes, its process, and the descriptors that process keeps. */
 #define _GNU_SOURCE
 #include "guard.h"
 #include "work.h"
@@ -75,7 +75,7 @@ static int write_script(const char *line)
 	return fd;
 }
 
-/* The words of a shell that runs `line`; a line too long for one argument comes by a descriptor. */
+/* The argv of a shell that runs `line`; a line too long for one argument is passed by a descriptor. */
 static int shell_words(struct plan *plan, const char *line, char **words)
 {
 	size_t count = 0;
@@ -107,7 +107,7 @@ static pid_t split(unsigned long flags)
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
 }
 
-/* What a START became: 0, or an errno. */
+/* Handle a START: 0, or an errno. */
 int launch_command(struct work *work, const struct message *message)
 {
 	static char *shell[8];
@@ -139,7 +139,7 @@ int launch_command(struct work *work, const struct message *message)
 	return error;
 }
 
-/* What a FILE became: 0, or an errno. */
+/* Handle a FILE: 0, or an errno. */
 int launch_file(struct work *work, const struct message *message)
 {
 	struct plan plan = {.input = settings.null_fd, .output = {-1, -1}, .script = -1, .link = -1};

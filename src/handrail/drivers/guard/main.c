@@ -1,4 +1,4 @@
-/* The guard: runs commands and file operations for one client, and dies with it, and everything with the guard. */
+/* The guard: runs commands and file operations for one client, and ends with it, and so does everything it started. */
 #define _GNU_SOURCE
 #include "attempt.h"
 #include "guard.h"
@@ -212,7 +212,7 @@ static void turn(void)
 		leave();
 }
 
-/* Nothing that is run has them, whatever else goes wrong. */
+/* No process that it starts has them, whatever else goes wrong. */
 static void keep_to_itself(int fd, int flags)
 {
 	if (fd < 0)

@@ -16,7 +16,7 @@ enum { PATH_ROOM = 8192 };
 
 static const char default_path[] = "/usr/local/bin:/usr/bin:/bin";
 
-/* The worst errno: EPERM only where nothing else went wrong, because who has no privileges is not let to drop them. */
+/* The worse of two errnos: EPERM counts least, because a process without privileges is refused when it drops them. */
 static int worse(int error, int result)
 {
 	return result >= 0 || (error && errno == EPERM) ? error : errno;
@@ -50,7 +50,7 @@ int set_limit(int resource, uint64_t value)
 	if (getrlimit(resource, &limit) < 0)
 		return errno;
 	if (value < limit.rlim_max) {
-		limit.rlim_max = value + (resource == RLIMIT_CPU);      /* a warning, then the end */
+		limit.rlim_max = value + (resource == RLIMIT_CPU);      /* SIGXCPU first, then SIGKILL */
 		limit.rlim_cur = value;
 	} else {
 		limit.rlim_cur = limit.rlim_max;
@@ -81,7 +81,7 @@ static const char *path_of(char **env)
 	return default_path;
 }
 
-/* The errno of the last try that says more than "not here". */
+/* The last errno that says more than "not found". */
 static int run(struct plan *plan)
 {
 	static char path[PATH_ROOM];

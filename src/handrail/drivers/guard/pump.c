@@ -1,4 +1,4 @@
-/* Moves what each piece of work says, and what its supervisor reports, towards the client. */
+/* Passes the output of each request, and the reports of its supervisor, on to the client. */
 #define _GNU_SOURCE
 #include "guard.h"
 #include "work.h"
@@ -10,7 +10,7 @@
 
 enum { PIPE = 64 << 10, WIDE_PIPE = 512 << 10, PIECE = 128 << 10 };
 
-/* How much of this stream may be passed on now. Both streams spend one credit, so each piece changes it. */
+/* How much of this stream may be passed on now. Both streams use the same credit, so each piece changes it. */
 static size_t allowed(const struct work *work, int which)
 {
 	int64_t most = work->credit + (work->ended ? OVERDRAFT : 0);
@@ -29,11 +29,11 @@ static void pump(struct work *work, int which)
 	uint8_t *at;
 	ssize_t done;
 
-	if (size == 0)                  /* to read nothing looks like the end of the stream */
+	if (size == 0)                  /* a read of no bytes looks like the end of the stream */
 		return;
 	at = channel_room(FRAME_HEAD + 1 + size);
 	done = read(work->output[which], at + FRAME_HEAD + 1, size);
-	if (done == PIPE)               /* it was full: a flood may have a wider pipe */
+	if (done == PIPE)               /* it was full: fast output gets a larger pipe */
 		fcntl(work->output[which], F_SETPIPE_SZ, WIDE_PIPE);
 	if (done < 0 && errno == EAGAIN)
 		work->left[which] = 0;

@@ -1,4 +1,4 @@
-"""The guard's program as it was when this process first needed it: nothing that runs later can change it."""
+"""The guard's program in sealed memory, as it was when this process first needed it: no command can change it."""
 
 import fcntl
 import os
@@ -14,18 +14,18 @@ _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fc
 
 
 def open_sealed() -> int:
-    """A new descriptor, at its beginning; the caller closes it. Raises Unavailable when the guard was not built."""
+    """A new descriptor of the program; the caller closes it. Raises Unavailable when the guard was not built."""
     return os.open(f"/proc/self/fd/{_sealed()}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def runnable() -> tuple[str, tuple[int, ...]]:
-    """A path by which a child can run it, and the descriptors that the child needs for that."""
+    """A path by which a child process can run it, and the descriptors that the child must inherit for that."""
     path = f"/proc/self/fd/{_sealed()}"
-    return (path, (_sealed(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid it
+    return (path, (_sealed(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid running it
 
 
 _made: dict[str, tuple[int, int]] = {}
-"""The descriptor, and which inode it must be of: somebody may close all descriptors, and open others."""
+"""The descriptor and its inode: a program may close all descriptors, and open others under the same numbers."""
 
 
 def _sealed() -> int:
@@ -55,7 +55,7 @@ def _seal(content: bytes) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         fd = os.memfd_create("guard", flags | _MFD_EXEC)
-    except OSError:  # an older kernel, or one that lets nothing in memory be run
+    except OSError:  # an older kernel, or one that forbids running programs from memory
         fd = os.memfd_create("guard", flags)
     with open(fd, "wb", closefd=False) as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""Start a guard with a stream to it, greet it, and end it so that nothing is left."""
+"""Start a guard with a stream to it, exchange greetings, and end it so that nothing is left."""
 
 import math
 import os
@@ -15,35 +15,39 @@ from anyio import move_on_after
 from handrail.aio import finish
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, GUARD_KILL_WAIT, GUARD_START_WAIT, Limits
-from handrail.drivers.guard import _killing, frames
+from handrail.drivers.guard import _pidfd, frames
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
 
 _BUFFER: Final = 1 << 20
-_LAST_WORDS: Final = 2000
+"""Bytes that each end of the stream buffers."""
+_STDERR_MAX: Final = 2000
+"""Bytes of the guard's standard error that are passed on."""
 
 
 class Guard:
     """A running guard and its channel."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, words: int, info: int | None = None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], channel: Channel, stderr: int, info: int | None = None
+    ) -> None:
         self.channel = channel
         self.shell: str | None = None
         """The shell that runs lines: bash, sh, or None."""
         self._process = process
-        self._words = words
-        self._said = ""
-        self._killing = threading.Lock()
+        self._stderr_fd = stderr
+        self._stderr = ""
+        self._kill_lock = threading.Lock()
         self._info = info
-        """Where bubblewrap says which process is the guard: read when it must be killed."""
+        """Where bubblewrap writes which process is the guard; read when it must be killed."""
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def greet(self, *, jail: bool, limits: Limits, roots: Sequence[str]) -> None:
-        """Say what is wanted. Raises Unavailable with the guard's own words when it cannot be had."""
+        """Send the settings. Raises Unavailable, with the guard's own message, when it cannot work with them."""
         channel = self.channel
         channel.post(frames.hello(jail, _limit_numbers(limits), map(os.fsencode, roots)))
         try:
@@ -51,7 +55,7 @@ class Guard:
                 await channel.until(None, lambda: channel.greeting is not None)
         except Unavailable as error:
             await self.close()
-            raise Unavailable(f"the sandbox did not start: {self.last_words() or error}", retryable=False) from None
+            raise Unavailable(f"the sandbox did not start: {self._explanation() or error}", retryable=False) from None
         except BaseException:
             await self.close()
             raise
@@ -60,14 +64,14 @@ class Guard:
             raise Unavailable(f"the sandbox did not start: no answer within {GUARD_START_WAIT:g} s")
         self.shell = channel.greeting.shell
 
-    def last_words(self) -> str:
-        """What it wrote to its standard error, and what the channel says."""
-        gone = self.channel.gone or ""
-        said = self._said if self._words < 0 else _read_all(self._words)
-        return "; ".join(part for part in (said, gone if "guard ended" in gone else "") if part)
+    def _explanation(self) -> str:
+        """What it wrote to its standard error, and its message on the channel."""
+        stderr = self._stderr if self._stderr_fd < 0 else _read_all(self._stderr_fd)
+        message = self.channel.gone if self.channel.message else None
+        return "; ".join(part for part in (stderr, message) if part)
 
     async def close(self) -> None:
-        """End it and everything in it, and wait until that is so, also when this is cancelled. May be called twice.
+        """End it and everything in it, and wait for that, even when cancelled. May be called twice.
 
         Raises Unavailable when it cannot even be killed.
         """
@@ -78,7 +82,7 @@ class Guard:
             self._kill()  # nothing is left to kill, unless the event loop ended meanwhile
             self._release()
         if self._process.returncode is None:
-            raise Unavailable("the sandbox's guard cannot be ended: what it ran may still be running", retryable=False)
+            raise Unavailable("the sandbox's guard cannot be killed: what it ran may still be running", retryable=False)
 
     async def _end(self) -> None:
         with move_on_after(GUARD_END_WAIT):
@@ -87,47 +91,47 @@ class Guard:
             await anyio.to_thread.run_sync(self._kill)
 
     def _kill(self) -> None:
-        """Kill the guard, and see that what it started ends with it: in a jail by the kernel, else by supervisors."""
-        with self._killing:
+        """Kill the guard, and make sure that what it started ends too: the kernel or the supervisors see to that."""
+        with self._kill_lock:
             if self._process.poll() is None:
                 self._kill_now()
 
     def _kill_now(self) -> None:
-        started = _killing.open_children(self._process.pid)
-        named = None if self._info is None else _killing.open_named(self._info, self._process.pid)
+        started = _pidfd.open_children(self._process.pid)
+        named = None if self._info is None else _pidfd.open_named(self._info, self._process.pid)
         itself = started if named is None else [named]
         try:
             if self._info is None:
                 self._process.kill()
             else:
-                _killing.kill(itself)
-            _killing.kill(_killing.living(started, GUARD_KILL_WAIT))
+                _pidfd.kill(itself)
+            _pidfd.kill(_pidfd.living(started, GUARD_KILL_WAIT))
             self._reap()
         finally:
             for fd in {*started, *itself}:
                 os.close(fd)
 
     def _reap(self) -> None:
-        """Bubblewrap collects the guard, and ends by itself; it is killed only where it does not."""
+        """Bubblewrap reaps the guard and then exits; it is killed only when it does not."""
         try:
             self._process.wait(GUARD_KILL_WAIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            with suppress(subprocess.TimeoutExpired):  # close says so
+            with suppress(subprocess.TimeoutExpired):  # close reports it
                 self._process.wait(GUARD_KILL_WAIT)
 
     def _release(self) -> None:
-        if self._words >= 0:
-            self._said = _read_all(self._words)
-            os.close(self._words)
-            self._words = -1
+        if self._stderr_fd >= 0:
+            self._stderr = _read_all(self._stderr_fd)
+            os.close(self._stderr_fd)
+            self._stderr_fd = -1
         if self._info is not None:
             os.close(self._info)
             self._info = None
 
 
-def _read_all(words: int) -> str:
-    return os.pread(words, _LAST_WORDS, 0).decode("utf-8", "replace").strip()
+def _read_all(fd: int) -> str:
+    return os.pread(fd, _STDERR_MAX, 0).decode("utf-8", "replace").strip()
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
@@ -135,7 +139,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
         return
     try:
         fd = os.pidfd_open(process.pid)
-    except OSError:  # a kernel without it
+    except OSError:  # a kernel without pidfds
         await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
         return
     try:
@@ -146,39 +150,39 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def spawn(
-    words: Callable[[tuple[str, ...]], Sequence[str]],
+    command: Callable[[tuple[str, ...]], Sequence[str]],
     *,
     fds: Sequence[int] = (),
     info: int | None = None,
     own_environment: bool = False,
 ) -> Guard:
-    """Start the guard by the command that `words` makes of its own arguments, with these descriptors besides its own.
+    """Start the guard; `command` makes the whole argv from the guard's own arguments, `fds` are passed on to it.
 
-    `info` is where bubblewrap names the guard's process; the Guard closes it. It gets no environment at all, or this
-    process's own. The guard ends when the stream does, or when this process does, whichever thread started it.
+    `info` is where bubblewrap names the guard's process; the Guard closes it. The environment is empty, or this
+    process's own. The guard ends when the stream or this process ends, whichever thread started it.
     Raises Unavailable.
     """
     if not PROGRAM.exists():
         raise Unavailable(NOT_BUILT, retryable=False)
     ours, theirs = socket.socketpair()
-    said = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)
+    stderr = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)
     try:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        process = _start(words, theirs.fileno(), said, fds, None if own_environment else {})
+        process = _start(command, theirs.fileno(), stderr, fds, None if own_environment else {})
     except BaseException:
         ours.close()
-        os.close(said)
+        os.close(stderr)
         raise
     finally:
         theirs.close()
-    return Guard(process, Channel(ours), said, info)
+    return Guard(process, Channel(ours), stderr, info)
 
 
 def _start(
-    words: Callable[[tuple[str, ...]], Sequence[str]],
+    command: Callable[[tuple[str, ...]], Sequence[str]],
     stream: int,
-    said: int,
+    stderr: int,
     more: Sequence[int],
     env: Mapping[str, str] | None,
 ) -> subprocess.Popen[bytes]:
@@ -190,10 +194,10 @@ def _start(
         fds.append(client)
         arguments += ["--client", str(client)]
     except OSError:
-        pass  # a kernel without it: the end of the stream must do
+        pass  # a kernel without pidfds: the end of the stream must do
     try:
         return subprocess.Popen(
-            words(tuple(arguments)), pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+            command(tuple(arguments)), pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             cwd="/", env=env, start_new_session=True,
         )  # fmt: skip
     except OSError as error:

@@ -1,4 +1,4 @@
-/* The supervisor of one command: starts it, passes signals to its whole tree, and ends when nothing of it is left. */
+/* The supervisor of one command: starts it, passes signals to its whole tree, and ends when the tree is dead. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -25,7 +25,7 @@ struct watch {
 	pid_t leader;
 	bool ended, empty, killing, left_running;
 	int status;
-	int64_t patience;       /* until when what is left may end by itself */
+	int64_t patience;       /* until when the rest of the tree may end by itself */
 	int pause;              /* between two rounds of killing */
 };
 
@@ -34,7 +34,7 @@ static int compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* For a kernel that cannot close a range, or a filter around it that forbids that. */
+/* For a kernel without close_range, or a filter that forbids it. */
 static void close_each(unsigned first, unsigned last)
 {
 	struct dirent *entry;
@@ -82,7 +82,7 @@ static void say(int link, uint8_t kind, uint32_t a, uint8_t flags)
 	send(link, &report, sizeof report, MSG_NOSIGNAL);
 }
 
-/* Its own score for when memory runs out; who cannot be dumped is not let to open it. */
+/* Its own score for the out-of-memory killer; a process that is not dumpable may not open it. */
 static int open_score(void)
 {
 	int fd;
@@ -93,7 +93,7 @@ static int open_score(void)
 	return fd;
 }
 
-/* With the highest score, which it inherits: the kernel takes a command before anything else, but not its supervisor. */
+/* With the highest score, which it inherits: when memory runs out the kernel kills commands first, not supervisors. */
 static pid_t start_payload(struct plan *plan, int score)
 {
 	static char stack[STACK] __attribute__((aligned(16)));
@@ -153,7 +153,7 @@ static void reap_some(struct watch *watch)
 		watch->patience = now_ms() + GRACE;
 }
 
-/* In ms, until this must look again; -1 when only news can change anything. */
+/* Returns in how many ms it must be called again; -1 when only an event can change anything. */
 static int act(struct watch *watch)
 {
 	int64_t left;
@@ -172,7 +172,7 @@ static int act(struct watch *watch)
 	return watch->pause;
 }
 
-/* With its limit on open files taken away it would never hear a signal again: so this is the end. */
+/* With its limit on open files lowered to nothing it could not poll for signals any more: so it kills its command. */
 static void end_unheard(struct watch *watch)
 {
 	struct timespec moment = {0, watch->pause * 1000000l};

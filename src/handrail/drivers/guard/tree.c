@@ -1,4 +1,4 @@
-/* Signals everything below this process, by walking its children; a number is checked again before it is used. */
+/* Signals everything below this process by walking its children; each process number is checked again before use. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -99,7 +99,7 @@ static pid_t parent_of(pid_t pid)
 	return at && strlen(at) > 4 ? (pid_t)atoi(at + 4) : -1;
 }
 
-/* A process whose parent is neither the one we saw nor ourselves is not the one we saw. */
+/* A process whose parent is neither the one seen before nor this process is another one with the same number. */
 static int signal_member(const struct member *member, int number, pid_t self)
 {
 	int fd = (int)syscall(SYS_pidfd_open, member->pid, 0), sent = 0;

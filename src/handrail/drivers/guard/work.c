@@ -1,4 +1,4 @@
-/* The table of work: what each command and file operation sent, was sent, and how it ended. */
+/* The table of requests in progress: commands and file operations. */
 #define _GNU_SOURCE
 #include "guard.h"
 #include "work.h"
@@ -99,7 +99,7 @@ void work_file(const struct message *message)
 	begun(work, work_count > WORK_MAX ? EAGAIN : launch_file(work, message));
 }
 
-/* The input's pipe takes what it can; the client hears how much. */
+/* Write to the input's pipe what it takes, and tell the client how much that was. */
 void feed(struct work *work)
 {
 	uint8_t body[4];

@@ -1,4 +1,4 @@
-/* What the files about work share: the table, and how each piece begins. */
+/* What work.c, launch.c, pump.c and end.c share. */
 #ifndef WORK_H
 #define WORK_H
 
@@ -12,7 +12,7 @@ void feed(struct work *work);
 void hear(struct work *work);
 void work_ended(struct work *work);
 
-/* Each answers 0 or an errno; what was opened is in the work. */
+/* Each returns 0 or an errno; what it opened is in the work. */
 int launch_command(struct work *work, const struct message *message);
 int launch_file(struct work *work, const struct message *message);
 
