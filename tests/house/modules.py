@@ -57,10 +57,10 @@ def helpers_have_a_leading_underscore(root: Path) -> list[str]:
     """A helper is a module that only its own package imports, and that is not what the package exists to hold."""
     importers = _importers(root)
     return [
-        f"{path}: a helper of {path.parent.name}/ alone; call it _{path.name}"
+        f"{path}: only {path.parent.name}/ imports it; call it _{path.name}"
         for path in _modules(root)
         if not path.name.startswith("_") and not _is_held(root, path) and not is_shown(path)
-        if not any(path.parent not in importer.parents for importer in importers.get(_dotted(root, path), ()))
+        if (users := importers.get(_dotted(root, path))) and all(path.parent in user.parents for user in users)
     ]
 
 

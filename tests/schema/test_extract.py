@@ -2,7 +2,7 @@
 
 import pytest
 
-from handrail.schema._extract import extract, find
+from handrail.schema.extract import extract, find
 
 KNOWN = frozenset({"read", "write"})
 CALL = '{"name": "read", "arguments": {"path": "a"}}'

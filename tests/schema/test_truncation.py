@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from handrail.schema._extract import extract
+from handrail.schema.extract import extract
 from handrail.schema.parse import canonical
 from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
