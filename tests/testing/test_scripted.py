@@ -23,7 +23,7 @@ async def test_each_line_answers_one_request() -> None:
     assert await said(model) == [turn]
     assert await said(model, [Message("user", "a")]) == [TextDelta("1 messages"), Turn("1 messages")]
     assert await said(model) == [turn]
-    with pytest.raises(ModelFailed, match="over after 4 answers"):
+    with pytest.raises(ModelFailed, match="ended after 4 answers"):
         await said(model)
 
 

@@ -1,1 +1,1 @@
-"""Bytes that are kept beside the conversation: stored once, named by their content, read by range."""
+"""Bytes stored beside the conversation: named by their content, stored once, read by range."""

@@ -1,4 +1,4 @@
-"""Files named by their content: written at once or not at all, and checked piece by piece whenever they are read.
+"""Files named by their content: written atomically, and checked piece by piece whenever they are read.
 
 The digest is the sha256 of the sha256 of each MiB, so a range is checked without reading the rest.
 """
@@ -15,17 +15,17 @@ from typing import BinaryIO, Final
 
 PIECE: Final = 1 << 20
 """Bytes that share one checksum."""
-_WIDTH: Final = 32
-_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHECKSUM_BYTES: Final = 32
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Tampered(Exception):
-    """What is on disk is not what was written."""
+    """The content on disk differs from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What must be known of a file to check any part of it."""
+    """The size and checksums of a file, enough to check any part of it."""
 
     size: int
     checksums: bytes
@@ -36,13 +36,13 @@ class Blob:
         return sha256(self.checksums).hexdigest()
 
     @property
-    def sound(self) -> bool:
-        """Whether there are as many checksums as pieces."""
-        return len(self.checksums) == -(-self.size // PIECE) * _WIDTH
+    def consistent(self) -> bool:
+        """Whether the number of checksums fits the size."""
+        return len(self.checksums) == -(-self.size // PIECE) * _CHECKSUM_BYTES
 
 
 class Writer:
-    """A file on its way into a store. Nobody sees it before `finish`. A thread may add while another abandons it."""
+    """A file on its way into a store, invisible until `finish`. One thread may add while another abandons it."""
 
     def __init__(self, directory: Path) -> None:
         incoming, self._objects = directory / "incoming", directory / "objects"
@@ -56,34 +56,34 @@ class Writer:
         self._piece = sha256()
 
     def add(self, data: bytes | memoryview) -> None:
-        """Append. Raises OSError, as for a full disk; then only `abandon` is left."""
+        """Append. After an OSError, such as a full disk, only `abandon` may follow."""
         rest = memoryview(data)
         while rest:
             part = rest[: PIECE - self._size % PIECE]
             self._piece.update(part)
             self._size += len(part)
-            with self._using:  # a descriptor that was closed may be another file's by now
+            with self._using:  # a closed descriptor may already belong to another file
                 _write(self._file, part)
             if self._size % PIECE == 0:
                 self._end_piece()
             rest = rest[len(part) :]
 
     def finish(self) -> tuple[Blob, list[Path]]:
-        """What was written, and the files that hold it now, the lasting one first. Ends with `abandon` all the same."""
+        """The blob, and the files that hold it now, the permanent one first. Call `abandon` afterwards too."""
         if self._size % PIECE:
             self._end_piece()
         blob = Blob(self._size, bytes(self._checksums))
-        place = self._objects / blob.digest
+        path = self._objects / blob.digest
         try:
-            os.link(self._path, place)
+            os.link(self._path, path)
         except FileExistsError:
-            if not is_whole(place, blob):
-                place.unlink(missing_ok=True)
-                os.link(self._path, place)
-        return blob, [place, self._path]
+            if not is_whole(path, blob):
+                path.unlink(missing_ok=True)
+                os.link(self._path, path)
+        return blob, [path, self._path]
 
     def abandon(self) -> None:
-        """Give the unfinished file back; what was finished stays. May be called twice."""
+        """Remove the temporary file; a finished blob stays. May be called twice."""
         with self._using:
             if self._file >= 0:
                 os.close(self._file)
@@ -96,48 +96,48 @@ class Writer:
         self._piece = sha256()
 
 
-def read_range(place: Path, blob: Blob, start: int, length: int | None) -> bytes:
-    """A range, shorter at the end. Raises Tampered where any piece of it differs, FileNotFoundError when it is gone."""
+def read_range(path: Path, blob: Blob, start: int, length: int | None) -> bytes:
+    """A range of bytes, shorter at the end. Raises Tampered if a piece differs, FileNotFoundError if it is gone."""
     end = blob.size if length is None else min(blob.size, start + length)
     first = start // PIECE * PIECE
     if start >= end:
-        _open(place, blob).close()
+        _open(path, blob).close()
         return b""
     last = min(blob.size, -(-end // PIECE) * PIECE)
-    with _open(place, blob) as file:
+    with _open(path, blob) as file:
         file.seek(first)
         data = file.read(last - first)
     if len(data) != last - first:
-        raise Tampered(f"{place.name} is shorter than it was")
+        raise Tampered(f"{path.name} is shorter than what was written")
     for at, part in _pieces(data):
         number = first // PIECE + at
-        if sha256(part).digest() != blob.checksums[number * _WIDTH : (number + 1) * _WIDTH]:
-            raise Tampered(f"{place.name} is not what was written, near byte {number * PIECE:,}")
+        if sha256(part).digest() != blob.checksums[number * _CHECKSUM_BYTES : (number + 1) * _CHECKSUM_BYTES]:
+            raise Tampered(f"{path.name} is not what was written, near byte {number * PIECE:,}")
     return data[start - first : end - first]
 
 
-def is_whole(place: Path, blob: Blob) -> bool:
-    """Whether a file holds exactly this."""
+def is_whole(path: Path, blob: Blob) -> bool:
+    """Whether the file holds exactly this blob."""
     try:
         for start in range(0, blob.size, PIECE):
-            read_range(place, blob, start, PIECE)
-        _open(place, blob).close()
+            read_range(path, blob, start, PIECE)
+        _open(path, blob).close()
     except (Tampered, OSError):
         return False
     return True
 
 
-def _open(place: Path, blob: Blob) -> BinaryIO:
-    """The file, which must be a plain one of the right size."""
+def _open(path: Path, blob: Blob) -> BinaryIO:
+    """Open a regular file of the right size."""
     try:
-        file = os.fdopen(os.open(place, _FLAGS), "rb")
+        file = os.fdopen(os.open(path, _OPEN_FLAGS), "rb")
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Tampered(f"{place.name} cannot be read: {error.strerror}") from None
+        raise Tampered(f"{path.name} cannot be read: {error.strerror}") from None
     if os.fstat(file.fileno()).st_size != blob.size:
         file.close()
-        raise Tampered(f"{place.name} has another size than it had")
+        raise Tampered(f"{path.name} has a different size than what was written")
     return file
 
 

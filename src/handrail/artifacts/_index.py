@@ -1,4 +1,9 @@
-"""Who holds which artifact, and who may see it: a session, those above and below it, and whom it is shared with."""
+"""The index of artifacts: which session holds which, and who may see it.
+
+A session sees its own, those of its ancestors and descendants, and what is shared with it. Each artifact is a hard link
+to its content and a small description on disk, so a later process finds it, and dropping it in one session never takes
+it from another.
+"""
 
 import json
 import os
@@ -12,17 +17,17 @@ from secrets import token_hex
 from typing import Any, Final
 
 from handrail.artifacts._blobs import Blob, Writer
-from handrail.artifacts._private_directory import Home
+from handrail.artifacts._private_directory import PrivateDirectory
 from handrail.contract.result import ArtifactRef
 
 PREFIX: Final = "a_"
-_SHOWN_DIGITS: Final = 32
-_LABEL: Final = "session.json"
+_REFERENCE_DIGITS: Final = 32
+_SESSION_FILE: Final = "session.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One artifact as one session holds it."""
+    """One artifact of one session; the fields are its description on disk."""
 
     ref: str
     size: int
@@ -31,7 +36,7 @@ class Entry:
     checksums: str
     pins: int = 0
     shown: bool = False
-    """Whether it was ever named in a result: then it stays."""
+    """Whether a result named it; then it stays."""
 
     @property
     def blob(self) -> Blob:
@@ -42,8 +47,8 @@ class Entry:
         return ArtifactRef(self.ref, self.size, self.media_type, self.name)
 
 
-class Holding:
-    """The artifacts of one session, and whose child it is. Not safe for several threads at once."""
+class SessionArtifacts:
+    """The artifacts of one session, and the session's parent. Not thread-safe."""
 
     def __init__(self, home: Path, session: str, parent: str | None) -> None:
         self.session = session
@@ -51,33 +56,33 @@ class Holding:
         self.entries: dict[str, Entry] = {}
         self._directory = home / "sessions" / sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    def place(self, ref: str) -> Path:
-        """Where the content is. Only a reference that is in `entries` may be asked for."""
+    def content_path(self, ref: str) -> Path:
+        """The file with the content. The reference must be one of `entries`."""
         return self._directory / ref
 
     def add(self, blob: Blob, sources: Sequence[Path], media_type: str, name: str | None) -> Entry:
-        """Hold what was written; the first of the sources that is still there is linked."""
+        """Add a blob by linking the first of the sources that still exists."""
         ref = reference(blob)
         known = self.entries.get(ref)
         if known is not None and known.blob != blob:
             raise OSError(f"{ref} already names other content")
         if not self._directory.exists():
             self._directory.mkdir(mode=0o700, parents=True)
-            _write(self._directory / _LABEL, {"session": self.session, "parent": self.parent})
+            _write(self._directory / _SESSION_FILE, {"session": self.session, "parent": self.parent})
         self._link(sources, ref)
         entry = Entry(ref, blob.size, media_type, name, blob.checksums.hex())
         if known is not None:
             entry = replace(entry, name=name or known.name, pins=known.pins, shown=known.shown)
-        self.keep(entry)
+        self.save(entry)
         return entry
 
-    def keep(self, entry: Entry) -> None:
-        """Write an entry down as it is now."""
+    def save(self, entry: Entry) -> None:
+        """Write an entry to disk."""
         _write(self._directory / f"{entry.ref}.json", asdict(entry))
         self.entries[entry.ref] = entry
 
     def drop(self, ref: str) -> None:
-        """Let go of one artifact; its content goes when nobody else holds it."""
+        """Drop an artifact; its content is removed when no session holds it any more."""
         entry = self.entries.pop(ref)
         (self._directory / f"{ref}.json").unlink(missing_ok=True)
         (self._directory / ref).unlink(missing_ok=True)
@@ -87,40 +92,40 @@ class Holding:
                 stored.unlink()
 
     def _link(self, sources: Sequence[Path], ref: str) -> None:
-        """A link of its own, which replaces one that was tampered with."""
-        place, fresh = self.place(ref), self._directory / f"new-{token_hex(8)}"
+        """Create this session's link, replacing one that was tampered with."""
+        target, fresh = self.content_path(ref), self._directory / f"new-{token_hex(8)}"
         try:
             os.link(sources[0], fresh)
-        except FileNotFoundError:  # another process let go of the same content at this moment
+        except FileNotFoundError:  # another process dropped the same content meanwhile
             os.link(sources[-1], fresh)
-        os.replace(fresh, place)
-        fresh.unlink(missing_ok=True)  # where both were the same file, replacing did nothing
+        os.replace(fresh, target)
+        fresh.unlink(missing_ok=True)  # replacing a link by one to the same file does nothing
 
 
 def reference(blob: Blob) -> str:
-    """The short name of a content."""
-    return PREFIX + blob.digest[:_SHOWN_DIGITS]
+    """The short name of a blob."""
+    return PREFIX + blob.digest[:_REFERENCE_DIGITS]
 
 
-def load_all(home: Path) -> dict[str, Holding]:
-    """Every session that the directory knows. What cannot be read, or does not fit its reference, is left out."""
-    found: dict[str, Holding] = {}
-    for label in sorted((home / "sessions").glob(f"*/{_LABEL}")):
-        told = _read(label)
-        session, parent = told.get("session"), told.get("parent")
+def _load_sessions(home: Path) -> dict[str, SessionArtifacts]:
+    """Every session in the directory; entries that are unreadable or do not fit their reference are skipped."""
+    sessions: dict[str, SessionArtifacts] = {}
+    for label in sorted((home / "sessions").glob(f"*/{_SESSION_FILE}")):
+        data = _read(label)
+        session, parent = data.get("session"), data.get("parent")
         if not isinstance(session, str) or not (parent is None or isinstance(parent, str)):
             continue
-        holding = Holding(home, session, parent)
-        if holding.place(_LABEL) == label:
-            found[session] = holding
-            holding.entries = {entry.ref: entry for path in label.parent.glob("a_*.json") if (entry := _entry(path))}
-    return found
+        artifacts = SessionArtifacts(home, session, parent)
+        if artifacts.content_path(_SESSION_FILE) == label:
+            sessions[session] = artifacts
+            artifacts.entries = {entry.ref: entry for path in label.parent.glob("a_*.json") if (entry := _entry(path))}
+    return sessions
 
 
 def _entry(path: Path) -> Entry | None:
     try:
         entry = Entry(**_read(path))
-        right = entry.blob.sound and reference(entry.blob) == entry.ref == path.stem
+        right = entry.blob.consistent and reference(entry.blob) == entry.ref == path.stem
     except (TypeError, ValueError):
         return None
     return entry if right else None
@@ -128,112 +133,113 @@ def _entry(path: Path) -> Entry | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
-def _write(path: Path, told: dict[str, Any]) -> None:
+def _write(path: Path, data: dict[str, Any]) -> None:
     fresh = path.with_name(f"new-{token_hex(8)}")
-    fresh.write_text(json.dumps(told), encoding="utf-8")
+    fresh.write_text(json.dumps(data), encoding="utf-8")
     os.replace(fresh, path)
 
 
-Found = tuple[Holding, Entry]
+Located = tuple[SessionArtifacts, Entry]
+"""An artifact, and the session that holds it."""
 
 
 class Index:
-    """Every session's holdings in one directory, or in a private one. Safe to use from several threads."""
+    """The artifacts of all sessions, in a given directory or a private one. Thread-safe."""
 
     def __init__(self, directory: str | None) -> None:
-        self._home = Home()
+        self._home = PrivateDirectory()
         self._directory = None if directory is None else Path(directory).absolute()
         self._lock = threading.RLock()
         self._parents: dict[str, str | None] = {}
-        self._holdings: dict[str, Holding] = {}
+        self._sessions: dict[str, SessionArtifacts] = {}
         self._loaded = directory is None
 
     def writer(self) -> Writer:
-        """A new file on its way in."""
+        """Start a new file."""
         return Writer(self._path)
 
-    def enter(self, session: str, parent: str | None) -> None:
-        """Make a session known; whose child it is stays what it was said to be first."""
+    def register(self, session: str, parent: str | None) -> None:
+        """Make a session known. Its first parent stays."""
         with self._lock:
             self._load()
             if self._parents.get(session) is None:
                 self._parents[session] = parent
 
     def add(self, session: str, writer: Writer, media_type: str, name: str | None) -> Entry:
-        """Finish what was written, for this session. What it can see already keeps its type."""
+        """Finish a file for this session. Content that it can see already keeps its media type."""
         blob, sources = writer.finish()
         with self._lock:
             if known := self.find(session, reference(blob)):
                 media_type = known[1].media_type
-            return self._holding(session).add(blob, sources, media_type, name)
+            return self._artifacts_of(session).add(blob, sources, media_type, name)
 
-    def find(self, session: str | None, ref: str) -> Found | None:
-        """The artifact as this session may see it; None is the owner of the store, who sees everything."""
+    def find(self, session: str | None, ref: str) -> Located | None:
+        """The artifact, if this session may see it. None as the session stands for the store's owner, who sees all."""
         with self._lock:
             self._load()
-            for holder in self._visible(session):
-                entry = holder.entries.get(ref)
-                if entry is not None and holder.place(ref).is_file():
-                    return holder, entry
+            for owner in self._visible(session):
+                entry = owner.entries.get(ref)
+                if entry is not None and owner.content_path(ref).is_file():
+                    return owner, entry
         return None
 
     def change(self, session: str | None, ref: str, *, pins: int = 0, shown: bool = False) -> bool:
-        """Count pins, or note that it was shown. One that nobody pins and nobody was shown is dropped."""
+        """Change the pins, or note that it was shown. Unpinning drops an artifact without pins that was never shown."""
         with self._lock:
-            found = self.find(session, ref)
-            if found is None:
+            located = self.find(session, ref)
+            if located is None:
                 return False
-            holder, entry = found
+            owner, entry = located
             changed = replace(entry, pins=max(0, entry.pins + pins), shown=entry.shown or shown)
             if pins < 0 and not changed.pins and not changed.shown:
-                holder.drop(ref)
+                owner.drop(ref)
             elif changed != entry:
-                holder.keep(changed)
+                owner.save(changed)
             return True
 
     def sweep(self, session: str | None) -> int:
-        """Drop what nobody pins and nobody was shown; how many there were."""
+        """Drop artifacts without pins that were never shown. Returns how many there were."""
         with self._lock:
             self._load()
-            own = [self._holdings[session]] if session in self._holdings else []
+            own = [self._sessions[session]] if session in self._sessions else []
             idle = [
-                (holder, entry.ref)
-                for holder in (self._holdings.values() if session is None else own)
-                for entry in holder.entries.values()
+                (owner, entry.ref)
+                for owner in (self._sessions.values() if session is None else own)
+                for entry in owner.entries.values()
                 if not entry.pins and not entry.shown
             ]
-            for holder, ref in idle:
-                holder.drop(ref)
+            for owner, ref in idle:
+                owner.drop(ref)
             return len(idle)
 
-    def give(self, session: str | None, ref: str, to: str, *, pins: bool = False) -> bool:
-        """Let another session hold it too, with its pins where asked."""
+    def share(self, session: str | None, ref: str, to: str, *, pins: bool = False) -> bool:
+        """Add it to another session, if asked with its pins."""
         with self._lock:
-            found = self.find(session, ref)
-            if found is None:
+            located = self.find(session, ref)
+            if located is None:
                 return False
-            holder, entry = found
-            given = self._holding(to)
-            made = given.add(entry.blob, [holder.place(ref)], entry.media_type, entry.name)
-            given.keep(replace(made, shown=True, pins=made.pins + (entry.pins if pins else 0)))
+            owner, entry = located
+            receiver = self._artifacts_of(to)
+            made = receiver.add(entry.blob, [owner.content_path(ref)], entry.media_type, entry.name)
+            receiver.save(replace(made, shown=True, pins=made.pins + (entry.pins if pins else 0)))
             return True
 
     def refs(self, session: str) -> list[str]:
-        """What the session itself holds."""
+        """The references of the session's own artifacts."""
         with self._lock:
             self._load()
-            return list(self._holdings[session].entries) if session in self._holdings else []
+            return list(self._sessions[session].entries) if session in self._sessions else []
 
     def close(self) -> None:
-        """Forget everything; remove what was private."""
+        """Forget everything, and remove a private directory."""
         with self._lock:
-            self._holdings.clear()
+            self._sessions.clear()
             self._loaded = self._directory is None
             self._home.close()
 
@@ -243,30 +249,30 @@ class Index:
 
     def _load(self) -> None:
         if not self._loaded and self._directory is not None:
-            self._holdings = load_all(self._directory)
-            self._parents |= {name: held.parent for name, held in self._holdings.items()}
+            self._sessions = _load_sessions(self._directory)
+            self._parents |= {name: artifacts.parent for name, artifacts in self._sessions.items()}
             self._loaded = True
 
-    def _holding(self, session: str) -> Holding:
+    def _artifacts_of(self, session: str) -> SessionArtifacts:
         self._load()
-        if session not in self._holdings:
-            self._holdings[session] = Holding(self._path, session, self._parents.get(session))
-        return self._holdings[session]
+        if session not in self._sessions:
+            self._sessions[session] = SessionArtifacts(self._path, session, self._parents.get(session))
+        return self._sessions[session]
 
-    def _visible(self, session: str | None) -> Iterator[Holding]:
+    def _visible(self, session: str | None) -> Iterator[SessionArtifacts]:
         if session is None:
-            yield from self._holdings.values()
+            yield from self._sessions.values()
             return
         above = set(self._above(session))
-        for name, holder in self._holdings.items():
+        for name, owner in self._sessions.items():
             if name in above or session in self._above(name):
-                yield holder
+                yield owner
 
     def _above(self, session: str) -> list[str]:
-        """The session and its ancestors; a circle is walked once."""
-        found: list[str] = []
+        """The session and its ancestors; a cycle is followed once."""
+        line: list[str] = []
         at: str | None = session
-        while at is not None and at not in found:
-            found.append(at)
+        while at is not None and at not in line:
+            line.append(at)
             at = self._parents.get(at)
-        return found
+        return line

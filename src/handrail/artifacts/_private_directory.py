@@ -1,4 +1,4 @@
-"""A private directory that goes with its owner: when it is closed, forgotten, or its process was killed."""
+"""A private directory that is removed when its owner is closed or collected, or after its process was killed."""
 
 import fcntl
 import os
@@ -10,17 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_NAME: Final = "handrail-artifacts-"
+_PREFIX: Final = "handrail-artifacts-"
 _LOCK: Final = "in-use"
 
 
-class Home:
-    """Made once, when it is first needed, by whichever thread. A lock tells a later start whether the owner lives."""
+class PrivateDirectory:
+    """Created at first use, by any thread. Its lock tells later processes whether the owner is alive."""
 
     def __init__(self) -> None:
         self._making = threading.Lock()
         self._path: Path | None = None
-        self._end: weakref.finalize[..., Home] | None = None
+        self._end: weakref.finalize[..., PrivateDirectory] | None = None
 
     @property
     def exists(self) -> bool:
@@ -28,21 +28,21 @@ class Home:
 
     @property
     def path(self) -> Path:
-        """The directory, which only this user can read."""
+        """The directory; only this user can read it."""
         with self._making:
             if self._path is None:
                 sweep()
-                path = Path(tempfile.mkdtemp(prefix=_NAME))
+                path = Path(tempfile.mkdtemp(prefix=_PREFIX))
                 fresh = path / f"{_LOCK}-soon"
                 lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                os.rename(fresh, path / _LOCK)  # nobody ever sees it unlocked while the owner lives
+                os.rename(fresh, path / _LOCK)  # so nobody sees the lock file unlocked while the owner is alive
                 self._end = weakref.finalize(self, _remove, path, lock, os.getpid())
                 self._path = path
             return self._path
 
     def close(self) -> None:
-        """Remove it with everything in it. May be called twice; a later use makes a new one."""
+        """Remove it with its contents. May be called twice; a later use creates a new one."""
         with self._making:
             if self._end is not None:
                 self._end()
@@ -50,9 +50,9 @@ class Home:
 
 
 def sweep() -> int:
-    """Remove what owners left behind that no longer live; how many there were."""
+    """Remove the directories of dead owners. Returns how many there were."""
     removed = 0
-    for entry in Path(tempfile.gettempdir()).glob(f"{_NAME}*"):
+    for entry in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if entry.is_symlink() or entry.stat().st_uid != os.getuid():
                 continue
@@ -67,7 +67,7 @@ def sweep() -> int:
 
 
 def _remove(path: Path, lock: int, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child only borrows it
+    if os.getpid() == owner:  # a forked child does not own it
         shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         os.close(lock)

@@ -1,4 +1,4 @@
-"""The store of artifacts: named by content, checked when read; each session has its own view."""
+"""The store of artifacts: named by content, checked when read; each session has its own scope."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from inspect import isawaitable
@@ -13,41 +13,41 @@ from handrail.artifacts._index import Index
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import ArtifactRef, Failure
 
-INLINE: Final = 64 << 10
-"""Bytes that are read or written at once; more of them go to a thread."""
+INLINE_BYTES: Final = 64 << 10
+"""Bytes that are read or written directly; larger contents go to a thread."""
 BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 _OWNER: Final = ""
-STEP: Final = 1 << 20
+STREAM_CHUNK: Final = 1 << 20
 Read = Callable[[int, int], bytes | Awaitable[bytes]]
-"""`read(start, length)`: shorter at the end, empty behind it."""
+"""`read(start, length)` returns bytes: fewer at the end, none after it."""
 
 
 class Scope:
-    """A session's view. An unknown reference, or one of somebody else, raises ToolFailed(invalid_args)."""
+    """The artifacts that one session may see. Any other reference raises ToolFailed(invalid_args)."""
 
     def __init__(self, index: Index, session: str, *, sees_all: bool = False) -> None:
         self._index = index
         self._session = session
-        self._eyes = None if sees_all else session
+        self._viewer = None if sees_all else session
 
     async def put(self, data: bytes | str, *, media_type: str | None = None, name: str | None = None) -> ArtifactRef:
-        """Keep bytes, or a text as UTF-8. The same content gives the same reference, and is stored once."""
+        """Store bytes, or a text as UTF-8. Equal content has the same reference and is stored once."""
         media_type = media_type or (TEXT if isinstance(data, str) else BINARY)
-        if len(data) <= INLINE:
+        if len(data) <= INLINE_BYTES:
             return self._store(_parts(data), media_type, name)
         return await anyio.to_thread.run_sync(self._store, _parts(data), media_type, name)
 
     async def put_file(
         self, path: str | Path, *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
-        """Keep a file of this machine, piece by piece. Raises OSError."""
+        """Store a file of this machine, piece by piece. Raises OSError."""
         return await anyio.to_thread.run_sync(self._store, _file(Path(path)), media_type or BINARY, name)
 
     async def put_stream(
         self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
-        """Keep what comes, chunk by chunk; nothing stays behind if it breaks off."""
+        """Store chunks as they come. If the stream fails, nothing is stored."""
         writer = self._index.writer()
         try:
             async for chunk in chunks:
@@ -57,64 +57,64 @@ class Scope:
             writer.abandon()
 
     async def read(self, ref: str | ArtifactRef, start: int = 0, length: int | None = None) -> bytes:
-        """A range of bytes, shorter at the end, checked against what was written."""
+        """A range of bytes, shorter at the end, checked against its checksums."""
         if start < 0 or (length is not None and length < 0):
-            raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
-        named = _name(ref)
-        found = self._index.find(self._eyes, named)
-        if found is None:
-            raise unknown(named)
-        holder, entry = found
+            raise ValueError(f"start and length must not be negative, but are {start} and {length}.")
+        name = _reference(ref)
+        located = self._index.find(self._viewer, name)
+        if located is None:
+            raise unknown(name)
+        owner, entry = located
         wanted = entry.size - start if length is None else min(length, entry.size - start)
-        place, blob = holder.place(named), entry.blob
+        path, blob = owner.content_path(name), entry.blob
         try:
-            if wanted <= INLINE:
-                return read_range(place, blob, start, length)
-            return await anyio.to_thread.run_sync(read_range, place, blob, start, length)
+            if wanted <= INLINE_BYTES:
+                return read_range(path, blob, start, length)
+            return await anyio.to_thread.run_sync(read_range, path, blob, start, length)
         except FileNotFoundError:
-            raise unknown(named) from None
+            raise unknown(name) from None
         except Tampered as error:
-            message = f"The artifact {named} was changed on disk and is not given out: {error}. Make it again."
+            message = f"The artifact {name} was changed on disk and cannot be read: {error}. Create it again."
             raise ToolFailed(Failure("execution_error", message)) from None
 
     def info(self, ref: str | ArtifactRef) -> ArtifactRef | None:
-        """Size, type and name; None for what this session may not read."""
-        found = self._index.find(self._eyes, _name(ref))
-        return None if found is None else found[1].handle
+        """Size, type and name; None if this session may not read it."""
+        located = self._index.find(self._viewer, _reference(ref))
+        return None if located is None else located[1].handle
 
     def has(self, ref: str | ArtifactRef) -> bool:
-        """Whether this session may read it, and it is there."""
-        return self._index.find(self._eyes, _name(ref)) is not None
+        """Whether it exists and this session may read it."""
+        return self._index.find(self._viewer, _reference(ref)) is not None
 
     def pin(self, ref: str | ArtifactRef) -> None:
-        """Hold it until `unpin`; pins are counted."""
-        self._must(self._index.change(self._eyes, _name(ref), pins=1), ref)
+        """Keep it until `unpin`; pins are counted."""
+        self._require(self._index.change(self._viewer, _reference(ref), pins=1), ref)
 
     def unpin(self, ref: str | ArtifactRef) -> None:
-        """Take one pin away. What then has none and was never shown in a result is dropped."""
-        self._must(self._index.change(self._eyes, _name(ref), pins=-1), ref)
+        """Remove one pin. An artifact without pins that no result named is dropped."""
+        self._require(self._index.change(self._viewer, _reference(ref), pins=-1), ref)
 
     def show(self, ref: str | ArtifactRef) -> bool:
-        """It is named in a result, so it stays readable. False when there is nothing to be shown."""
-        return self._index.change(self._eyes, _name(ref), shown=True)
+        """Note that a result names it, so that it stays. False if there is no such artifact."""
+        return self._index.change(self._viewer, _reference(ref), shown=True)
 
     def share(self, ref: str | ArtifactRef, session: str) -> None:
-        """Let another session read it too, for as long as that session holds it."""
-        self._must(self._index.give(self._eyes, _name(ref), session), ref)
+        """Let another session read it too."""
+        self._require(self._index.share(self._viewer, _reference(ref), session), ref)
 
     def sweep(self) -> int:
-        """Drop what nobody pins and nobody was shown; how many there were."""
-        return self._index.sweep(self._eyes)
+        """Drop artifacts without pins that no result named. Returns how many there were."""
+        return self._index.sweep(self._viewer)
 
     def child(self, session: str) -> "Scope":
-        """The view of a child session, which sees this one's artifacts as this one sees the child's."""
-        self._index.enter(session, self._session)
+        """The scope of a child session; parent and child see each other's artifacts."""
+        self._index.register(session, self._session)
         return Scope(self._index, session)
 
     def fork(self, session: str) -> "Scope":
-        """A session that begins with everything this one holds, pins too, and goes its own way."""
+        """The scope of a session that starts with copies of this one's artifacts and pins, and is independent."""
         for ref in self._index.refs(self._session):
-            self._index.give(self._session, ref, session, pins=True)
+            self._index.share(self._session, ref, session, pins=True)
         return Scope(self._index, session)
 
     def _store(self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None) -> ArtifactRef:
@@ -129,18 +129,18 @@ class Scope:
     def _finish(self, writer: Writer, media_type: str, name: str | None) -> ArtifactRef:
         return self._index.add(self._session, writer, media_type, name).handle
 
-    def _must(self, done: bool, ref: str | ArtifactRef) -> None:
+    def _require(self, done: bool, ref: str | ArtifactRef) -> None:
         if not done:
-            raise unknown(_name(ref))
+            raise unknown(_reference(ref))
 
 
 def unknown(ref: str) -> ToolFailed:
-    """What to raise for a reference that leads nowhere."""
-    message = f"There is no artifact {ref[:80]!r} here. Use a reference exactly as a result gave it."
+    """The failure for a reference that is unknown, or not visible here."""
+    message = f"There is no artifact {ref[:80]!r}. Use a reference exactly as in a result."
     return ToolFailed(Failure("invalid_args", message, field="ref"))
 
 
-def _name(ref: str | ArtifactRef) -> str:
+def _reference(ref: str | ArtifactRef) -> str:
     return ref.ref if isinstance(ref, ArtifactRef) else ref
 
 
@@ -159,23 +159,23 @@ def _file(path: Path) -> Iterator[bytes]:
 
 
 class Artifacts(Scope):
-    """All artifacts of a directory, as its owner sees them; `scope` gives a session its own view.
+    """All artifacts in a directory, as its owner sees them; `scope` is what one session sees.
 
-    Without a directory they are kept in a private one, which is made when it is needed and removed by `close`.
+    Without a directory they are in a private one, which is created when needed and removed by `close`.
     """
 
     def __init__(self, directory: str | None = None) -> None:
         super().__init__(Index(directory), _OWNER, sees_all=True)
 
     def scope(self, session_id: str, parent: str | None = None) -> Scope:
-        """What this session may see: its own, its ancestors', its descendants', and what was shared with it."""
+        """The scope of a session: its own artifacts, those of its ancestors and descendants, and shared ones."""
         if not session_id:
-            raise ValueError("A session's id is not empty.")
-        self._index.enter(session_id, parent)
+            raise ValueError("A session's id must not be empty.")
+        self._index.register(session_id, parent)
         return Scope(self._index, session_id)
 
     def close(self) -> None:
-        """Give a private directory back; a given one stays as it is. May be called twice."""
+        """Remove a private directory; a given one stays as it is. May be called twice."""
         self._index.close()
 
     def __enter__(self) -> "Artifacts":
@@ -188,26 +188,26 @@ class Artifacts(Scope):
 
 
 def scope_for(session: str, given: "Artifacts | Scope | None") -> "tuple[Scope, Artifacts | None]":
-    """What a session sees: the given scope, the given store's scope of it, or that of a new store, which comes too."""
+    """The scope for a session: the given one, or that of the given store, or of a new store, which is returned too."""
     if isinstance(given, Scope) and not isinstance(given, Artifacts):
         return given, None
     if given is None:
         own = Artifacts()
         return own.scope(session), own
     if not isinstance(given, Artifacts):
-        raise HandrailError(f"artifacts is an Artifacts or one of its scopes, not {type(given).__name__}")
+        raise HandrailError(f"artifacts must be an Artifacts or one of its scopes, not {type(given).__name__}")
     return given.scope(session), None
 
 
 async def keep_stream(artifacts: Scope, read: Read, name: str | None = None, *, media_type: str = TEXT) -> ArtifactRef:
-    """Store everything that `read` gives, piece by piece. Raises what `read` raises; then nothing is stored."""
+    """Store everything that `read` returns, in chunks. If `read` raises, nothing is stored."""
     return await artifacts.put_stream(_chunks(read), media_type=media_type, name=name)
 
 
 async def _chunks(read: Read) -> AsyncIterator[bytes]:
     start = 0
     while True:
-        given = read(start, STEP)
+        given = read(start, STREAM_CHUNK)
         data = await given if isawaitable(given) else given
         if not data:
             return

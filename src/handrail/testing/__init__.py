@@ -1,4 +1,4 @@
-"""Fakes for people who build on Handrail: a scripted model, approvers, a recorder of events, a driver in memory."""
+"""Fakes for the tests of people who build on Handrail: a scripted model, approvers, a recorder, a memory driver."""
 
 from handrail.contract.model import Message, Turn
 from handrail.drivers.memory import MemoryDriver

@@ -1,10 +1,10 @@
-"""A reader that keeps every event."""
+"""A reader of events that keeps them all."""
 
 from handrail.contract.event import Event, EventType
 
 
 class EventRecorder:
-    """Give it to a Session as a reader. When the session has ended it has seen everything."""
+    """Pass it to a Session as a reader. Once the session has ended, it has every event."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -13,7 +13,7 @@ class EventRecorder:
         self.events.append(event)
 
     def of(self, *types: EventType, call_id: str | None = None) -> list[Event]:
-        """The events of these types, or of this call, in order."""
+        """The events of these types and of this call, in order; by default, all."""
         return [
             event
             for event in self.events

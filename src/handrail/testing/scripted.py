@@ -1,4 +1,4 @@
-"""A model that says what it was told to say, so that everything runs with no network."""
+"""A model that follows a script, so that tests need no network."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the model was asked: a reference into the conversation, not a copy of it."""
+    """One request to the model; it refers to the conversation instead of copying it."""
 
     conversation: Sequence[Message]
     length: int
@@ -20,7 +20,7 @@ class Request:
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The conversation as it was then."""
+        """The conversation as it was at the request."""
         return self.conversation[: self.length]
 
 
@@ -38,11 +38,11 @@ class ScriptedModel:
         try:
             line = next(self._lines)
         except StopIteration:
-            raise ModelFailed(f"the script is over after {len(self.requests) - 1} answers") from None
+            raise ModelFailed(f"the script has ended after {len(self.requests) - 1} answers") from None
         if isinstance(line, Exception):
             raise line
-        said = line(messages) if callable(line) else line
-        turn = Turn(said) if isinstance(said, str) else said
+        answer = line(messages) if callable(line) else line
+        turn = Turn(answer) if isinstance(answer, str) else answer
         if turn.text:
             yield TextDelta(turn.text)
         yield turn
