@@ -136,6 +136,7 @@ class OwnLoop:
         if self.here():
             return await work()
         remote = _RemoteWork(self.loop, work)
+        remote.begin()
         try:
             await remote.over()
         except BaseException:
@@ -159,7 +160,9 @@ class _RemoteWork:
         self._work = work
         self._task: Task | None = None
         self._done = anyio.Event()
-        call_on(loop, self._begin)
+
+    def begin(self) -> None:
+        call_on(self._loop, self._start)
 
     async def over(self) -> None:
         """Until it has ended, or the loop it is on has."""
@@ -173,7 +176,7 @@ class _RemoteWork:
     def cancel(self) -> None:
         call_on(self._loop, lambda: self._task is not None and self._task.cancel())
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._task = in_background(self._serve())
 
     async def _serve(self) -> None:

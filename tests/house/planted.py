@@ -92,6 +92,17 @@ PLANTED = [
         kept("aio.py", PROMISE + "import asyncio\n"),
     ),
     *for_rule(
+        rules.constructors_start_no_task,
+        caught(
+            "session/a.py", PROMISE + "class A:\n    def __init__(self):\n        self.t = in_background(self.run())\n"
+        ),
+        caught(
+            "session/a.py", PROMISE + "class A:\n    def __init__(self, group):\n        group.start_soon(self.run)\n"
+        ),
+        caught("aio.py", PROMISE + "class A:\n    def __post_init__(self):\n        call_on(self.loop, self.begin)\n"),
+        kept("session/a.py", PROMISE + "class A:\n    def begin(self):\n        self.t = in_background(self.run())\n"),
+    ),
+    *for_rule(
         rules.modules_open_with_their_promise,
         caught("gates/a.py", "x = 1\n"),
         caught("gates/b.py", '"""Gate."""\n'),

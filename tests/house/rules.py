@@ -27,6 +27,8 @@ ELSEWHERE = re.compile(
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
     r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # papers that are not in this project
 )
+CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
+STARTS = {"in_background", "create_task", "ensure_future", "start_soon", "call_on", "call_soon_threadsafe"}
 LOADS = {"Lazy", "import_module", "__import__"}
 CODE = re.compile(r"^```python\n.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b[A-Z][a-z]\w*")
@@ -83,6 +85,18 @@ def asyncio_is_said_in_aio_alone(root: Path) -> list[str]:
             if any(isinstance(word, str) and word.split(".")[0] == "asyncio" for word in said):
                 found.append(f"{path}:{getattr(node, 'lineno', 0)}: says asyncio; aio.py does that for everybody")
     return found
+
+
+def constructors_start_no_task(root: Path) -> list[str]:
+    """The owner of an object starts it, in a line that a reader can see."""
+    return [
+        f"{path}:{node.lineno}: a constructor starts a task; give the class a method that its owner calls"
+        for path in sources(root)
+        for function in functions(tree(path))
+        if function.name in CONSTRUCTORS
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and _called(node) in STARTS
+    ]
 
 
 def modules_open_with_their_promise(root: Path) -> list[str]:
@@ -369,6 +383,7 @@ RULES: tuple[Rule, ...] = (
     the_environment_is_read_in_cli_alone,
     functions_import_nothing_but_extras,
     asyncio_is_said_in_aio_alone,
+    constructors_start_no_task,
     modules_open_with_their_promise,
     a_body_is_called_from_invoke_alone,
     nobody_calls_a_tool_as_its_function,

@@ -45,7 +45,10 @@ class Order:
 
 
 class Running:
-    """`wake` is set when it ended or when somebody asked for its end; `ended` when the driver has answered."""
+    """`wake` is set when the command ended or its end was requested; `ended` when the driver has reported the end."""
+
+    task: Task
+    """Set by `begin`."""
 
     def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
         self.id = id
@@ -69,7 +72,10 @@ class Running:
         self._notes: list[str] = []
         self._began = monotonic()
         self._duration: float | None = None
-        self.task: Task = in_background(self._work())
+
+    def begin(self) -> None:
+        """Start the command, in a task of its own."""
+        self.task = in_background(self._work())
 
     def request_end(self, reason: EndReason) -> None:
         """Ask for its end; the first reason stands."""

@@ -66,6 +66,7 @@ class SandboxState:
         running = Running(id, order, self.driver, clock, self.caps)
         self._spools.add(running.spool)
         self.calls.setdefault(id, set()).add(running)
+        running.begin()
         return running
 
     async def see_through(self, running: Running, timeout: float | None, idle_timeout: float | None) -> Completed:
