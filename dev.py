@@ -3,7 +3,7 @@
 
     python3 dev.py demo [args]          see calls pass the gates, in this terminal
     python3 dev.py test [--long] [--cover] [args]   check, then the tests; args go to pytest
-    python3 dev.py check                ruff, ruff format, mypy and import-linter
+    python3 dev.py check                ruff, ruff format, mypy, import-linter; mypy and pyright on what users write
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
     python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
@@ -66,18 +66,35 @@ def program(directory: str, arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """Ruff (rules and format), mypy and import-linter, all of them even when the first one fails."""
+    """All of them even when the first one fails.
+
+    The project itself: ruff (rules and format), mypy and import-linter. What users write (a small program in
+    tests/consumer, the examples, the README's code): mypy --strict and pyright, the latter as the basedpyright wheel.
+    """
     set_up()
+    written = ["tests/consumer", "examples", str(readme_code())]
     steps = {
         "ruff": ("-m", "ruff", "check", *(arguments or (".",))),
         "format": ("-m", "ruff", "format", "--check", "."),
         "mypy": ("-m", "mypy"),
+        "users, mypy": ("-m", "mypy", "--config-file", "tests/consumer/pyproject.toml", *written),
+        "users, pyright": ("-m", "basedpyright", "-p", "tests/consumer", "--pythonpath", str(PYTHON), *written),
         "layers": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
     }
     broken = [name for name, step in steps.items() if not quietly(name, PYTHON, *step)]
     if broken:
         say("check failed: " + ", ".join(broken) + " (see above)")
     return 1 if broken else 0
+
+
+def readme_code() -> Path:
+    """A directory with the Python of the README, where type checkers can read it."""
+    code = VENV / "readme"
+    code.mkdir(exist_ok=True)
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("\n```python\n")[1:]
+    for number, block in enumerate(blocks, 1):
+        (code / f"block_{number}.py").write_text(block.partition("\n```")[0] + "\n", encoding="utf-8")
+    return code
 
 
 def test(arguments: list[str]) -> int:

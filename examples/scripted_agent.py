@@ -26,7 +26,8 @@ async def main() -> None:
             print("model:", event.data["text"])
         if event.type == "call_ended":
             print("tool: ", event.data["tool"], event.data["status"], event.data["kind"] or "")
-    print(event.data["reason"])
+        if event.type == "run_ended":
+            print(event.data["reason"])
 
 
 run_sync(main)

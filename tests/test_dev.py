@@ -160,7 +160,8 @@ RECORDS = '#!/bin/sh\necho "$0" "$@" >> "$RECORD"\n'
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """A tree that is set up, on a machine without ripgrep whose apt-get and Python only record their arguments."""
-    shutil.copy(ROOT / "dev.py", tmp_path)
+    for name in ("dev.py", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
     for name in ("bin/apt-get", ".venv/bin/python"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(RECORDS)
