@@ -226,7 +226,7 @@ UNIONS: dict[str, tuple[Any, Any, str]] = {
     "two at once": (
         {"oneOf": [{"type": "object", "required": ["id"]}, {"type": "object", "required": ["name"]}]},
         {"id": 1, "name": "x"},
-        "`v` fits 2 forms at once, and only one may be meant",
+        "`v` fits 2 forms at once, but must fit exactly one",
     ),
 }
 

@@ -211,7 +211,7 @@ REFUSED = [
 def test_what_a_provider_refuses_is_refused_here_naming_tool_and_rule(
     provider: str, name: str, description: str, properties: Any, rule: str
 ) -> None:
-    with pytest.raises(HandrailError, match=rf"tool {name}: {provider} does not take it: .*{rule}"):
+    with pytest.raises(HandrailError, match=rf"tool {name}: {provider} does not accept it: .*{rule}"):
         export(provider, name, description, {"type": "object", "properties": properties})
     others = [other for other in PROVIDERS if other.partition("-")[0] != provider.partition("-")[0]]
     if "pair" not in rule:

@@ -94,7 +94,7 @@ def test_the_bounce_shows_what_came_after_the_object() -> None:
     for text in ('{"command": "rm -rf build"}, "cwd": "sub"}', "{'command': 'rm -rf build'}, 'cwd': 'sub'}"):
         answer = sent(text)
         assert isinstance(answer, Failure)
-        assert "after the object" in answer.message
+        assert "after the end of the object" in answer.message
         assert "cwd" in answer.message.partition("example")[0]
 
 

@@ -150,7 +150,7 @@ def test_no_digit_of_an_integer_is_lost(own: bool) -> None:
     for lossy in ('{"n": 9007199254740993.0, "f": 9007199254740992.0}', {"n": 9007199254740992.0}, {"n": 1e300}):
         failure = refused(lossy, own=own)
         assert failure.field == "n"
-        assert "last digit" in failure.message
+        assert "read exactly" in failure.message
     assert prepared({"n": 9007199254740991.0}, own=own).arguments["n"] == 9007199254740991
     assert prepared({"n": 1, "f": "9007199254740993.0"}, own=own).arguments["f"] == 9007199254740993
 

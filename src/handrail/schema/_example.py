@@ -1,4 +1,4 @@
-"""Make arguments that a schema accepts, to show a model what to send: what it sent put right, or the least."""
+"""Make example arguments that a schema accepts: the model's own, corrected, or the smallest that are valid."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from handrail.schema.parse import NotJson, parse
 from handrail.schema.validate import Validator
 
 LONG_TEXT: Final = 80
-"""Characters of a sent text beyond which it may be left out of an example."""
+"""A longer text that the model sent may be left out of the example; in characters."""
 _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 20
 _MOST_KEYS: Final = 200
@@ -33,10 +33,10 @@ class _GaveUp(Exception):
 def example(
     validator: Validator, sent: Any = None, wrong: frozenset[str] = frozenset(), *, convert: Convert | None, most: int
 ) -> dict[str, Any] | None:
-    """Arguments of at most `most` characters that fit; None where none were found.
+    """Valid arguments of at most `most` characters; None if none can be made.
 
-    What was `sent` is kept but for what does not fit and the dotted paths in `wrong`, which were refused for another
-    reason. `convert`, where there is one, must take the example too.
+    Keeps what was `sent`, except for what does not fit and for the dotted paths in `wrong`, which were refused for
+    another reason. If `convert` is given, it must accept the example too.
     """
     refused = set(wrong)
     for _ in range(_MOST_TRIES):
@@ -57,7 +57,7 @@ def _whole(validator: Validator, sent: Any, wrong: frozenset[str]) -> Iterator[A
     least = _tried(_Maker(validator).make, ROOT)
     if isinstance(sent, dict):
         for short in (False, True):
-            yield from _tried(_Maker(validator, wrong, short=short).put_right, sent, least) or ()
+            yield from _tried(_Maker(validator, wrong, short=short).corrections, sent, least) or ()
     yield least
 
 
@@ -69,7 +69,7 @@ def _tried(make: Callable[..., Any], *given: Any) -> Any:
 
 
 class _Maker:
-    """One attempt. `short` leaves out long texts that were sent."""
+    """One attempt to make an example. `short` leaves out long texts that were sent."""
 
     def __init__(self, validator: Validator, wrong: frozenset[str] = frozenset(), *, short: bool = False) -> None:
         self.fits = validator.fits
@@ -80,7 +80,7 @@ class _Maker:
         self.steps = 0
 
     def make(self, location: Location, trail: tuple[str, ...] = (), decided: Location = ()) -> Any:
-        """A small value that fits a location, or _NO. `trail` are the schemas around it, `decided` its unions."""
+        """A small value that fits a location, or _NO. `trail` lists the schemas around it, `decided` its unions."""
         self.steps += 1
         if self.steps > _MOST_STEPS or len(trail) > 20 * _DEEPEST:
             raise _GaveUp
@@ -150,7 +150,7 @@ class _Maker:
             yield self.make((*location, *further), trail, (*decided, *further))
 
     def _filled(self, made: dict[str, Any], least: int, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
-        """With as many further keys as there must be: declared ones first, then what a map or a pattern allows."""
+        """Add keys until there are enough: declared ones first, then whatever a map or a pattern allows."""
         made = dict(made)
         for name, inner in spec.properties.items():
             if len(made) < least and name not in made and (item := self.make(inner, trail)) is not _NO:
@@ -175,7 +175,7 @@ class _Maker:
         return name if isinstance(name, str) and at == 0 else None, spec.others
 
     def _lists(self, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
-        """One item at least: an empty list may be valid, but it is what a model should not send instead of its own."""
+        """At least one item: an empty list may be valid, but a model should not replace its own list with it."""
         first = max((len(schema.get("prefixItems") or ()) for _, schema in spec.schemas), default=0)
         least = int(spec.get("minItems") or 0)
         wanted = min(max(least, 1, first), _MOST_ITEMS, int(spec.get("maxItems") or _MOST_ITEMS))
@@ -195,16 +195,16 @@ class _Maker:
     def _pointers(self, location: Location) -> list[str]:
         return [pointer for pointer, _ in self.spec(location).schemas]
 
-    def put_right(self, sent: dict[str, Any], least: Any) -> list[Any]:
-        """What was sent with what is wrong replaced; then the least there must be, filled with what was sent."""
-        found = [item for item in self._corrected(ROOT, sent, (), ()) if item is not _NO]
+    def corrections(self, sent: dict[str, Any], least: Any) -> list[Any]:
+        """What was sent, with the wrong parts replaced; then the smallest valid arguments, filled from it."""
+        result = [item for item in self._corrected(ROOT, sent, (), ()) if item is not _NO]
         fields = self._object(self.spec(ROOT), sent, ())
         if isinstance(least, dict):
-            found.append({name: fields.get(name, item) for name, item in least.items()})
-        return found
+            result.append({name: fields.get(name, item) for name, item in least.items()})
+        return result
 
     def keep(self, location: Location, value: Any, path: tuple[str | int, ...] = (), decided: Location = ()) -> Any:
-        """What was sent, with what is wrong in it replaced; _NO where nothing fits."""
+        """What was sent, with the wrong parts replaced; _NO if nothing fits."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
             raise _GaveUp
@@ -216,7 +216,7 @@ class _Maker:
         return self.make(location, (), decided)
 
     def _is_wrong(self, path: tuple[str | int, ...]) -> bool:
-        """Whether this, or something inside it, was refused."""
+        """Whether the value at this path, or something inside it, was refused."""
         here = dotted(path)
         inside = (f"{here}.", f"{here}[") if here else ("",)
         return any(item == here or item.startswith(inside) for item in self.wrong if item)
@@ -243,7 +243,7 @@ class _Maker:
     def _object(self, spec: Spec, value: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
         if len(value) > _MOST_KEYS:
             raise _GaveUp
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         declared, required = spec.properties, set(spec.required)
         for key, item in value.items():
             unknown = key not in declared and spec.closed and not spec.patterned
@@ -256,14 +256,14 @@ class _Maker:
             else:
                 kept = item if unknown else self.keep(inner, item, (*path, name))
             if kept is not _NO:
-                found[name] = kept
-        for name in (*spec.required, *(name for name, _ in companions(spec, found))):
-            if name not in found and (made := self.make(declared.get(name, spec.others))) is not _NO:
-                found[name] = made
-        return found
+                result[name] = kept
+        for name in (*spec.required, *(name for name, _ in companions(spec, result))):
+            if name not in result and (made := self.make(declared.get(name, spec.others))) is not _NO:
+                result[name] = made
+        return result
 
     def _list(self, spec: Spec, value: list[Any], path: tuple[str | int, ...]) -> Any:
-        """The first wrong item put right, alone where one is enough; a tuple keeps its other locations."""
+        """The first wrong item, corrected, alone if one item is enough; a tuple keeps its other items."""
         kept = [self.keep(spec.item(at), item, (*path, at)) for at, item in enumerate(value[:_MOST_ITEMS])]
         if _NO in kept:
             return _NO
@@ -278,7 +278,7 @@ class _Maker:
 
 
 def _guess(spec: Spec) -> tuple[str, ...]:
-    """The kinds to try where the schema names none."""
+    """The JSON types to try if the schema names none."""
     keywords = {keyword for _, schema in spec.schemas for keyword in schema}
     if keywords & {"properties", "required", "additionalProperties", "minProperties", "patternProperties"}:
         return ("object",)
@@ -290,7 +290,7 @@ def _guess(spec: Spec) -> tuple[str, ...]:
 
 
 def _read(text: str) -> Any:
-    """What a text holds as JSON, where it is not text again."""
+    """The JSON value that a text holds; _NO if that is another text or null."""
     try:
         value = parse(text)
     except NotJson:
@@ -314,7 +314,7 @@ def _strings(spec: Spec) -> Iterator[str]:
 
 
 def _numbers(spec: Spec, *, whole: bool) -> Iterator[Any]:
-    """1, else what lies at or between the bounds."""
+    """Try 1 first, then numbers at and between the bounds."""
     low, high = _all(spec, "minimum", "exclusiveMinimum"), _all(spec, "maximum", "exclusiveMaximum")
     step = max(_all(spec, "multipleOf"), default=1)
     tried: list[Any] = [1, step]
@@ -329,12 +329,12 @@ def _numbers(spec: Spec, *, whole: bool) -> Iterator[Any]:
 
 
 def _all(spec: Spec, *keywords: str) -> list[Any]:
-    found = [schema.get(keyword) for _, schema in spec.schemas for keyword in keywords]
-    return [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
+    result = [schema.get(keyword) for _, schema in spec.schemas for keyword in keywords]
+    return [number for number in result if isinstance(number, int | float) and not isinstance(number, bool)]
 
 
 def _another(item: Any, at: int) -> Any:
-    """The same with another ending, for lists without repeats."""
+    """A similar but different item, for lists without repeats."""
     if isinstance(item, str):
         return f"{item}{at}" if at else item
     return item + at if isinstance(item, int | float) and not isinstance(item, bool) else item

@@ -1,4 +1,4 @@
-"""What a schema is like as a whole, found once, so that a valid call passes quickly."""
+"""Let a valid call pass quickly: what is true of a whole schema is found out once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,33 +10,33 @@ if TYPE_CHECKING:
     from handrail.schema.validate import Validator
 
 EXACT: Final = 2**53
-"""From here on a float does not tell one integer from the next."""
+"""Beyond this a float cannot represent every integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Whether a valid call may still need a look inside."""
+    """Properties of a whole schema that tell whether a valid call may still need to be tidied."""
 
     declared: frozenset[str]
-    """The parameters."""
+    """The names of all declared parameters."""
     open: bool
     """Whether unknown parameters are accepted."""
     nested: frozenset[str]
-    """The parameters whose values must be looked into for blanks and whole floats."""
+    """Parameters whose values must be searched for blanks and whole floats."""
     unusual: bool
-    """Whether the quick look is never enough: branches at the root, or an open object inside."""
+    """Whether the fast path never applies: the root has branches, or an inner object is open."""
     loose: frozenset[str]
-    """The parameters that take any object, and so their own schema too."""
+    """Parameters that accept any object, and so would accept their own schema."""
     blanks: bool
-    """Whether some blank text means that it is absent, because the schema says so."""
+    """Whether the schema says of any text that a blank means absent."""
     own_blanks: bool
-    """The same where an empty default says so too."""
+    """The same for derived schemas, in which an empty default says so too."""
     wide: frozenset[str]
-    """The parameters in which a number may become a float, which does not hold every integer."""
+    """Parameters in which a number may become a float, which cannot represent every integer."""
 
 
 def traits_of(schema: Mapping[str, Any]) -> Traits:
-    """Never fails."""
+    """Read the traits of a schema. Never fails."""
     root = resolve(schema, schema)
     if not isinstance(root, Mapping):
         none: frozenset[str] = frozenset()
@@ -98,7 +98,7 @@ def _nests(root: Mapping[str, Any], schema: Any, *, nested: bool, left: int) -> 
 
 
 def _has_optional_text(root: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
-    """Whether a blank could stand where it means nothing."""
+    """Whether a blank may stand for an absent optional text."""
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping):
         return False
@@ -126,7 +126,7 @@ def _has_type(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
-    """Whether the call is valid and plainly holds nothing to be tidied."""
+    """Whether the arguments are valid and plainly need no tidying."""
     if type(value) is not dict or not validator.is_valid(value):
         return False
     traits = validator.traits
@@ -149,7 +149,7 @@ def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
 
 
 def _holds_suspect(value: Any, blanks: bool) -> bool:
-    """Whether there is a blank or a whole float inside."""
+    """Whether a value contains a blank or a whole float."""
     level = [value]
     while level:
         inner: list[Any] = []
@@ -169,7 +169,7 @@ def _holds_suspect(value: Any, blanks: bool) -> bool:
 
 
 def _holds_large(value: Any) -> bool:
-    """Whether there is an integer that a float may not hold."""
+    """Whether a value contains an integer that a float may not represent."""
     level = [value]
     while level:
         if any(type(item) is int and not -EXACT <= item <= EXACT for item in level):

@@ -1,4 +1,4 @@
-"""Formats and patterns of texts: a sample of each, and which texts a Python type may be made of."""
+"""Text formats and patterns: a sample of each, and which texts may be converted to a Python type."""
 
 import re
 import re._parser as grammar  # type: ignore[import-not-found,unused-ignore]  # the parse tree has no public name
@@ -17,7 +17,7 @@ _CATEGORIES: Final = {
 }  # fmt: skip
 _TRIED_CHARACTERS: Final = "a0A_-./ @:~"
 _REPEAT_COUNTS: Final = (1, 0, 2, 4, 8, 16, 64)
-"""How often what may be repeated is tried, until the length fits."""
+"""Numbers of repetitions to try until the length fits."""
 FORMAT_SAMPLES: Final = {
     "date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H30M",
     "email": "name@example.com", "idn-email": "name@example.com", "name-email": "Name <name@example.com>",
@@ -33,11 +33,11 @@ FORMAT_SAMPLES: Final = {
     "byte": "dGV4dA==", "base64": "dGV4dA==", "base64url": "dGV4dA==", "color": "#336699",
     **{f"uuid{version or ''}": f"0198c2a4-7c1e-{version or 4}d3f-8a1b-5e6f7a8b9c0d" for version in range(9)},
 }  # fmt: skip
-"""A text of each format that is in use, ours and the world's."""
+"""A sample text for each format in use, pydantic's and JSON Schema's."""
 
 
 def sample(pattern: str, least: int = 0, most: int = LONGEST_SAMPLE) -> str | None:
-    """A text of `least` to `most` characters in which the pattern is found, not checked against anything else."""
+    """A text of `least` to `most` characters that matches the pattern; None if the pattern is too complicated."""
     if len(pattern) > LONGEST_SAMPLE:
         return None
     try:
@@ -97,8 +97,8 @@ def _written(item: Any) -> str:
     return f"\\{letter.upper() if 'NOT' in str(argument) else letter}"
 
 
-def _no_number(text: str) -> bool:
-    """Digits are never a date: they would be read as seconds since 1970."""
+def _is_not_a_number(text: str) -> bool:
+    """Digits are not a date: pydantic would read them as seconds since 1970."""
     try:
         float(text)
     except ValueError:
@@ -107,7 +107,7 @@ def _no_number(text: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """A blank would be the current directory, and the two slashes of a URL would become one."""
+    """A blank would become the current directory, and the two slashes of a URL would become one."""
     return bool(text.strip()) and "\0" not in text and "://" not in text
 
 
@@ -120,17 +120,17 @@ def _is_json(text: str) -> bool:
 
 
 FORMAT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
-    **dict.fromkeys(("date", "date-time", "time", "duration"), _no_number),
+    **dict.fromkeys(("date", "date-time", "time", "duration"), _is_not_a_number),
     **dict.fromkeys(("path", "file-path", "directory-path"), _is_path),
-    "base64": lambda text: _BASE64.fullmatch(text) is not None,  # the decoder skips whatever is not of its alphabet
+    "base64": lambda text: _BASE64.fullmatch(text) is not None,  # the decoder skips characters outside its alphabet
     "base64url": lambda text: _BASE64_URL.fullmatch(text) is not None,
     "json": _is_json,
 }
-"""The formats of derived schemas whose texts are looked at; the others are left to the type itself."""
+"""The formats of derived schemas that are checked here; other formats are checked by the Python type itself."""
 
 
 def only_checked(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the formats that nobody checks here; JSON inside a text is one that is checked."""
+    """The schema without the formats that are not checked here; JSON inside a text is checked."""
 
     def change(inner: Schema) -> Schema:
         if inner.get("contentMediaType") == "application/json":

@@ -1,4 +1,4 @@
-"""What the keys of an object tell: another spelling of a declared key, a wrapper, a flag, a schema sent back."""
+"""Interpret the keys of an object: another spelling of a declared key, a wrapper, a flag, an echoed schema."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,22 +13,22 @@ _SCHEMA_KEYWORDS: Final = ("type", "$ref", "anyOf", "oneOf", "allOf", "enum", "c
 
 
 def known(validator: Validator, spec: Spec) -> set[str]:
-    """Every key that is declared for an object, in some branch at least."""
-    found, waiting, seen = set(spec.properties), [spec], set[str]()
+    """Every key that is declared for an object, in at least one branch."""
+    result, waiting, seen = set(spec.properties), [spec], set[str]()
     while waiting:
         for _, group in waiting.pop().branches:
             for inner in group:
                 if inner not in seen:
                     seen.add(inner)
                     waiting.append(validator.spec((inner,)))
-                    found.update(waiting[-1].properties)
-    return found
+                    result.update(waiting[-1].properties)
+    return result
 
 
 def respelled(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dict[str, str]:
-    """Each unknown key that can only mean one declared key, which is absent, and that one.
+    """Map each unknown key that can only mean one absent declared key to that key.
 
-    Where the schema asks for other keys, an unknown one is meant as it is, unless a required one is missing.
+    If the schema allows additional keys, an unknown key is taken literally unless a required one is missing.
     """
     declared = spec.properties
     if spec.patterned or spec.others or all(name in declared for name in value):
@@ -37,16 +37,16 @@ def respelled(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dic
     meant = _by_fold(everything)
     sent = _by_fold(name for name in value if name not in everything and not name.lstrip().startswith("-"))
     wanted = declared.keys() if spec.closed or spec.silent else set(spec.required) & declared.keys()
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for folded, written in sent.items():
         choices = meant.get(folded, [])
         if len(choices) == len(written) == 1 and choices[0] in wanted and choices[0] not in value:
-            found[written[0]] = choices[0]
-    return found
+            result[written[0]] = choices[0]
+    return result
 
 
-def flags(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
-    """Unknown keys that are a declared one behind a dash, such as `-path`: whether they are meant so is not clear."""
+def dashed(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
+    """Unknown keys that are a declared key behind a dash, such as `-path`: their meaning is not clear."""
     dashed = [name for name in value if name.lstrip().startswith("-") and name not in spec.properties]
     everything = known(validator, spec) if dashed else set[str]()
     meant = _by_fold(everything)
@@ -54,27 +54,27 @@ def flags(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[st
 
 
 def unwrapped(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The object inside a wrapper that is the only key, is not declared, and holds a declared key."""
+    """The object inside a wrapper: an undeclared key, alone in its object, around declared keys."""
     if len(value) != 1 or (name := next(iter(value))) not in WRAPPERS or name in known(validator, spec):
         return None
-    inner = _opened(value[name])
+    inner = _decoded(value[name])
     if not isinstance(inner, dict) or _is_schemas(validator, spec, inner):
         return None
     return inner if holds_declared(validator, spec, inner) else None
 
 
 def holds_declared(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> bool:
-    """Whether an object has a declared key, maybe in another spelling."""
+    """Whether an object has a declared key, possibly in another spelling."""
     return not known(validator, spec).isdisjoint(value) or bool(respelled(validator, spec, value))
 
 
 def may_be_pair(value: Any) -> bool:
-    """Whether an object may be one pair of key and value, such as `{"name": "HOME", "value": "/root"}`."""
+    """Whether an object may be a single key-value pair, such as `{"name": "HOME", "value": "/root"}`."""
     return isinstance(value, dict) and len(value) == 2 and any(isinstance(item, str) for item in value.values())
 
 
 def echoes(validator: Validator, location: Location, value: Any, *, least: int) -> bool:
-    """Whether a value is the schema of its own location, or at least that many words of it."""
+    """Whether a value repeats its own schema, in at least `least` keywords."""
     if not isinstance(value, dict) or len(value) < least or not any(keyword in value for keyword in _SCHEMA_KEYWORDS):
         return False
     own = [schema for _, schema in validator.spec(location).schemas]
@@ -82,15 +82,15 @@ def echoes(validator: Validator, location: Location, value: Any, *, least: int) 
 
 
 def echoed(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
-    """The keys that hold a schema as it was shown, and no values."""
+    """The keys that hold the schema shown to the model instead of a value."""
     declared = spec.properties
-    found = [name for name in value if name in declared and echoes(validator, declared[name], value[name], least=2)]
+    result = [name for name in value if name in declared and echoes(validator, declared[name], value[name], least=2)]
     wrapped = [name for name in WRAPPERS if name in value and name not in declared]
-    return found + [name for name in wrapped if _is_schemas(validator, spec, _opened(value[name]))]
+    return result + [name for name in wrapped if _is_schemas(validator, spec, _decoded(value[name]))]
 
 
-def _opened(value: Any) -> Any:
-    """A value, or the JSON that it holds as text."""
+def _decoded(value: Any) -> Any:
+    """A value; for a text that holds JSON, the value in it."""
     try:
         return parse(value) if isinstance(value, str) else value
     except NotJson:
@@ -106,10 +106,10 @@ def _is_schemas(validator: Validator, spec: Spec, value: Any) -> bool:
 
 
 def _by_fold(names: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(fold(name), []).append(name)
-    return found
+        result.setdefault(fold(name), []).append(name)
+    return result
 
 
 def declared_keys(schema: Mapping[str, Any]) -> frozenset[str]:

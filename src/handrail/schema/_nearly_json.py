@@ -1,4 +1,4 @@
-"""Read text that is nearly JSON, where it can mean one thing only. Nothing is ever closed that was left open."""
+"""Read text that is nearly JSON if it is unambiguous. What was left open is never closed."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from handrail.schema._surrounding_text import closing, opening
 from handrail.schema.parse import DEEPEST_VALUE, ODD_SPACE, NotJson, parse, plain
 
 MOST_STEPS: Final = 200_000
-"""Values and keys that are read; more is refused."""
+"""Values and keys that are read; a longer text is refused."""
 MOST_NOTES: Final = 20
-"""Changes of spelling that are written down."""
+"""Changes of spelling that are noted."""
 MOST_CHANGES: Final = 500
-"""Values that are read other than as written; each is written down."""
+"""Values that may be read other than as written; each is noted."""
 MOST_OPENINGS: Final = 6
-"""Fences, tags and labels before the object."""
+"""Fences, tags and labels that may precede the object."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 _SKIPPED: Final = re.compile(
@@ -51,13 +51,13 @@ SPELLINGS: Final = frozenset(
         "raw line break", "comment", "white space", "doubled braces",
     }
 )  # fmt: skip
-"""Everything that is read other than as written; the model is warned of each."""
+"""The rules for reading text other than as written; the model is warned of each use."""
 _LITERALS: Final = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing that was read other than as it was written."""
+    """One thing that was read other than as written."""
 
     rule: str
     path: tuple[str | int, ...]
@@ -74,18 +74,18 @@ class _Reader:
     notes: list[Note] = field(default_factory=list)
     spans: dict[tuple[str | int, ...], tuple[int, int]] | None = None
     doubled: bool = False
-    """Whether braces were written twice."""
+    """Whether braces were doubled around an object."""
     braces: bool = False
-    """Whether a string holds braces written twice."""
+    """Whether a string contains doubled braces."""
 
     def note(self, rule: str, path: tuple[str | int, ...], before: Any, after: Any, *, changed: bool = False) -> None:
         if len(self.notes) >= MOST_CHANGES:
-            raise NotJson("there is too much in it to be repaired", self.at)
+            raise NotJson("it has too many mistakes to be repaired", self.at)
         if changed or len(self.notes) < MOST_NOTES:
             self.notes.append(Note(rule, path, before, after, changed))
 
     def peek(self) -> str:
-        """The next character that is not a space; empty at the end."""
+        """The next character that is not white space; empty at the end."""
         self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
         first = self.text[self.at : self.at + 1]
         if first in _BEGINS_SKIPPED:
@@ -94,7 +94,7 @@ class _Reader:
         return first
 
     def skip(self) -> None:
-        """Pass over comments and white space that JSON does not know."""
+        """Skip comments and white space that JSON does not allow."""
         while (match := _SKIPPED.match(self.text, self.at)) is not None:
             self.at = match.end()
             if match["comment"]:
@@ -105,7 +105,7 @@ class _Reader:
     def value(self, path: tuple[str | int, ...]) -> Any:
         self.steps += 1
         if self.steps > MOST_STEPS or len(path) > DEEPEST_VALUE:
-            raise NotJson("it is too long or too deep to be repaired", self.at)
+            raise NotJson("it is too long or nested too deeply to be repaired", self.at)
         first = self.peek()
         if first == "{":
             return self.object(path)
@@ -117,8 +117,8 @@ class _Reader:
             return self.string(path, key=False)
         return self.number() if first and first in "-0123456789" else self.literal(path)
 
-    def kept(self, path: tuple[str | int, ...]) -> Any:
-        """A value, and where it is written if that is wanted."""
+    def spanned(self, path: tuple[str | int, ...]) -> Any:
+        """Read a value, and record where it is written if spans are wanted."""
         if self.spans is None or len(path) > DEEPEST_SPAN:
             return self.value(path)
         self.peek()
@@ -128,16 +128,16 @@ class _Reader:
         return value
 
     def object(self, path: tuple[str | int, ...]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
 
         def entry() -> None:
             key = self.key(path)
             if self.peek() != ":":
                 raise NotJson("a key has no colon after it", self.at)
             self.at += 1
-            if key in found:
-                raise NotJson(f"the key {key[:80]!r} is there twice", self.at)
-            found[key] = self.kept((*path, key))
+            if key in result:
+                raise NotJson(f"the key {key[:80]!r} appears twice", self.at)
+            result[key] = self.spanned((*path, key))
 
         twice = _TWO_BRACES.match(self.text, self.at)
         if twice is not None:
@@ -146,27 +146,27 @@ class _Reader:
         self.entries("}", path, entry)
         if twice is not None:
             if self.peek() != "}":
-                raise NotJson("braces that are written twice must be closed twice", self.at)
+                raise NotJson("doubled braces must be closed twice", self.at)
             self.at += 1
             self.doubled = True
-        return found
+        return result
 
     def list(self, path: tuple[str | int, ...]) -> list[Any]:
-        found: list[Any] = []
-        self.entries("]", path, lambda: found.append(self.kept((*path, len(found)))))
-        return found
+        result: list[Any] = []
+        self.entries("]", path, lambda: result.append(self.spanned((*path, len(result)))))
+        return result
 
     def parentheses(self, path: tuple[str | int, ...]) -> Any:
-        found: Any = []
+        result: Any = []
         start = self.at
-        comma = self.entries(")", path, lambda: found.append(self.kept((*path, len(found)))))
-        if len(found) == 1 and not comma:
-            raise NotJson("one value in parentheses is no list", start)
-        self.note("tuple", path, self.text[start : self.at][:200], found if len(found) <= 20 else "a list")
-        return found
+        comma = self.entries(")", path, lambda: result.append(self.spanned((*path, len(result)))))
+        if len(result) == 1 and not comma:
+            raise NotJson("one value in parentheses is not a list", start)
+        self.note("tuple", path, self.text[start : self.at][:200], result if len(result) <= 20 else "a list")
+        return result
 
     def entries(self, end: str, path: tuple[str | int, ...], entry: Callable[[], None]) -> bool:
-        """Entries with commas between them, up to the end that is really there; whether a comma was the last."""
+        """Read entries separated by commas up to the closing `end`, which must exist; whether a comma came last."""
         self.at += 1
         if self.peek() == end:
             self.at += 1
@@ -205,7 +205,7 @@ class _Reader:
         try:
             read: str = json.loads(f'"{plainer}"', strict=False)
         except ValueError:
-            raise NotJson("a string has an escape that JSON does not know", self.at) from None
+            raise NotJson("a string has an escape that is not valid JSON", self.at) from None
         self.at = match.end()
         self.braces = self.braces or "{{" in read or "}}" in read
         if quote != '"':
@@ -221,7 +221,7 @@ class _Reader:
     def number(self) -> int | float:
         match = _NUMBER.match(self.text, self.at)
         if match is None:
-            raise NotJson("a number is not written as JSON has it", self.at)
+            raise NotJson("a number is not written as in JSON", self.at)
         self.at = match.end()
         number: int | float = parse(match[0])
         return number
@@ -238,10 +238,10 @@ class _Reader:
 
 
 def read_nearly(text: str, keys: Collection[str] = frozenset(), tool: str | None = None) -> tuple[Any, list[Note]]:
-    """The one object or list that a text holds, and what was read other than as written. Raises NotJson.
+    """The one object or list in a text, and notes on what was read other than as written. Raises NotJson.
 
-    `keys` are declared, folded: text around the object that holds one is never dropped. Something before the object
-    is dropped only where the text is the whole of the arguments, which is told by the name of the `tool`.
+    `keys` are the declared keys, folded: text around the object that contains one is never dropped. Text before the
+    object is dropped only if the text is the whole of the arguments, in which case `tool` is given.
     """
     try:
         return _read(text, keys, tool)
@@ -253,7 +253,7 @@ def read_nearly(text: str, keys: Collection[str] = frozenset(), tool: str | None
     value, notes = _read(other_text, keys, tool)
     again = [Note(rule, (), text[:200], other_text[:200]), *_reread(rule, value)]
     if len(again) + len(notes) > MOST_CHANGES:
-        raise NotJson("there is too much in it to be repaired")
+        raise NotJson("it has too many mistakes to be repaired")
     return value, again + notes
 
 
@@ -276,7 +276,7 @@ def _read(text: str, keys: Collection[str], tool: str | None) -> tuple[Any, list
 
 
 def _unescaped(text: str) -> tuple[str, str] | None:
-    """A text whose every quote is an entity or escaped, without that; None for any other."""
+    """Unescape a text in which every quote is an entity or escaped; None for any other text."""
     if '"' not in text and "&quot;" in text:
         plainer = _ENTITY.sub(lambda match: _ENTITIES.get(match[0], ""), text)
         return ("quotes as entities", plainer) if all(one[0] in _ENTITIES for one in _ENTITY.finditer(text)) else None
@@ -289,7 +289,7 @@ def _unescaped(text: str) -> tuple[str, str] | None:
 
 
 def _reread(rule: str, value: Any) -> Iterator[Note]:
-    """The texts that may have held another thing before their escapes were taken off."""
+    """The strings whose value may have been different before they were unescaped."""
     waiting: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
     while waiting:
         path, item = waiting.pop()
@@ -312,24 +312,24 @@ def _check(reader: _Reader, value: Any) -> None:
     if (reason := plain(value)) is not None:
         raise NotJson(reason)
     if reader.doubled and reader.braces:
-        raise NotJson("braces are written twice around the object and in a text, and which are meant is not clear")
+        raise NotJson("braces are doubled around the object and in a text, which is ambiguous")
 
 
 @dataclass(frozen=True, slots=True)
-class One:
+class ObjectInText:
     """An object found in a text."""
 
     value: Any
     start: int
     end: int
     spans: dict[tuple[str | int, ...], tuple[int, int]]
-    """Where each of the outer values inside it is written."""
+    """Where each of the outer values in it is written."""
 
 
-def read_one(text: str, at: int) -> One | None:
-    """The object that begins at a location in a text; None where the brace there begins no object at all.
+def read_one(text: str, at: int) -> ObjectInText | None:
+    """The object that begins at a position in a text; None if the brace there does not begin an object.
 
-    Raises NotJson for an object that is begun and is not readable to its end.
+    Raises NotJson for an object that begins but cannot be read to its end.
     """
     reader = _Reader(text, at, spans={})
     try:
@@ -339,9 +339,9 @@ def read_one(text: str, at: int) -> One | None:
             raise
         return None
     _check(reader, value)
-    return One(value, at, reader.at, reader.spans or {})
+    return ObjectInText(value, at, reader.at, reader.spans or {})
 
 
 def _requote(match: re.Match[str]) -> str:
-    found = match[0]
-    return {"\\'": "'", '"': '\\"'}.get(found, found)
+    result = match[0]
+    return {"\\'": "'", '"': '\\"'}.get(result, result)

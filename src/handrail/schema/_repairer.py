@@ -1,4 +1,4 @@
-"""Repair values by their schema, only where there is exactly one meaning; what fits already is never touched."""
+"""Walk arguments along their schema and repair what is unambiguous; what fits already is never touched."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -14,7 +14,7 @@ from handrail.schema.repair import LOUD, Option, Repair
 from handrail.schema.validate import Validator
 
 MOST_STEPS: Final = 50_000
-"""Values that are looked at; beyond it the call is refused."""
+"""Values that are visited; a larger call is refused."""
 MOST_REPAIRS: Final = 1_000
 NO: Final = object()
 Path = tuple[str | int, ...]
@@ -25,37 +25,37 @@ class GaveUp(Exception):
 
 
 class Consequences:
-    """What a schema says of its fields; each path is looked up once."""
+    """Which fields are consequential, by the schema; each path is looked up once."""
 
     def __init__(self, spec: Callable[[Location], Spec]) -> None:
         self._spec = spec
         self._known: dict[Path, tuple[Location, bool]] = {(): (ROOT, True)}
 
     def matters(self, path: Path) -> bool:
-        """What is said of the field, else of the one around it, else yes; branches that disagree mean yes."""
+        """True unless the schema says false for the field or the one around it; branches that disagree mean true."""
         return self._look(path)[1]
 
     def _look(self, path: Path) -> tuple[Location, bool]:
-        found = self._known.get(path)
-        if found is None:
+        result = self._known.get(path)
+        if result is None:
             location, answer = self._look(path[:-1])
             location = self._inside(location, path[-1])
             schemas = self._spec(location).schemas
             answers = [schema["consequential"] is not False for _, schema in schemas if "consequential" in schema]
-            found = self._known[path] = (location, any(answers) if answers else answer)
-        return found
+            result = self._known[path] = (location, any(answers) if answers else answer)
+        return result
 
     def _inside(self, location: Location, step: str | int) -> Location:
-        """The locations of a field in every branch of the one around it."""
-        found: list[str] = []
+        """The location of a field, in every branch of the value around it."""
+        result: list[str] = []
         waiting, seen = [location], set(location)
         while waiting:
             here = self._spec(waiting.pop())
-            found += here.item(step) if isinstance(step, int) else here.properties.get(step, here.others)
+            result += here.item(step) if isinstance(step, int) else here.properties.get(step, here.others)
             more = tuple(inner for _, group in here.branches for inner in group if inner not in seen)
             seen.update(more)
             waiting += [more] if more else []
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(result))
 
 
 class Repairer:
@@ -71,17 +71,17 @@ class Repairer:
         self.repairs: list[Repair] = []
         self.steps = 0
         self.seen: Any = None
-        """The arguments without their wrapping, values as they were sent."""
+        """The arguments without their wrapper, with values as they were sent."""
 
     def note(self, rule: str, path: Path, before: Any, after: Any, *, changed: bool) -> None:
-        """Write a repair down; large values are shown, not kept."""
+        """Record a repair; large values are abbreviated."""
         if len(self.repairs) >= MOST_REPAIRS:
             raise GaveUp
         weighty = not changed or rule not in LOUD or self.consequences.matters(path)
         self.repairs.append(Repair(dotted(path), rule, _kept(before), _kept(after), changed, weighty))
 
     def take_notes(self, notes: list[Note], path: Path = ()) -> None:
-        """Write down what was done to a text."""
+        """Record the notes of a text that was read as nearly JSON."""
         for note in notes:
             self.note(note.rule, (*path, *note.path), note.before, note.after, changed=note.changed_value)
 
@@ -106,7 +106,7 @@ class Repairer:
         return value if self.validator.is_valid(value) else self.fix(ROOT, value, ())
 
     def _is_whole(self, value: Any) -> bool:
-        """Whether an object in a list is the arguments, and not one pair of key and value."""
+        """Whether an object in a list is the arguments, not a key-value pair."""
         spec = self.validator.spec(ROOT)
         return isinstance(value, dict) and (
             not value
@@ -115,13 +115,13 @@ class Repairer:
         )
 
     def unwrap(self, value: dict[str, Any], path: Path) -> None:
-        """Note a wrapper; one that the schema lets pass, or that is not around the whole, is a warning."""
+        """Record a wrapper; the model is warned if the schema would let it pass or if it is not the outermost."""
         quiet = not path and not self.validator.spec(ROOT).silent
         rule = "wrapper taken off" if quiet else "undeclared wrapper taken off"
         self.note(rule, path, {next(iter(value)): "…"}, "…", changed=False)
 
     def fix(self, location: Location, value: Any, path: Path, *, in_list: bool = False, chosen: Location = ()) -> Any:
-        """The value as it fits its location, or NO. `chosen` are the unions that were decided already."""
+        """The value repaired to fit its location, or NO. `chosen` lists the unions that are already resolved."""
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise GaveUp
@@ -129,21 +129,21 @@ class Repairer:
             return value
         spec = self.validator.spec(location)
         mark = len(self.repairs)
-        found = self._directly(location, spec, value, path, in_list=in_list)
-        if found is NO or not self.validator.fits(location, found):
+        result = self._directly(location, spec, value, path, in_list=in_list)
+        if result is NO or not self.validator.fits(location, result):
             del self.repairs[mark:]
             unions = [(union, group) for union, group in spec.branches if union not in chosen]
             if not unions:
                 return NO
             union, group = unions[0]
-            found = self._by_branch(location, group, value, path, in_list=in_list, chosen=(*chosen, union))
-        if found is not NO and self._is_decided_by_spelling(spec, value, path, self.repairs[mark:]):
+            result = self._by_branch(location, group, value, path, in_list=in_list, chosen=(*chosen, union))
+        if result is not NO and self._is_decided_by_spelling(spec, value, path, self.repairs[mark:]):
             del self.repairs[mark:]
             return NO
-        return found
+        return result
 
     def _is_decided_by_spelling(self, spec: Spec, value: Any, path: Path, made: list[Repair]) -> bool:
-        """Whether a `oneOf` of several objects has its one branch only because a key was respelled."""
+        """Whether a `oneOf` of several objects fits a single branch only because a key was respelled."""
         if not isinstance(value, dict) or not any(repair.rule == "key respelled" for repair in made):
             return False
         here = {dotted((*path, name)) for name in keys.known(self.validator, spec)}
@@ -164,20 +164,20 @@ class Repairer:
     def _by_branch(
         self, location: Location, group: Location, value: Any, path: Path, *, in_list: bool, chosen: Location
     ) -> Any:
-        """Take a branch only when exactly one accepts, or when all that accept mean the same."""
+        """Take a branch only if exactly one accepts, or if all that accept give the same value."""
         mark = len(self.repairs)
         accepted: dict[str, tuple[Any, list[Repair]]] = {}
         for branch in group:
-            found = self.fix((branch,), value, path, in_list=in_list, chosen=chosen)
+            result = self.fix((branch,), value, path, in_list=in_list, chosen=chosen)
             made = self.repairs[mark:]
             del self.repairs[mark:]
-            if found is not NO and self.validator.fits(location, found):
-                accepted[canonical(found)] = (found, made)
+            if result is not NO and self.validator.fits(location, result):
+                accepted[canonical(result)] = (result, made)
         if len(accepted) != 1:
             return NO
-        ((found, made),) = accepted.values()
+        ((result, made),) = accepted.values()
         self.repairs.extend(made)
-        return found
+        return result
 
     def _directly(self, location: Location, spec: Spec, value: Any, path: Path, *, in_list: bool) -> Any:
         kinds = spec.kinds
@@ -203,16 +203,16 @@ class Repairer:
         if self.validator.fits(location, value):
             return value
         others = spec.others
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, item in value.items():
             inner = declared.get(name, others)
-            found[name] = self.fix(inner, item, (*path, name)) if inner else item
-            if found[name] is NO:
+            result[name] = self.fix(inner, item, (*path, name)) if inner else item
+            if result[name] is NO:
                 return NO
-        return found
+        return result
 
     def respelled(self, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The same object with its keys as they are declared."""
+        """The same object with its keys spelled as declared."""
         names = keys.respelled(self.validator, spec, value)
         for written, meant in names.items():
             self.note("key respelled", (*path, meant), written, meant, changed=False)
@@ -242,39 +242,39 @@ class Repairer:
         return leaves_out_blanks(self.validator.spec(location), value, own=self.own)
 
     def _list(self, spec: Spec, value: list[Any], path: Path) -> Any:
-        found: list[Any] = []
+        result: list[Any] = []
         for at, item in enumerate(value):
             inner = spec.item(at)
             fixed = self.fix(inner, item, (*path, at), in_list=True) if inner else item
             if fixed is NO:
                 return NO
-            found.append(fixed)
-        return found
+            result.append(fixed)
+        return result
 
     def _only(self, location: Location, spec: Spec, value: list[Any], path: Path) -> Any:
-        """What is alone in its list, unless it may be a pair of key and value for an object of many."""
+        """The only item of a list where one value is wanted, unless it may be a key-value pair of the object wanted."""
         if isinstance(value[0], dict) and not self._may_be_one(spec, value[0]):
             return NO
         mark = len(self.repairs)
         self.note("taken out of its list", path, value, value[0], changed=True)
-        found = self.fix(location, value[0], path, in_list=True)
-        if found is NO:
+        result = self.fix(location, value[0], path, in_list=True)
+        if result is NO:
             del self.repairs[mark:]
-        return found
+        return result
 
     def _one_object(self, spec: Spec, value: dict[str, Any], path: Path) -> Any:
-        """A list of one object that was sent without its list."""
+        """A list of one, for an object that was sent without its list."""
         location = spec.item(0)
         items = self.validator.spec(location)
         plain = items.properties or not any(isinstance(item, dict | list) for item in value.values())
         if items.kinds != frozenset(("object",)) or not plain or not self._may_be_one(items, value):
             return NO
         self.note("put into a list", path, value, [value], changed=True)
-        found = self.fix(location, value, (*path, 0), in_list=True)
-        return NO if found is NO else [found]
+        result = self.fix(location, value, (*path, 0), in_list=True)
+        return NO if result is NO else [result]
 
     def _may_be_one(self, spec: Spec, value: dict[str, Any]) -> bool:
-        """Whether an object is one of its kind: it has a declared key, or where none is declared, it is no pair."""
+        """Whether an object is one item: it has a declared key or, if none are declared, is not a key-value pair."""
         if keys.known(self.validator, spec):
             return keys.holds_declared(self.validator, spec, value)
         return not keys.may_be_pair(value)
@@ -289,21 +289,21 @@ class Repairer:
             options += scalars.listed(spec, self.validator.spec(spec.item(0)), str(path[0]), value)
         mark = len(self.repairs)
         for option in options:
-            found = option.value
-            if isinstance(found, list | dict):
-                found = self.fix(location, found, path, in_list=in_list)
+            result = option.value
+            if isinstance(result, list | dict):
+                result = self.fix(location, result, path, in_list=in_list)
             made = self.repairs[mark:]
             del self.repairs[mark:]
-            if found is not NO and self.validator.fits(location, found):
-                accepted[canonical(found)] = (found, option, made)
+            if result is not NO and self.validator.fits(location, result):
+                accepted[canonical(result)] = (result, option, made)
         if len(accepted) != 1:
             return NO
-        ((found, option, made),) = accepted.values()
+        ((result, option, made),) = accepted.values()
         self.take_notes(option.notes, path)
         if option.rule:
-            self.note(option.rule, path, value, found, changed=option.changed)
+            self.note(option.rule, path, value, result, changed=option.changed)
         self.repairs.extend(made)
-        return found
+        return result
 
     def _from_text(self, spec: Spec, value: str) -> list[Option]:
         """A list or object that was sent as text."""
@@ -316,19 +316,19 @@ class Repairer:
         if isinstance(strict, list | dict):
             return [Option(strict, "JSON text read", changed=False)]
         try:
-            found, notes = read_nearly(value, self.keys)
+            result, notes = read_nearly(value, self.keys)
         except (NotJson, RecursionError):
             return []
-        return [Option(found, "JSON text read", changed=False, notes=notes)]
+        return [Option(result, "JSON text read", changed=False, notes=notes)]
 
 
 def is_blank(value: Any) -> bool:
-    """Whether a value is a text of nothing but white space."""
+    """Whether a value is a text that is empty or only white space."""
     return isinstance(value, str) and (not value or value.isspace())
 
 
 def leaves_out_blanks(spec: Spec, value: str, *, own: bool) -> bool:
-    """Whether a blank in optional text means that it is absent: the schema says so, or its default is null or empty."""
+    """Whether a blank optional text means absent: the schema says so, or its default is null or empty."""
     meaning = spec.get("blank")
     if meaning in ("keep", "absent") or value in (spec.members or ()):
         return bool(meaning == "absent")

@@ -1,4 +1,4 @@
-"""What may stand before and after one object without meaning anything; all else is refused, never dropped."""
+"""Recognise meaningless text before and after an object; anything else is refused, never dropped."""
 
 import re
 from collections.abc import Collection
@@ -9,9 +9,9 @@ from handrail.schema.describe import fold
 from handrail.schema.parse import BLANK, NotJson
 
 LONGEST_BEFORE: Final = 400
-"""Characters before the object that are looked at."""
+"""Characters before the object that are examined."""
 LONGEST_NAME: Final = 6
-"""Words that one declared key may be spelled with."""
+"""Words that may spell one declared key."""
 _FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
 _BEFORE: Final = re.compile(r"(?:[\w\s.,!:=(-]|<[^<>{}\[\]]{1,80}+>)++")
 _TOKEN: Final = re.compile(r"[\w-]+")
@@ -30,7 +30,7 @@ _ARGUMENTS_FOLLOW: Final = """
     these this to tool tools use using value values we will with you
 """
 _ORDINARY: Final = frozenset(_ARGUMENTS_FOLLOW.split())
-"""Words that say no more than that arguments follow."""
+"""Words that only announce the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Opening:
 
 
 def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Opening | None:
-    """The fence, tag or label that begins at a location; None where there is none. Raises NotJson for anything else.
+    """The fence, tag or label that begins at a position, or None. Raises NotJson for anything else.
 
-    A label says that arguments follow, or names this very `tool`; without a tool only a fence is one.
+    A label announces the arguments or names this `tool`; without a tool only a fence is accepted.
     """
     fence = _FENCE.match(text, at)
     if fence is not None:
@@ -67,19 +67,19 @@ def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Open
 
 
 def closing(text: str, at: int, keys: Collection[str], *, parenthesis: bool, opened: bool) -> str:
-    """What is dropped after an object that ended; empty where it only closes what was opened before the object.
+    """The text after the object, which is dropped; empty if it only closes what was opened before the object.
 
-    Raises NotJson unless it is closers, fences, closing tags, `;`, or prose without structure and declared keys.
+    Raises NotJson unless it is closing brackets, fences or tags, `;`, or prose without structure or declared keys.
     """
     rest = text[at:].strip(" \t\r\n")
     if parenthesis and not rest.lstrip(BLANK).startswith(")"):
         raise NotJson("a parenthesis is not closed", at)
     if "{" in rest or "[" in rest:
-        raise NotJson("there is more than one object, and which is meant is not clear", at)
+        raise NotJson("there is more than one object, which is ambiguous", at)
     bare = _TAGS.sub(" ", rest).strip(BLANK)
     prose = _COMMENT.sub(" ", bare.lstrip(BLANK + "}]);")).strip(BLANK)
     if prose and not _is_prose(prose, keys):
-        raise NotJson("there is something after the object has ended", at)
+        raise NotJson("there is something after the end of the object", at)
     return "" if opened and bare == ")" * parenthesis else rest
 
 
@@ -88,7 +88,7 @@ def _is_ordinary(word: str) -> bool:
 
 
 def _is_prose(text: str, keys: Collection[str]) -> bool:
-    """Whether a text is words and nothing that could be a key, a value or a piece of one."""
+    """Whether a text is only words: nothing in it could be a key, a value or a part of one."""
     if _STRUCTURE.search(text) is not None:
         return False
     words = [word.casefold() for word in _WORD.findall(text)]

@@ -1,4 +1,4 @@
-"""Tidy arguments that fit already: blanks, whole floats, and unknown keys that were meant for declared ones."""
+"""Tidy valid arguments: drop blanks, make whole floats integers, rename unknown keys to the declared ones meant."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,21 +11,21 @@ from handrail.schema.explain import Problem
 from handrail.schema.navigate import Location, Spec, takes
 
 
-class Settler:
+class Tidier:
     """One walk through valid arguments."""
 
     def __init__(self, repairer: Repairer) -> None:
         self.repairer = repairer
         self.validator = repairer.validator
         self.unknown: list[Path] = []
-        """Keys that an open schema lets pass without knowing them."""
+        """Unknown keys that an open schema lets pass."""
         self.problems: list[Problem] = []
-        """Why the arguments are refused although they fit."""
+        """Why the arguments are refused although they are valid."""
         self.moved = False
-        """Whether a value is under another key than as it was sent, so that there is no way back."""
+        """Whether a value was moved to another key, so that the arguments cannot be passed on as sent."""
 
-    def settle(self, location: Location, value: Any, path: Path = ()) -> Any:
-        """The value with fillers gone; the very same object when there were none."""
+    def tidy(self, location: Location, value: Any, path: Path = ()) -> Any:
+        """The tidied value; the same object if nothing changed."""
         if isinstance(value, dict):
             return self._object(location, value, path)
         if isinstance(value, list):
@@ -37,7 +37,7 @@ class Settler:
         return value
 
     def _chosen(self, location: Location, value: Any) -> Spec | None:
-        """What applies to the value, with the one branch that accepts it; None where several do."""
+        """The spec of the value, including the one branch that accepts it; None if several do."""
         for _ in range(8):
             spec = self.validator.spec(location)
             more: list[str] = []
@@ -60,7 +60,7 @@ class Settler:
             return meant
         declared, others, required = spec.properties, spec.others, set(spec.required)
         open_to_all = bool(declared) and not (spec.closed or spec.patterned or others)
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         changed = meant is not value
         for name, item in meant.items():
             inner = declared.get(name, others)
@@ -70,18 +70,20 @@ class Settler:
                 self.repairer.note("blank left out", (*path, name), item, None, changed=False)
                 changed = True
                 continue
-            found[name] = self.settle(inner, item, (*path, name)) if inner else item
-            changed = changed or found[name] is not item
-        return found if changed else value
+            result[name] = self.tidy(inner, item, (*path, name)) if inner else item
+            changed = changed or result[name] is not item
+        return result if changed else value
 
     def _as_meant(self, location: Location, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The object without a wrapper and with declared keys, where nothing is said of unknown ones."""
+        """The object without its wrapper and with declared keys, if the schema says nothing about unknown keys."""
         for name in keys.echoed(self.validator, spec, value):
-            self._refuse((*path, name), "holds a schema as it was shown to you, and no value", "a value", value[name])
+            self._refuse(
+                (*path, name), "holds the schema that was shown to you instead of a value", "a value", value[name]
+            )
         if not spec.silent or not spec.properties or self.problems:
             return value
-        for name in keys.flags(self.validator, spec, value):
-            self._refuse((*path, name), "has a dash before its name, which is no key", "the key alone", value[name])
+        for name in keys.dashed(self.validator, spec, value):
+            self._refuse((*path, name), "has a dash before its name, which is not a key", "the key alone", value[name])
         inner = keys.unwrapped(self.validator, spec, value)
         names = keys.respelled(self.validator, spec, value)
         if inner is None and not names:
@@ -92,8 +94,10 @@ class Settler:
         fixed = self.repairer.fix(location, self.repairer.respelled(spec, inner or value, path), path)
         if fixed is NO or self._took_another_branch(spec, value, fixed):
             seems = "; ".join(f"`{sent}` seems to mean `{meant}`" for sent, meant in names.items())
-            seems = seems or f"`{next(iter(value))}` seems to be around the rest"
-            self._refuse(path, f"cannot be read: {seems}, and does not fit so", "declared keys that fit", value)
+            seems = seems or f"`{next(iter(value))}` seems to be a wrapper"
+            self._refuse(
+                path, f"cannot be read: {seems}, but then it does not fit the schema", "declared keys that fit", value
+            )
             return value
         return dict(fixed)
 
@@ -103,7 +107,7 @@ class Settler:
 
     def _refuse(self, path: Path, what: str, expected: str, received: Any) -> None:
         where = dotted(path)
-        subject = f"`{where}`" if where else "the whole of the arguments"
+        subject = f"`{where}`" if where else "the arguments as a whole"
         self.problems.append(Problem(where, f"{subject} {what}", expected, show(received)))
 
     def _is_filler(self, location: Location, value: str) -> bool:
@@ -116,22 +120,22 @@ class Settler:
     def _list(self, spec: Spec | None, value: list[Any], path: Path) -> list[Any]:
         if spec is None:
             return value
-        found = [
-            self.settle(inner, item, (*path, at)) if (inner := spec.item(at)) else item for at, item in enumerate(value)
+        result = [
+            self.tidy(inner, item, (*path, at)) if (inner := spec.item(at)) else item for at, item in enumerate(value)
         ]
-        return found if any(new is not old for new, old in zip(found, value, strict=True)) else value
+        return result if any(new is not old for new, old in zip(result, value, strict=True)) else value
 
     def _whole(self, spec: Spec | None, value: float, path: Path) -> float:
-        """An integer that was written with a fraction or an exponent, to its last digit or not at all."""
+        """Read an integer that was written with a fraction or exponent, exact to the last digit or not at all."""
         kinds = spec.kinds if spec is not None else None
         if kinds is None or "integer" not in kinds or "number" in kinds:
             return value
-        found = int(value) if abs(value) < EXACT else self._as_written(value)
-        if found is None:
-            self._refuse(path, "is too large to be read to its last digit in this form", "digits alone", value)
+        result = int(value) if abs(value) < EXACT else self._as_written(value)
+        if result is None:
+            self._refuse(path, "is too large to be read exactly in this form", "digits alone", value)
             return value
-        self.repairer.note("whole number", path, value, found, changed=False)
-        return found
+        self.repairer.note("whole number", path, value, result, changed=False)
+        return result
 
     def _as_written(self, value: float) -> int | None:
         written = self.repairer.written(value) if self.repairer.text is not None else None
@@ -142,7 +146,7 @@ class Settler:
         return int(number) if number == number.to_integral_value() else None
 
     def _check_float(self, spec: Spec | None, value: int, path: Path) -> None:
-        """An integer that a float cannot hold is not rounded to one that it can."""
+        """Refuse an integer that a float cannot represent instead of rounding it."""
         if spec is None or spec.kinds != frozenset(("number",)) or spec.get("format") == "decimal":
             return
         try:
@@ -150,4 +154,4 @@ class Settler:
         except OverflowError:
             exact = False
         if not exact:
-            self._refuse(path, "has more digits than a number of this kind can hold", "fewer digits", value)
+            self._refuse(path, "has more digits than a number of this type can hold", "fewer digits", value)

@@ -28,7 +28,7 @@ _DEFINITIONS: Final = "#/$defs/"
 _MAY_STAND_BESIDE_REF: Final = frozenset(
     {"$ref", "default", "description", "title", "examples", "deprecated", "blank", "consequential"}
 )
-"""Keywords that say the same beside a reference and in what it refers to."""
+"""Keywords that mean the same beside a `$ref` and in its target."""
 _NUMBER_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 _TEXT_BOUNDS: Final = frozenset({"minLength", "maxLength", "pattern"})
 _LIST_BOUNDS: Final = frozenset({"minItems", "maxItems"})
@@ -39,12 +39,12 @@ _WRONG_BOUNDS: Final = {
     "number": _TEXT_BOUNDS | _LIST_BOUNDS,
     "boolean": _TEXT_BOUNDS | _LIST_BOUNDS,
 }
-"""Bounds that mean nothing for a type."""
+"""Bounds that do not apply to a type."""
 _IGNORED_BOUNDS: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
-"""What pydantic leaves in a schema of a bound that it does not know for the type."""
+"""What pydantic leaves in a schema for a bound that does not apply to the type."""
 
 _SIZE_PATTERN: Final = r"^\s*[0-9]{1,15}\s*([A-Za-z]*|\.[0-9]{1,9}\s*[KMGTPEkmgtpe][A-Za-z]*)\s*$"
-"""The whole of a size, in whole bytes: the plain pattern takes `1,000` for 1."""
+"""A complete size in whole bytes: pydantic's own pattern reads `1,000` as 1."""
 _NUMBER_KEY: Final = {"pattern": r"^(0|-?(0\.|[1-9][0-9]{0,14}\.)[0-9]{0,14}[1-9]|-?[1-9][0-9]{0,14})$"}
 _KEY_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "int": {"pattern": "^-?(0|[1-9][0-9]{0,17})$"},
@@ -53,11 +53,11 @@ _KEY_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "bool": {"enum": ["true", "false"]},
     "date": {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
 }
-"""One spelling for each key that is not text, so that no two keys become one."""
+"""One spelling for each key that is not text, so that two keys never become the same."""
 
 
 def resolve_hints(function: Callable[..., Any], local_names: Mapping[str, Any]) -> dict[str, Any]:
-    """Every annotation as a type, with names of the enclosing scopes. Raises BadSchema naming the parameter."""
+    """Resolve every annotation to a type, with names of enclosing scopes. Raises BadSchema naming the parameter."""
     inner = unwrap(getattr(function, "__func__", function))
     inner = inner if hasattr(inner, "__annotations__") else getattr(type(function), "__call__", function)  # noqa: B004
     names = {**_closure(inner), **local_names}
@@ -75,24 +75,24 @@ def resolve_hints(function: Callable[..., Any], local_names: Mapping[str, Any]) 
 
 def _closure(function: Any) -> dict[str, Any]:
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
         try:
-            found[name] = cell.cell_contents
+            result[name] = cell.cell_contents
         except ValueError:  # not filled yet
             continue
-    return found
+    return result
 
 
 def is_contract(annotation: Any) -> bool:
-    """Whether one of the contract's own results, images or references is anywhere in it."""
+    """Whether an annotation contains a result, image or artifact reference of the contract."""
     if isinstance(annotation, type) and issubclass(annotation, _CONTRACT):
         return True
     return any(is_contract(argument) for argument in get_args(annotation))
 
 
 def modern(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
-    """The same annotation, in which every `typing.TypedDict` is one that can be checked on this Python too."""
+    """The same annotation with every `typing.TypedDict` replaced by one that pydantic accepts on this Python."""
     known = {} if known is None else known
     if not _NEEDS_MODERN:
         return annotation
@@ -111,7 +111,7 @@ def modern(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
 
 
 def _modern_dict(old: Any, known: dict[Any, Any]) -> Any:
-    """A copy that is entered before its fields are read, because they may mention it."""
+    """A copy that is registered before its fields are read, because they may refer to it."""
     made = known[old] = _make_dict(old.__name__, {})
     fields: dict[str, Any] = {}
     required: set[str] = set()
@@ -129,7 +129,7 @@ def _modern_dict(old: Any, known: dict[Any, Any]) -> Any:
 
 
 class Strict(GenerateJsonSchema):
-    """Says of types what they really take, where the plain generator leaves it out; never warns."""
+    """Generate schemas that say what a type really accepts where pydantic's own do not; never warns."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -141,7 +141,7 @@ class Strict(GenerateJsonSchema):
         return made
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Raises TypeError for a type that would import what a model names, before anybody agreed to the call."""
+        """Raises TypeError for a type that would import a module the model names, before the call is approved."""
         if getattr(schema.get("function", {}).get("function"), "__name__", "") == "import_string":
             raise TypeError("an ImportString imports code while the arguments are still being checked")
         return super().generate_inner(schema)
@@ -151,7 +151,7 @@ class Strict(GenerateJsonSchema):
         return {**made, "pattern": _SIZE_PATTERN} if made.get("pattern") == ByteSize.byte_string_pattern else made
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """Unlike a float, it holds every integer."""
+        """Unlike a float, a Decimal represents every integer."""
         made = super().decimal_schema(schema)
         for branch in made.get("anyOf", ()):
             if branch.get("type") == "number":
@@ -163,7 +163,7 @@ class Strict(GenerateJsonSchema):
 
 
 def tidy(schema: dict[str, Any]) -> dict[str, Any]:
-    """Close every object that lists its properties, unless its type allows more; drop the generated titles."""
+    """Close every object that lists its properties unless its type allows more keys; drop generated titles."""
     return _inlined(dict(rewrite(schema, _tidy_one)))
 
 
@@ -171,7 +171,7 @@ def _tidy_one(schema: Schema) -> Schema:
     if isinstance(schema.get("title"), str):
         del schema["title"]
     branches = schema.get("anyOf") or []
-    if {"type": "string", "format": "fraction"} in branches:  # 0.1 is no tenth once it is a float
+    if {"type": "string", "format": "fraction"} in branches:  # the float 0.1 is not exactly a tenth
         schema["anyOf"] = [{"type": "integer"} if branch == {"type": "number"} else branch for branch in branches]
     if "properties" in schema and schema.get("type") == "object":
         schema.setdefault("additionalProperties", False)
@@ -179,7 +179,7 @@ def _tidy_one(schema: Schema) -> Schema:
 
 
 def misplaced(schema: Any) -> str | None:
-    """A bound that means nothing for the type it stands at, or None."""
+    """A bound that does not apply to its type, or None."""
     if not isinstance(schema, Mapping):
         return None
     kind = schema.get("type")
@@ -191,7 +191,7 @@ def misplaced(schema: Any) -> str | None:
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Write definitions that are used once, and do not refer to themselves, where they are used."""
+    """Inline definitions that are used once and do not refer to themselves."""
     definitions = schema.get("$defs") or {}
     once = _used_once(schema, definitions)
 
@@ -218,11 +218,11 @@ def _used_once(schema: Schema, definitions: Mapping[str, Any]) -> set[str]:
     uses = Counter(name for name, _ in _references(schema))
     plainly = {name for name, inner in _references(schema) if inner.keys() <= _MAY_STAND_BESIDE_REF}
     inside = {name: {used for used, _ in _references(definition)} for name, definition in definitions.items()}
-    return {name for name in definitions if uses[name] == 1 and name in plainly and not _comes_back(name, inside)}
+    return {name for name in definitions if uses[name] == 1 and name in plainly and not _is_recursive(name, inside)}
 
 
-def _comes_back(name: str, inside: Mapping[str, set[str]]) -> bool:
-    """Whether a definition refers to itself, by whatever way."""
+def _is_recursive(name: str, inside: Mapping[str, set[str]]) -> bool:
+    """Whether a definition refers to itself, directly or not."""
     seen: set[str] = set()
     waiting = list(inside[name])
     while waiting:
@@ -234,7 +234,7 @@ def _comes_back(name: str, inside: Mapping[str, set[str]]) -> bool:
 
 
 def _references(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each definition that is referred to, and the schema that does."""
+    """The name of each definition that is referred to, and the schema that refers to it."""
     if isinstance(schema.get("$ref"), str):
         yield schema["$ref"].removeprefix(_DEFINITIONS), schema
     for inner in children(schema):

@@ -1,4 +1,4 @@
-"""Let a reference to an artifact stand in place of any value, and find the references in arguments."""
+"""Accept a reference to an artifact in place of any value, and find the references in arguments."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,12 +16,12 @@ _REFERENCE_SCHEMA: Final = {
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value is `{"$artifact": ref}`, alone or with what its handle says beside it."""
+    """Whether a value is `{"$artifact": ref}`, alone or with the other keys of its handle."""
     return isinstance(value, Mapping) and isinstance(value.get(MARK), str) and _REFERENCE_KEYS.issuperset(value)
 
 
 def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Where each reference is, and what it names; the arguments themselves are never one."""
+    """The path of each reference and the artifact it names; the arguments themselves are never a reference."""
     level: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
     while level:
         inner: list[tuple[tuple[str | int, ...], Any]] = []
@@ -36,7 +36,7 @@ def references(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def accept_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema in which every value below the root may be a reference instead."""
+    """The schema changed so that every value below the root may be a reference."""
     return dict(rewrite(schema, _accept))
 
 

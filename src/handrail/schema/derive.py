@@ -1,4 +1,4 @@
-"""Turn a typed function into a schema: what the schema accepts, the function accepts."""
+"""Derive a schema from a typed function: the function accepts whatever the schema accepts."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ __all__ = ["Derived", "NotConvertible", "derive"]
 
 _PLAIN = (str, int, bool, type(None))
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-_SAID_OF_ALL = frozenset({"type", "default", "description", "blank", "consequential"})
+_HARMLESS_KEYWORDS = frozenset({"type", "default", "description", "blank", "consequential"})
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _REFUSED: Mapping[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args)",
@@ -39,20 +39,20 @@ _make_dict: Any = typing_extensions.TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a function says about itself."""
+    """What a function's signature and docstring say."""
 
     description: str
     parameters: dict[str, Any]
     output: dict[str, Any] | None
-    """None where the function promises nothing that could be checked."""
+    """None if the return annotation says nothing that could be checked."""
     convert: Convert
-    """From plain JSON to the function's own types. Raises NotConvertible."""
+    """Converts plain JSON to the function's own types. Raises NotConvertible."""
     context_parameter: str | None
-    """The parameter that is filled in by the runtime, not by the model."""
+    """The parameter that the runtime fills in, not the model."""
 
 
 def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping[str, Any] | None = None) -> Derived:
-    """Read signature and docstring. Raises BadSchema, naming the parameter, for what has no schema."""
+    """Read signature and docstring. Raises BadSchema naming the parameter that has no schema."""
     origin, bound = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
     documented = read_docstring(inspect.getdoc(origin))
     hints = resolve_hints(origin, local_names or {})
@@ -60,7 +60,7 @@ def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping
     defaults: dict[str, Any] = {}
     context: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
-        if name in bound:  # by a partial, and nobody else's to give
+        if name in bound:  # by a partial
             continue
         annotation = _annotation(name, parameter, hints)
         if _is_injected(annotation, injected):
@@ -114,7 +114,7 @@ def _field(annotation: Any, default: Any, description: str | None) -> Any:
 
 
 def _beside(annotation: Any) -> str | None:
-    """The text of `Annotated[int, "text"]`, also where that is one member of a union."""
+    """The text of `Annotated[int, "text"]`, also if that is a member of a union."""
     for inner in (annotation, *(get_args(annotation) if _is_union(annotation) else ())):
         for item in getattr(inner, "__metadata__", ()):
             text = item if isinstance(item, str) else getattr(item, "documentation", None)
@@ -124,7 +124,7 @@ def _beside(annotation: Any) -> str | None:
 
 
 def _is_sentinel(default: Any) -> bool:
-    """Whether a default only says that nothing was given: it has no JSON form at all."""
+    """Whether a default only means that nothing was given: it cannot be written as JSON."""
     if type(default) in (*_PLAIN, float, *_CONTAINERS):
         return False
     try:
@@ -135,7 +135,7 @@ def _is_sentinel(default: Any) -> bool:
 
 
 def _without_sentinel(annotation: Any, default: Any) -> Any:
-    """The annotation without the sentinel that is its default, which the model cannot send."""
+    """The annotation without the sentinel that is its default and that a model cannot send."""
     if not _is_union(annotation) or not _is_sentinel(default):
         return annotation
     left = [item for item in get_args(annotation) if item is not default and item is not type(default)]
@@ -166,7 +166,7 @@ def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]
 
 
 def _reason(error: BaseException) -> str:
-    """The line that says it: the last one of pydantic's own, which ends a list of what was being built."""
+    """The line that names the cause: the last one of a SchemaError, which lists what was being built first."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[-1].strip().removeprefix("error: ") if isinstance(error, SchemaError) else lines[0]
     return shorten(line, 200)
@@ -193,13 +193,13 @@ def _as_json(name: str, annotation: Any, default: Any) -> Any:
 
 
 def _check_defaults(schema: dict[str, Any], fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-    """Refuse a default that its own type refuses; None always means that nothing was given."""
-    told = [name for name, described in schema.get("properties", {}).items() if _is_doubtful(described)]
-    if not told:
+    """Raise BadSchema for a default that its own type refuses; None always means that nothing was given."""
+    doubtful = [name for name, described in schema.get("properties", {}).items() if _is_doubtful(described)]
+    if not doubtful:
         return
     names = dict(zip(schema["properties"], fields, strict=True))
     checks = Validator(schema)
-    for name in told:
+    for name in doubtful:
         default, own = schema["properties"][name]["default"], names[name]
         problem = None if checks.fits((f"#/properties/{escape(name)}",), default) else "its type does not accept it"
         if problem is None and isinstance(default, str):
@@ -209,14 +209,14 @@ def _check_defaults(schema: dict[str, Any], fields: Mapping[str, Any], defaults:
 
 
 def _is_doubtful(described: Mapping[str, Any]) -> bool:
-    """Whether it takes more than a look to see that the default fits."""
+    """Whether the default must be validated to see that it fits."""
     default = described.get("default")
-    plainly = described.get("type") == kind_of(default) and described.keys() <= _SAID_OF_ALL
+    plainly = described.get("type") == kind_of(default) and described.keys() <= _HARMLESS_KEYWORDS
     return default is not None and not plainly
 
 
 def _refusal(annotation: Any, default: Any) -> str | None:
-    """Why a type refuses a text that its schema accepts, such as one that is no date."""
+    """Why a type refuses a text that its schema accepts, such as one that is not a date."""
     (inner,) = get_args(annotation)  # it is NotRequired[...]
     bare = get_args(inner)[0] if get_origin(inner) is Annotated else inner
     if bare is str or get_origin(bare) is Literal:
@@ -256,18 +256,18 @@ def _converter(adapter: TypeAdapter[Any]) -> Convert:
 
 
 def _problems(error: ValidationError, arguments: Mapping[str, Any]) -> list[Problem]:
-    found: dict[tuple[str, str], Problem] = {}
+    result: dict[tuple[str, str], Problem] = {}
     for item in error.errors(include_url=False, include_context=False):
         path, value = _follow(item["loc"], arguments)
         reason = shorten(item["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "), 200)
         where = dotted(path)
         message = f"`{where}` was refused: {reason}" if where else f"the arguments were refused: {reason}"
-        found[where, reason] = Problem(where, message, reason, show(value))
-    return list(found.values())
+        result[where, reason] = Problem(where, message, reason, show(value))
+    return list(result.values())
 
 
 def _follow(location: tuple[int | str, ...], value: Any) -> tuple[list[int | str], Any]:
-    """The steps of a location that really are in the value; the rest are names of union branches."""
+    """The steps of pydantic's location that exist in the value; the others name union branches."""
     path: list[int | str] = []
     for step in location:
         inside = isinstance(step, int) and isinstance(value, list | tuple) and 0 <= step < len(value)
@@ -279,15 +279,15 @@ def _follow(location: tuple[int | str, ...], value: Any) -> tuple[list[int | str
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A docstring of Google, NumPy or reST style, taken apart."""
+    """The parts of a docstring in Google, NumPy or reST style."""
 
     description: str = ""
-    """Everything but the parameter section."""
+    """Everything except the parameter section."""
     parameters: dict[str, str] = field(default_factory=dict)
 
 
 def read_docstring(text: str | None) -> Documented:
-    """Never fails: a docstring of no known style is all description."""
+    """Parse a docstring. Never fails: one of unknown style is all description."""
     text = inspect.cleandoc(text or "")
     try:
         parsed = parse_docstring(text)

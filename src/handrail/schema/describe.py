@@ -1,4 +1,4 @@
-"""Say schemas and values in plain, short words."""
+"""Describe schemas and values in a few plain words."""
 
 import difflib
 import json
@@ -26,12 +26,12 @@ _LIMITS: Final = (
 
 
 def shorten(text: str, limit: int = LONGEST_SHOWN) -> str:
-    """At most `limit` characters, with an ellipsis where something was left out."""
+    """The text in at most `limit` characters, with an ellipsis if it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def show(value: Any, limit: int = LONGEST_SHOWN) -> str:
-    """A value as short JSON; large values are named, not written out."""
+    """A value as short JSON; large values are described, not written out."""
     if isinstance(value, str):
         return _quote(value, limit)
     if isinstance(value, Mapping) and len(value) > 20:
@@ -50,7 +50,7 @@ def _quote(value: str, limit: int) -> str:
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """`items[0].name` for ("items", 0, "name"); empty for the whole."""
+    """`items[0].name` for ("items", 0, "name"); empty for an empty path."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
@@ -107,7 +107,7 @@ def _one_of(members: Sequence[Any]) -> str:
 
 
 def near(name: Any, choices: Iterable[Any]) -> str | None:
-    """The one choice that `name` was probably meant to be: the same letters in another spelling, or nearly so."""
+    """The one choice that `name` probably means: the same letters spelled differently, or nearly the same."""
     if not isinstance(name, str) or len(name) > 64:
         return None
     names = [choice for choice in choices if isinstance(choice, str)][:200]
@@ -119,5 +119,5 @@ def near(name: Any, choices: Iterable[Any]) -> str | None:
 
 
 def fold(name: str) -> str:
-    """A name without case, `_`, `-` and white space of any kind."""
+    """A name without case, `_`, `-` and white space, for comparison."""
     return name.casefold().translate(_IGNORED_IN_NAMES)

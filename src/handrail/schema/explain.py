@@ -1,4 +1,4 @@
-"""Find out what is wrong with a value, and say it in plain words; the work is bounded for any value."""
+"""Find out what is wrong with a value and say it in plain words, with bounded work for any value."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec
 
 MOST_PROBLEMS: Final = 50
 MOST_STEPS: Final = 5_000
-"""Values that are looked into; what is wrong inside the others is not told."""
+"""Values that are examined; problems inside further values are not reported."""
 MOST_HOPS: Final = 8
-"""Branches inside branches that are looked into."""
+"""Depth of nested branches that are examined."""
 MOST_FORMS: Final = 4
-"""Branches of a union that are told apart in one message."""
+"""Branches of a union that one message describes."""
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 Fits = Callable[[Location, Any], bool]
@@ -31,7 +31,7 @@ class Problem:
 
 
 class NotConvertible(Exception):
-    """Arguments that fit the schema, and that the function's own types refuse."""
+    """Arguments that fit the schema but that the function's own types refuse."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(problem.message for problem in problems))
@@ -39,17 +39,17 @@ class NotConvertible(Exception):
 
 
 def explain(root: Mapping[str, Any], fits: Fits, value: Any) -> list[Problem]:
-    """Every problem, at most MOST_PROBLEMS: what is missing, what is wrong, what is unknown."""
-    found: dict[Problem, None] = {}
+    """Every problem, at most MOST_PROBLEMS: missing, wrong and unknown fields."""
+    result: dict[Problem, None] = {}
     for problem in _Explainer(root, fits).at(ROOT, value, ()):
-        found[problem] = None
-        if len(found) >= MOST_PROBLEMS:
+        result[problem] = None
+        if len(result) >= MOST_PROBLEMS:
             break
-    return list(found)
+    return list(result)
 
 
 def meant(root: Mapping[str, Any], group: Location, value: Any) -> str | None:
-    """The branch of a union that was meant: the only one of this kind, the one of its tag, or of most of its keys."""
+    """The branch of a union that a value means: by its type, its tag, or most of its keys."""
     possible = [inner for inner in group if takes(root, (inner,), kind_of(value))]
     if len(possible) < 2 or not isinstance(value, Mapping):
         return possible[0] if len(possible) == 1 else None
@@ -62,15 +62,15 @@ def meant(root: Mapping[str, Any], group: Location, value: Any) -> str | None:
         known = sum(name in value for name in spec.properties)
         ranked[inner] = (known, -sum(name not in value for name in spec.required))
     best = max(ranked.values())
-    found = [inner for inner, rank in ranked.items() if rank == best]
-    return found[0] if len(found) == 1 and best[0] else None
+    result = [inner for inner, rank in ranked.items() if rank == best]
+    return result[0] if len(result) == 1 and best[0] else None
 
 
 def tag_of(root: Mapping[str, Any], group: Sequence[str]) -> tuple[str, dict[str, list[Any]]] | None:
-    """The property that tells the branches apart by its constants, and those of each branch."""
+    """The property whose constants tell the branches apart, and the constants of each branch."""
     locations = {inner: spec_at(root, (inner,)).properties for inner in group}
     for name in next(iter(locations.values()), {}):
-        members = {inner: spec_at(root, found[name]).members for inner, found in locations.items() if name in found}
+        members = {inner: spec_at(root, result[name]).members for inner, result in locations.items() if name in result}
         listed = {inner: values for inner, values in members.items() if values}
         all_members = [repr(member) for values in listed.values() for member in values]
         if len(listed) == len(group) and len(set(all_members)) == len(all_members):
@@ -79,20 +79,20 @@ def tag_of(root: Mapping[str, Any], group: Sequence[str]) -> tuple[str, dict[str
 
 
 def conditions(spec: Spec, fits: Fits, value: Any) -> Location:
-    """What applies to a value because of what it holds: `then`, `else` and `dependentSchemas`."""
-    found: list[str] = []
+    """The schemas that apply because of a value's content: `then`, `else` and `dependentSchemas`."""
+    result: list[str] = []
     for pointer, schema in spec.schemas:
         if "if" in schema:
             branch = "then" if fits((f"{pointer}/if",), value) else "else"
-            found += [f"{pointer}/{branch}"] if branch in schema else []
+            result += [f"{pointer}/{branch}"] if branch in schema else []
         inner = schema.get("dependentSchemas")
         if isinstance(inner, Mapping) and isinstance(value, Mapping):
-            found += [f"{pointer}/dependentSchemas/{escape(name)}" for name in inner if name in value]
-    return tuple(found)
+            result += [f"{pointer}/dependentSchemas/{escape(name)}" for name in inner if name in value]
+    return tuple(result)
 
 
 def companions(spec: Spec, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Keys that must be there because of another, which is: the missing one and the other."""
+    """Each key that is missing although another key requires it, and that other key."""
     for _, schema in spec.schemas:
         for keyword in ("dependentRequired", "dependencies"):
             needs = schema.get(keyword)
@@ -107,10 +107,10 @@ class _Explainer:
         self.fits = fits
         self.steps = 0
         self.in_form = False
-        """Whether the forms of a union are being told, which is done one level deep."""
+        """Whether the branches of a union are being described, which is done one level deep."""
 
     def at(self, location: Location, value: Any, path: Path, decided: Location = ()) -> Iterator[Problem]:
-        """`decided` are the unions and conditions on the way here, which are part of the location by now."""
+        """The problems of a value. `decided` lists the unions and conditions that the location includes already."""
         if self.fits(location, value):
             return
         spec = spec_at(self.root, location)
@@ -195,15 +195,15 @@ class _Explainer:
                 continue
             if fitting:
                 forms = "; ".join(map(self._form, fitting[:MOST_FORMS]))
-                message = f"{_subject(path)} fits {len(fitting)} forms at once, and only one may be meant: {forms}"
-                yield Problem(dotted(path), message, "what only one of them accepts", show(value))
+                message = f"{_subject(path)} fits {len(fitting)} forms at once, but must fit exactly one: {forms}"
+                yield Problem(dotted(path), message, "a value that fits only one of them", show(value))
             elif any(takes(self.root, (inner,), kind_of(value)) for inner in group):
                 yield from self._no_branch(location, group, value, path, (*decided, union))
 
     def _no_branch(
         self, location: Location, group: Location, value: Any, path: Path, decided: Location
     ) -> Iterator[Problem]:
-        """Look inside the one branch that was meant; else say what tells them apart, or what each of them lacks."""
+        """Examine the branch that is meant; if unclear, say what tells the branches apart or what is wrong in each."""
         possible = [inner for inner in group if takes(self.root, (inner,), kind_of(value))]
         tag = tag_of(self.root, possible) if isinstance(value, dict) and len(possible) > 1 else None
         if tag is not None and value.get(tag[0]) not in [member for values in tag[1].values() for member in values]:
@@ -216,7 +216,7 @@ class _Explainer:
             yield Problem(dotted(path), message, " or ".join(map(self._form, possible)), show(value))
 
     def _lacking(self, location: Location, inner: str, value: Any, path: Path, decided: Location) -> str:
-        """A form, and the first thing that is wrong with the value for it."""
+        """A branch, and the first thing in the value that does not fit it."""
         if self.in_form:
             return self._form(inner)
         self.in_form = True
@@ -245,7 +245,7 @@ class _Explainer:
         hint = f": you sent {show(value)}, the schema has {show(near_by)}" if near_by else ""
         if wanted == "any value" or (isinstance(value, dict) and self._right_kind(spec, value)):
             words = "" if wanted == "any value" else f": {wanted}"
-            message = f"{_subject(path)} does not fit together as the schema wants it{words}"
+            message = f"{_subject(path)} has fields that do not fit together{words}"
             return Problem(where, message, wanted, show(value))
         return Problem(where, f"{_subject(path)} must be {wanted}{hint}", wanted, show(value))
 
@@ -255,4 +255,4 @@ class _Explainer:
 
 
 def _subject(path: Path) -> str:
-    return f"`{dotted(path)}`" if path else "the whole of the arguments"
+    return f"`{dotted(path)}`" if path else "the arguments as a whole"

@@ -1,4 +1,4 @@
-"""Show a tool to a provider, in its own shape, by its own rules, and always in the same bytes."""
+"""Write a tool's definition for a provider: its format, its rules, and always the same bytes."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from handrail.schema.navigate import Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 OWN_KEYWORDS: Final = ("blank", "consequential")
-"""Said to Handrail, not to the model."""
+"""Keywords for Handrail, not for the model."""
 LONGEST_DESCRIPTION: Final = 1_048_576
-"""Characters that OpenAI takes; older deployments took 1,024."""
+"""Characters that OpenAI accepts; older deployments accepted 1,024."""
 _OPENAI: Final = ("openai", "openai-responses")
 _NEED_ITEMS: Final = (*_OPENAI, "gemini")
 """An array without `items` fails the whole request."""
@@ -30,32 +30,32 @@ def export(
     parameters: Mapping[str, Any],
     output: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The definition that a provider's own SDK takes.
+    """The definition that a provider's own SDK accepts.
 
     Raises HandrailError for an unknown provider, and for a tool that the provider would refuse with the whole request.
     """
     check_provider(provider)
     schema = rewrite(parameters, _without_own)
-    if provider != "mcp":  # which leaves a schema as it was given
+    if provider != "mcp":  # MCP takes a schema as it is
         schema = _for_provider(provider, schema)
     head: dict[str, Any] = {"name": name}
     if description:
         head["description"] = description
-    made = _shaped(provider, head, schema)
+    made = _in_format(provider, head, schema)
     if provider == "mcp" and output is not None:
         made["outputSchema"] = rewrite(output, _without_own)
-    if rule := next(_broken(provider, name, description, schema, made), None):
-        raise HandrailError(f"tool {name}: {provider} does not take it: {rule}")
+    if rule := next(_broken_rules(provider, name, description, schema, made), None):
+        raise HandrailError(f"tool {name}: {provider} does not accept it: {rule}")
     return made
 
 
 def check_provider(provider: str) -> None:
-    """Raise HandrailError for one that nobody knows."""
+    """Raise HandrailError for an unknown provider."""
     if provider not in PROVIDERS:
         raise HandrailError(f"there is no provider {provider!r}; the providers are {', '.join(PROVIDERS)}")
 
 
-def _shaped(provider: str, head: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _in_format(provider: str, head: dict[str, Any], schema: Schema) -> dict[str, Any]:
     match provider:
         case "openai":
             return {"type": "function", "function": {**head, "parameters": schema}}
@@ -68,7 +68,7 @@ def _shaped(provider: str, head: dict[str, Any], schema: Schema) -> dict[str, An
     return {**head, "inputSchema": schema}
 
 
-def _broken(provider: str, name: str, description: str, schema: Schema, made: Mapping[str, Any]) -> Iterator[str]:
+def _broken_rules(provider: str, name: str, description: str, schema: Schema, made: Mapping[str, Any]) -> Iterator[str]:
     """The provider's rules that the tool breaks."""
     if provider == "gemini" and not _GEMINI_NAME.fullmatch(name):
         yield "a name has at most 64 characters and begins with a letter or _"
@@ -92,7 +92,7 @@ def _without_own(schema: Schema) -> Schema:
 
 def _for_provider(provider: str, schema: Schema) -> Schema:
     def change(inner: Schema) -> Schema:
-        inner = _todays(inner)
+        inner = _latest_draft(inner)
         kinds = inner.get("type")
         if provider in _NEED_ITEMS and "items" not in inner and (kinds == "array" or "array" in (kinds or ())):
             inner["items"] = {}
@@ -112,8 +112,8 @@ def _for_provider(provider: str, schema: Schema) -> Schema:
     return changed
 
 
-def _todays(schema: Schema) -> Schema:
-    """The same in the words of the latest draft, by which providers read a schema, and without naming another."""
+def _latest_draft(schema: Schema) -> Schema:
+    """The same schema in the latest draft, which providers read, without naming another draft."""
     schema.pop("$schema", None)
     if isinstance(schema.get("items"), list):
         schema["prefixItems"] = schema.pop("items")
@@ -126,7 +126,7 @@ def _todays(schema: Schema) -> Schema:
 
 
 def _without_unions(schema: Schema) -> Schema:
-    """Without the unions at the root, but with the properties that only they declare; the check keeps all of it."""
+    """Remove the unions at the root but keep the properties that only they declare; validation keeps the unions."""
     properties = dict(schema.get("properties") or {})
     required = list(schema.get("required") or ())
     for keyword in _UNIONS:

@@ -1,4 +1,4 @@
-"""Find the one call that a model wrote as text: tagged, fenced, bare JSON, a Python call, or a name above arguments."""
+"""Find the one call that a model wrote as text: tagged, fenced, bare JSON, Python, or a name above its arguments."""
 
 import ast
 import json
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from handrail.schema._nearly_json import One, read_one
+from handrail.schema._nearly_json import ObjectInText, read_one
 from handrail.schema.parse import NotJson, parse
 
 LONGEST_SEARCHED: Final = 1 << 20
 """Characters of text that are searched."""
 MOST_STARTS: Final = 64
-"""Braces at which an object is looked for."""
+"""Opening braces that are tried."""
 _NAME_KEYS: Final = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters", "args", "input", "params")
 _HARMLESS_KEYS: Final = frozenset(
     {"id", "call_id", "tool_call_id", "type", "index", "role", "thought", "thoughts", "thinking", "reasoning"}
 )
-"""Keys beside the name and the arguments that are no argument put in the wrong place."""
+"""Keys beside the name and the arguments that cannot be misplaced arguments."""
 _WRAPPER_KEYS: Final = ("tool_call", "tool_calls", "function_call", "function", "call")
 _OPEN: Final = re.compile(
     r'\{\s*+"(?:name|tool|tool_name|function)"\s*+:\s*+"([A-Za-z0-9_-]{1,64})"\s*+,'
@@ -31,7 +31,7 @@ _GOES_ON: Final = re.compile(r"[\s}\])]*+,\s*+(?:[\"'\u2018-\u201f]|[\w-]++\s*+[
 _TAG: Final = re.compile(r"<[^<>]{1,40}+>\s*+")
 _FENCES: Final = re.compile(r"```[^\n`]*+\n(.*?)```", re.DOTALL)
 _LINES: Final = re.compile(r"([^\n]++)")
-_MISSING_BRACE: Final = "the closing brace of the call was missing and was supplied; the arguments were whole"
+_MISSING_BRACE: Final = "the closing brace of the call was missing and was added; the arguments were complete"
 
 
 Path = tuple[str | int, ...]
@@ -39,7 +39,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call as it was written; its arguments are text for preflight to read."""
+    """A call as written; its arguments are still text."""
 
     name: str
     arguments: str
@@ -47,13 +47,13 @@ class FoundCall:
 
 
 def extract(text: str, known: Collection[str], *, cut: bool) -> tuple[str, str] | None:
-    """The name and the arguments of the one call to a known tool; None when there is none, or more than one."""
-    found = find(text, known, cut=cut)
-    return None if found is None else (found.name, found.arguments)
+    """The name and arguments of the one call to a known tool; None if there is none, or more than one."""
+    result = find(text, known, cut=cut)
+    return None if result is None else (result.name, result.arguments)
 
 
 def find(text: str, known: Collection[str], *, cut: bool) -> FoundCall | None:
-    """As `extract`, with what was supplied. The last call of an answer that was cut is never taken."""
+    """Like `extract`, with warnings about what was added. An answer that was cut off is never searched."""
     if cut or len(text) > LONGEST_SEARCHED or not known:
         return None
     begun = re.compile(rf"(?<![A-Za-z0-9_.])(?:{'|'.join(map(re.escape, sorted(known)))})\(")
@@ -67,9 +67,9 @@ def find(text: str, known: Collection[str], *, cut: bool) -> FoundCall | None:
 
 
 def _json_calls(text: str, known: Collection[str]) -> tuple[list[FoundCall], str]:
-    """Calls written as objects, and the text outside of all objects.
+    """The calls written as objects, and the text outside all objects.
 
-    Raises NotJson where an object is begun and not ended: what is inside of it is not a call of its own.
+    Raises NotJson if an object begins but does not end: what is inside it is not a call of its own.
     """
     calls: list[FoundCall] = []
     outside: list[str] = []
@@ -85,17 +85,17 @@ def _json_calls(text: str, known: Collection[str]) -> tuple[list[FoundCall], str
         outside.append(text[done:at])
         done = at + 1
         if one is not None:
-            found = [*_calls_in(text, one, (), one.value, known), *_named_above(text, one, known)]
-            if found and _GOES_ON.match(text, one.end):
-                raise NotJson("there is more after the object has ended", one.end)
-            calls += found
+            result = [*_calls_in(text, one, (), one.value, known), *_named_above(text, one, known)]
+            if result and _GOES_ON.match(text, one.end):
+                raise NotJson("there is more after the end of the object", one.end)
+            calls += result
             done = one.end
         at = text.find("{", done)
     raise NotJson("there are too many braces", at)
 
 
 def _unfinished(text: str, at: int, known: Collection[str]) -> FoundCall | None:
-    """A call whose arguments are whole and whose own brace is missing at the very end."""
+    """A call with complete arguments that lacks only its own closing brace, at the very end of the text."""
     head = _OPEN.match(text, at)
     if head is None or head[1] not in known:
         return None
@@ -108,7 +108,7 @@ def _unfinished(text: str, at: int, known: Collection[str]) -> FoundCall | None:
     return FoundCall(head[1], text[inner.start : inner.end], (_MISSING_BRACE,))
 
 
-def _calls_in(text: str, one: One, path: Path, value: Any, known: Collection[str]) -> Iterator[FoundCall]:
+def _calls_in(text: str, one: ObjectInText, path: Path, value: Any, known: Collection[str]) -> Iterator[FoundCall]:
     if isinstance(value, list):
         for at, item in enumerate(value):
             yield from _calls_in(text, one, (*path, at), item, known)
@@ -134,12 +134,12 @@ def _name_and_arguments(value: dict[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _refuse_beside(value: dict[str, Any], *known: str) -> None:
-    """Raise NotJson where a call has something beside its name and arguments that may have been meant for it."""
+    """Raise NotJson if a call has a key beside its name and arguments that may be a misplaced argument."""
     if not value.keys() - set(known) <= _HARMLESS_KEYS:
         raise NotJson("there is something beside the name and the arguments")
 
 
-def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[FoundCall]:
+def _named_above(text: str, one: ObjectInText, known: Collection[str]) -> Iterator[FoundCall]:
     """A call whose name stands alone on the line above its arguments."""
     before = text[: one.start].rstrip()
     name = _TAG.sub("", before[before.rfind("\n") + 1 :]).strip()
@@ -151,7 +151,7 @@ def _named_above(text: str, one: One, known: Collection[str]) -> Iterator[FoundC
 
 
 def _python_only(text: str, known: Collection[str], begun: re.Pattern[str]) -> FoundCall | None:
-    """A Python call that stands alone: the whole text, or one fence or line beside which nothing is begun."""
+    """A Python call that stands alone: the whole text, or one fence or line and no other call."""
     whole = _python_call(text, known)
     starts = list(islice(begun.finditer(text), 2))
     if whole is not None or len(starts) != 1:
@@ -188,7 +188,7 @@ def _python_call(text: str, known: Collection[str]) -> FoundCall | None:
 
 
 def _object_call(source: str, name: str) -> FoundCall | None:
-    """A call of one object: `read({"path": "a"})`."""
+    """A Python call with one object: `read({"path": "a"})`."""
     try:
         one = read_one(source, source.index("{"))
     except (NotJson, RecursionError):
@@ -199,7 +199,7 @@ def _object_call(source: str, name: str) -> FoundCall | None:
 
 
 def _has_odd_keys(body: ast.Call) -> bool:
-    """Whether a dict inside has a key twice, or one that is not text."""
+    """Whether a dict in the call has duplicate keys, or a key that is not text."""
     for node in ast.walk(body):
         if isinstance(node, ast.Dict):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]

@@ -1,6 +1,7 @@
-"""Where in a schema a value stands: the schemas that apply to it, its properties, items and branches.
+"""Navigate a JSON Schema: walk it by its grammar, follow references, read what it says at a location.
 
-A location is a tuple of pointers such as `#/properties/path`; a value fits a location when it fits every one of them.
+A location is a tuple of pointers such as `#/properties/path`; a value fits a location if it fits every one of them.
+Walking by the grammar means that a property called `title` is never taken for the keyword.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +39,7 @@ def children(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def rewrite(schema: Any, change: Change) -> Any:
-    """A copy in which `change` was applied to every schema, the inner ones first; the order of keys is kept."""
+    """A copy with `change` applied to every schema, inner ones first; the order of keys is kept."""
     if not isinstance(schema, Mapping):
         return schema
     copy: Schema = {}
@@ -55,7 +56,7 @@ def rewrite(schema: Any, change: Change) -> Any:
 
 
 def resolve(root: Mapping[str, Any], schema: Any) -> Any:
-    """Follow local `$ref`s until there is none; {} for one that leads nowhere or round in a circle."""
+    """Follow local `$ref`s to the end; {} for one that leads nowhere or in a circle."""
     seen: set[str] = set()
     while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
         reference = schema["$ref"]
@@ -69,7 +70,7 @@ def resolve(root: Mapping[str, Any], schema: Any) -> Any:
 
 
 def point(root: Mapping[str, Any], reference: str) -> Any:
-    """What a local reference such as `#/$defs/Item` points to; {} when there is nothing."""
+    """The target of a local reference such as `#/$defs/Item`; {} if there is none."""
     if not reference.startswith("#"):
         return {}
     here: Any = root
@@ -86,33 +87,33 @@ def point(root: Mapping[str, Any], reference: str) -> Any:
 
 @dataclass(frozen=True)
 class Spec:
-    """Everything that one location says, through `$ref` and `allOf`; branches are listed, not chosen."""
+    """Everything a schema says at one location, through `$ref` and `allOf`; branches are listed, not chosen."""
 
     schemas: tuple[tuple[str, Mapping[str, Any]], ...]
     branches: tuple[tuple[str, Location], ...]
     """Each `anyOf` or `oneOf`: its own pointer, and those of its branches."""
 
     def has(self, keyword: str) -> bool:
-        """Whether anybody says a keyword here."""
+        """Whether a keyword is present here."""
         return any(keyword in schema for _, schema in self.schemas)
 
     def get(self, keyword: str) -> Any:
-        """What a keyword says here, the outermost first; None where nobody says it."""
+        """The value of a keyword, from the outermost schema that has it; None if none has."""
         return next((schema[keyword] for _, schema in self.schemas if keyword in schema), None)
 
     @cached_property
     def kinds(self) -> frozenset[str] | None:
-        """The JSON types that may stand here; None for any."""
-        found: frozenset[str] | None = None
+        """The JSON types that are accepted here; None for any."""
+        result: frozenset[str] | None = None
         for _, schema in self.schemas:
             kinds = _kinds(schema)
             if kinds is not None:
-                found = kinds if found is None else found & kinds
-        return found
+                result = kinds if result is None else result & kinds
+        return result
 
     @cached_property
     def members(self) -> list[Any] | None:
-        """The members of an enum, or the one constant."""
+        """The members of the enum, or the one constant; None if there is neither."""
         if any("const" in schema for _, schema in self.schemas):
             return [self.get("const")]
         members = self.get("enum")
@@ -120,19 +121,19 @@ class Spec:
 
     @cached_property
     def required(self) -> list[str]:
-        """The names of the properties that must be there."""
+        """The names of the required properties."""
         lists = [schema["required"] for _, schema in self.schemas if isinstance(schema.get("required"), list)]
         return [name for names in lists for name in names if isinstance(name, str)]
 
     @cached_property
     def properties(self) -> dict[str, Location]:
         """Each declared property and its location."""
-        found: dict[str, Location] = {}
+        result: dict[str, Location] = {}
         for pointer, schema in self.schemas:
             if isinstance(schema.get("properties"), Mapping):
                 for name in schema["properties"]:
-                    found[name] = (*found.get(name, ()), f"{pointer}/properties/{escape(name)}")
-        return found
+                    result[name] = (*result.get(name, ()), f"{pointer}/properties/{escape(name)}")
+        return result
 
     @cached_property
     def closed(self) -> bool:
@@ -146,17 +147,17 @@ class Spec:
 
     @cached_property
     def silent(self) -> bool:
-        """Whether nothing is said of unknown keys, so that they pass without being wanted."""
+        """Whether the schema says nothing about unknown keys, so that they pass without being wanted."""
         wanted = self.get("unevaluatedProperties") not in (None, False)
         return not wanted and not self.has("additionalProperties") and not self.patterned
 
     @cached_property
     def others(self) -> Location:
-        """The location of the values of undeclared keys; empty where anything or nothing is accepted."""
+        """The location of the values of undeclared keys; empty if anything or nothing is accepted."""
         return self._inner("additionalProperties")
 
     def item(self, at: int) -> Location:
-        """The location of a list's item; empty where anything is accepted."""
+        """The location of a list's item; empty if anything is accepted."""
         first: list[str] = []
         for pointer, schema in self.schemas:
             for keyword in ("prefixItems", "items"):
@@ -169,7 +170,7 @@ class Spec:
 
 
 def spec_at(root: Mapping[str, Any], location: Location) -> Spec:
-    """Read a location; references that run in a circle are followed once."""
+    """Read what a schema says at a location; circular references are followed once."""
     schemas: dict[str, Mapping[str, Any]] = {}
     branches: dict[str, Location] = {}
     waiting = list(location)
@@ -203,7 +204,7 @@ def kind_of(value: Any) -> str:
 
 
 def takes(root: Mapping[str, Any], location: Location, kind: str, depth: int = 0) -> bool:
-    """Whether a JSON type may stand at a location, in some branch."""
+    """Whether a JSON type is accepted at a location, in at least one branch."""
     spec = spec_at(root, location)
     kinds = spec.kinds
     if kinds is not None and kind not in kinds and not (kind == "integer" and "number" in kinds):
@@ -214,7 +215,7 @@ def takes(root: Mapping[str, Any], location: Location, kind: str, depth: int = 0
 
 
 def only_members(root: Mapping[str, Any], location: Location, depth: int = 0) -> bool:
-    """Whether a text at a location must be a member of an enum, in every branch that takes text."""
+    """Whether a text at a location must be a member of an enum, in every branch that accepts text."""
     spec = spec_at(root, location)
     if spec.members is not None or depth > 8:
         return spec.members is not None

@@ -1,4 +1,4 @@
-"""Read JSON strictly: one meaning per text, and no text that can exhaust the stack."""
+"""Parse JSON strictly: every text has one meaning, and no text can exhaust the stack."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
 )
-"""White space that JSON does not know, the byte order mark and characters without width among them."""
+"""White space that JSON does not allow, including the byte order mark and zero-width characters."""
 BLANK: Final = " \t\r\n" + ODD_SPACE
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -35,7 +35,7 @@ def parse(text: str) -> Any:
     """The value of a strict JSON text.
 
     Raises NotJson for anything else, and for duplicate keys at any level, NaN, Infinity, numbers too large,
-    characters that are half of a pair, and nesting deeper than DEEPEST_VALUE.
+    lone surrogates, and nesting deeper than DEEPEST_VALUE.
     """
     try:
         value = _decode(text)
@@ -59,7 +59,7 @@ def parse(text: str) -> Any:
 
 
 def _is_simple(value: Any) -> bool:
-    """Whether an object plainly has no depth and no odd characters: cheaper to see than in a long text."""
+    """Whether an object is flat and all ASCII: cheaper to check than the long text."""
     if type(value) is not dict or len(value) > MOST_SIMPLE_KEYS:
         return False
     return all(
@@ -69,7 +69,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def _decode(text: str) -> Any:
-    if text[:1] == "{":  # nearly every call: no space around it, so no search for spaces
+    if text[:1] == "{":  # nearly every call: no white space around the object to search for
         value, end = _scan(text, 0)
         if end == len(text):
             return value
@@ -93,7 +93,7 @@ def too_deep(value: Any, limit: int = DEEPEST_VALUE) -> bool:
 
 
 def plain(value: Any) -> str | None:
-    """Why a Python value is not plain JSON, or None when it is. Safe for any depth and for circles."""
+    """Why a Python value is not plain JSON, or None when it is. Safe for any depth and for circular values."""
     level: list[Any] = [value]
     for _ in range(DEEPEST_VALUE + 2):
         inner: list[Any] = []
@@ -128,12 +128,12 @@ def _unfit(item: Any, kind: type) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """Compact JSON with sorted keys: equal values give equal texts. What JSON does not know is shown by `str`."""
+    """Compact JSON with sorted keys: equal values give equal texts. Values that are not JSON are written with `str`."""
     return _encode(value)
 
 
 def arguments_hash(arguments: str | Mapping[str, Any]) -> str:
-    """One hash for the same arguments however they are spaced or ordered; of the raw text where it is not JSON."""
+    """A hash that ignores spacing and the order of keys; a hash of the raw text if it is not JSON."""
     text: str
     try:
         text = canonical(parse(arguments) if isinstance(arguments, str) else arguments)
@@ -151,12 +151,12 @@ def _flat(arguments: Mapping[str, Any]) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise NotJson(f"the key {twice[:80]!r} is there twice")
-    return found
+        raise NotJson(f"the key {twice[:80]!r} appears twice")
+    return result
 
 
 def _finite(text: str) -> float:

@@ -1,4 +1,4 @@
-"""The one way in for arguments: parse, validate, repair and convert them, or say why not. Never raises."""
+"""Prepare a call's arguments: parse, validate, repair and convert them, or say what is wrong. Never raises."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from handrail.contract.result import Failure
 from handrail.schema._fast_path import passes
 from handrail.schema._nearly_json import read_nearly
 from handrail.schema._repairer import NO, GaveUp, Repairer
-from handrail.schema._tidy import Settler
+from handrail.schema._tidy import Tidier
 from handrail.schema.artifact_refs import MARK, references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible
@@ -19,7 +19,7 @@ from handrail.schema.repair import Repair
 from handrail.schema.validate import Problem, Validator
 
 LONGEST_REPAIRED: Final = 1 << 20
-"""Characters of text beyond which no repair is tried."""
+"""A longer text is not repaired; in characters."""
 MOST_WARNINGS: Final = 20
 NAME_KEYS: Final = ("name", "tool", "function")
 """Keys under which a call names its tool."""
@@ -27,32 +27,33 @@ ARGUMENT_KEYS: Final = ("arguments", "parameters", "input", "args")
 """Keys under which a call holds its arguments."""
 _PLAIN_REASONS: Final = {
     "Unterminated string starting at": "a string is not closed",
-    "Expecting value": "a value should be there",
-    "Expecting ',' delimiter": "a comma or a closing bracket should be there",
-    "Expecting ':' delimiter": "a colon should be there",
-    "Expecting property name enclosed in double quotes": "a key in double quotes should be there",
+    "Expecting value": "a value is missing",
+    "Expecting ',' delimiter": "a comma or a closing bracket is missing",
+    "Expecting ':' delimiter": "a colon is missing",
+    "Expecting property name enclosed in double quotes": "a key in double quotes is missing",
     "Extra data": "there is something after the object",
-    "Invalid control character at": "a string has a raw control character",
-    "Invalid \\escape": "a string has an escape that JSON does not know",
+    "Invalid control character at": "a string has an unescaped control character",
+    "Invalid \\escape": "a string has an escape that is not valid JSON",
 }
+_CUT_OFF: Final = "the answer was cut off inside this call, so the call is incomplete"
 _TOO_MANY_KEYS: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
 Known = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Arguments that fit, and what was done to them."""
+    """Valid arguments, and what was done to them."""
 
     arguments: Mapping[str, Any]
-    """Plain JSON, valid; the very object that was given when a valid mapping was."""
+    """Valid plain JSON; the given object itself if it was a valid mapping."""
     converted: Mapping[str, Any]
-    """The same in the function's own types; as they are where a reference has still to be filled in."""
+    """The same in the function's own types; not converted if a reference is still to be filled in."""
     repairs: tuple[Repair, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def doubtful(self) -> tuple[Repair, ...]:
-        """The repairs that changed the value of a consequential field: not to be run without asking."""
+        """The repairs that changed the value of a consequential field: the call is not run without approval."""
         return tuple(repair for repair in self.repairs if repair.doubtful)
 
 
@@ -71,28 +72,26 @@ def prepare(
     tool: str = "the tool",
     artifact: Known | None = None,
 ) -> Prepared | Failure:
-    """Arguments as the tool may have them, or the bounce.
+    """The arguments as the tool accepts them, or a Failure that says what to send instead.
 
-    `own`: the schema was derived, so a blank in optional text is a filler. `cut`: the model was cut off in this
-    call, which is then refused. `artifact`: whether a reference is known; without it none is accepted.
+    `own`: the schema was derived, so a blank optional text means absent. `cut`: the model was cut off in this call,
+    which is then refused. `artifact` tells whether a reference is known; without it references are not accepted.
     """
     try:
         if cut:
-            raise _Refused(
-                [_problem("the answer was cut off inside this call, so it is not whole", "a whole call", arguments)]
-            )
+            raise _Refused([_problem(_CUT_OFF, "a complete call", arguments)])
         value = _value(arguments)
         refers = artifact is not None and _may_refer(arguments, value)
         if not refers and passes(value, validator, own=own):
             return Prepared(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
             )
-        prepared = _slowly(arguments, value, validator.with_references if refers else validator, own=own, tool=tool)
+        prepared = _repair_and_tidy(
+            arguments, value, validator.with_references if refers else validator, own=own, tool=tool
+        )
         pending = refers and _check_references(prepared.arguments, artifact)
         return prepared if convert is None or pending else replace(prepared, converted=convert(prepared.arguments))
-    except NotConvertible as error:
-        return refuse(tool, validator, error.problems, arguments, convert=convert)
-    except _Refused as error:
+    except (NotConvertible, _Refused) as error:
         return refuse(tool, validator, error.problems, arguments, convert=convert)
     except Exception as error:  # noqa: BLE001 - nothing a model sends may raise out of here
         unknown = _problem(f"the arguments cannot be checked ({type(error).__name__})", "plain JSON", arguments)
@@ -106,19 +105,21 @@ def _read(text: str) -> Any:
         return NO
 
 
-def _slowly(arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str) -> Prepared:
+def _repair_and_tidy(
+    arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str
+) -> Prepared:
     text = arguments if isinstance(arguments, str) else None
     repairer = Repairer(validator, own=own, text=text)
-    found = _repaired(value, text, repairer, tool)
-    settler = Settler(repairer)
+    result = _repaired(value, text, repairer, tool)
+    tidier = Tidier(repairer)
     if text is None or len(text) <= LONGEST_REPAIRED:
-        found = _settled(settler, found)
-    given = arguments if not isinstance(arguments, str) and found is value else found
-    return Prepared(given, found, tuple(repairer.repairs), _warnings(repairer, settler))
+        result = _tidied(tidier, result)
+    given = arguments if not isinstance(arguments, str) and result is value else result
+    return Prepared(given, result, tuple(repairer.repairs), _warnings(repairer, tidier))
 
 
 def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:
-    """Whether references may be inside; cheap for the many calls that have none."""
+    """Whether the arguments may contain references; cheap for the many calls that have none."""
     if isinstance(arguments, str):
         return MARK in arguments or "\\u" in arguments
     return any(isinstance(item, dict | list) for item in value.values()) and any(True for _ in references(value))
@@ -140,23 +141,23 @@ def _repaired(value: Any, text: str | None, repairer: Repairer, tool: str) -> An
         if value is not NO and validator.is_valid(value):
             return value
         raise _Refused(_not_json(text) if value is NO else validator.problems(value))
-    opened = _without_call(_opened(value, text, repairer, tool), repairer, tool)
+    opened = _unwrap_call(_decoded(value, text, repairer, tool), repairer, tool)
     if opened in ("", None) and not validator.traits.declared and validator.is_valid({}):
         repairer.note("no arguments", (), opened, {}, changed=False)
         return {}
     if validator.is_valid(opened):
         return opened
     try:
-        found = repairer.whole(opened)
+        result = repairer.whole(opened)
     except (GaveUp, RecursionError):
-        found = NO
-    if found is NO or not validator.is_valid(found):
+        result = NO
+    if result is NO or not validator.is_valid(result):
         raise _Refused(validator.problems(repairer.seen))
-    return found
+    return result
 
 
-def _opened(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
-    """The value behind a text that is not strict JSON, or behind a string that holds one."""
+def _decoded(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
+    """The value of a text that is nearly JSON, or of JSON that was encoded twice."""
     if text is not None and not text.strip(BLANK):
         return ""
     for _ in range(3):
@@ -173,22 +174,22 @@ def _opened(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
     return value
 
 
-def _without_call(value: Any, repairer: Repairer, tool: str) -> Any:
-    """The arguments of a call that was sent, whole, as the arguments: `{"name": this tool, "arguments": …}`.
+def _unwrap_call(value: Any, repairer: Repairer, tool: str) -> Any:
+    """The inner arguments, if a whole call was sent as the arguments: `{"name": this tool, "arguments": …}`.
 
-    Where the schema says that unknown keys are wanted, what fits it is left as it is.
+    If the schema accepts additional keys, valid arguments are left alone.
     """
     spec = repairer.validator.spec(ROOT)
     for _ in range(DEEPEST_VALUE):
         call = value[0] if isinstance(value, list) and len(value) == 1 else value
         if not isinstance(call, dict) or (_wants_others(spec) and repairer.validator.is_valid(call)):
             return value
-        wrapped = _wrapped(call, spec.properties, tool)
+        wrapped = _wrapper_and_arguments(call, spec.properties, tool)
         if wrapped is None:
             return value
         outer, inner = wrapped
         mark = len(repairer.repairs)
-        inner = _opened(_read(inner), inner, repairer, tool) if isinstance(inner, str) else inner
+        inner = _decoded(_read(inner), inner, repairer, tool) if isinstance(inner, str) else inner
         if any(key in spec.properties and not (isinstance(inner, dict) and key in inner) for key in outer):
             del repairer.repairs[mark:]
             return value
@@ -197,10 +198,12 @@ def _without_call(value: Any, repairer: Repairer, tool: str) -> Any:
     return value
 
 
-def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tuple[dict[str, Any], Any] | None:
-    """What is around the arguments, and the arguments; None where the value is no call of this tool, and nothing more.
+def _wrapper_and_arguments(
+    value: dict[str, Any], declared: Collection[str], tool: str
+) -> tuple[dict[str, Any], Any] | None:
+    """The wrapper and the arguments in it; None if the value is not exactly a call of this tool.
 
-    Refuses a call of another tool.
+    Raises _Refused for a call of another tool.
     """
     if len(value) > 3:
         return None
@@ -221,13 +224,13 @@ def _wrapped(value: dict[str, Any], declared: Collection[str], tool: str) -> tup
     if name == tool:
         return around, outer[key]
     if around.keys().isdisjoint(declared):
-        message = f"the arguments hold a call of {show(name)}, and {show(tool)} was called"
+        message = f"the arguments are a call of {show(name)}, but {show(tool)} was called"
         raise _Refused([_problem(message, f"the arguments of {tool} alone", value)])
     return None
 
 
 def _is_schema(values: Mapping[str, Any]) -> bool:
-    """Whether the description of the arguments was sent instead of arguments."""
+    """Whether a schema was sent instead of arguments."""
     return any(isinstance(item, dict) and item.keys() & {"type", "$ref", "anyOf", "enum"} for item in values.values())
 
 
@@ -235,44 +238,44 @@ def _wants_others(spec: Spec) -> bool:
     return spec.get("additionalProperties") is not None or spec.patterned
 
 
-def _settled(settler: Settler, value: Any) -> Any:
-    repairs = settler.repairer.repairs
+def _tidied(tidier: Tidier, value: Any) -> Any:
+    repairs = tidier.repairer.repairs
     mark = len(repairs)
     try:
-        found = settler.settle(ROOT, value)
+        result = tidier.tidy(ROOT, value)
     except (GaveUp, RecursionError):
-        found = NO
-    if settler.problems:
-        raise _Refused(settler.problems)
-    if found is NO or not settler.validator.is_valid(found):
-        if settler.moved:
-            raise _Refused(settler.validator.problems(value if found is NO else found) or [_TOO_MANY_KEYS])
+        result = NO
+    if tidier.problems:
+        raise _Refused(tidier.problems)
+    if result is NO or not tidier.validator.is_valid(result):
+        if tidier.moved:
+            raise _Refused(tidier.validator.problems(value if result is NO else result) or [_TOO_MANY_KEYS])
         del repairs[mark:]
         return value
-    return found
+    return result
 
 
 def _check_references(value: Any, artifact: Known | None) -> bool:
-    """Whether there are references still to be filled in. Refuses one that nobody knows."""
+    """Whether there are references to be filled in. Raises _Refused for an unknown one."""
     pending = False
     for path, reference in references(value):
         pending = True
         if artifact is None or not artifact(reference):
             where = dotted(path)
-            message = f"`{where}` refers to {show(reference)}, and there is no such artifact"
+            message = f"`{where}` refers to {show(reference)}, but there is no such artifact"
             raise _Refused([Problem(where, message, "a reference that was given to you", show(reference))])
     return pending
 
 
-def _warnings(repairer: Repairer, settler: Settler) -> tuple[str, ...]:
+def _warnings(repairer: Repairer, tidier: Tidier) -> tuple[str, ...]:
     warnings = [str(repair) for repair in repairer.repairs if repair.loud]
-    warnings += [f"`{dotted(path)}` is not in the schema; it was passed on as it is" for path in settler.unknown]
+    warnings += [f"`{dotted(path)}` is not in the schema; it was passed on unchanged" for path in tidier.unknown]
     more = len(warnings) - MOST_WARNINGS
     return (*warnings[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
 
 
 def _not_json(text: str, nearly: NotJson | None = None) -> list[Problem]:
-    """Why a text is refused; `nearly` says what stopped the repair, which is told where it came further."""
+    """Why a text is not JSON. `nearly` is the error that stopped the repair; it is reported if it came further."""
     try:
         parse(text)
     except NotJson as strict:

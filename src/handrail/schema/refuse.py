@@ -1,4 +1,4 @@
-"""Refuse arguments with an answer the model can act on: what is wrong, where, and what would be right."""
+"""Refuse arguments with an answer the model can act on: what is wrong, where, and a valid example."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ from handrail.schema.validate import Problem, Validator
 LONGEST_MESSAGE: Final = 1_100
 """Characters of the message."""
 LONGEST_ARGUMENTS: Final = 2_000
-"""Characters of the original arguments that are kept."""
+"""Characters of the original arguments that are repeated in `data`."""
 MOST_ERRORS: Final = 20
 LONGEST_EXAMPLE: Final = 2_000
 LONGEST_EXAMPLE_IN_MESSAGE: Final = 400
-"""Characters of an example that is in the message itself."""
+"""Characters of an example that is quoted in the message; a longer one is only in `data`."""
 LONGEST_READ: Final = 100_000
-"""Characters of a text beyond which the example is not made of it."""
+"""A longer text is not read for the example; in characters."""
 
 
 def refuse(
@@ -35,9 +35,9 @@ def refuse(
     note: str = "",
     convert: Convert | None = None,
 ) -> Failure:
-    """`invalid_args` with every problem, the first one's field, the original arguments and a valid example.
+    """An `invalid_args` failure with every problem, the first one's field, the arguments as sent and a valid example.
 
-    `convert` is what the arguments would go through next, which the example must pass too.
+    `convert` is the conversion that would come next; the example must pass it too.
     """
     example_arguments = _example(schema, problems, received, convert)
     first = problems[0] if problems else Problem("", "the arguments were refused", "other arguments", show(received))
@@ -49,7 +49,7 @@ def refuse(
 
 
 def kept(received: Any) -> Any:
-    """The original arguments as they came, or their beginning where they are long."""
+    """The arguments as sent, or their beginning if they are long."""
     if isinstance(received, str):
         return shorten(received, LONGEST_ARGUMENTS)
     try:
@@ -76,7 +76,7 @@ def _example(
 
 
 def _sent(received: Any, validator: Validator) -> Any:
-    """The object that was sent, as far as it can be read; without a wrapper that the schema does not know."""
+    """The object that was sent, if it can be read, without an undeclared wrapper."""
     if isinstance(received, str):
         if len(received) > LONGEST_READ:
             return None
@@ -118,7 +118,7 @@ def _message(tool: str, problems: Sequence[Problem], example_arguments: dict[str
 
 
 def _next(example_arguments: dict[str, Any] | None) -> str:
-    """What to do, with the example where there is one."""
+    """What to do next, with the example if there is one."""
     if example_arguments is None:
         return "No example could be made from the schema. Correct this and send all of the arguments again."
     text = json.dumps(example_arguments, ensure_ascii=False)

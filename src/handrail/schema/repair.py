@@ -1,4 +1,4 @@
-"""The other ways to read one scalar: `"15"` as 15, `"yes"` as true, 15 as `"15"`, `"a"` as `["a"]`."""
+"""Repair a scalar of the wrong type: `"15"` becomes 15, `"yes"` true, 15 `"15"`, and `"a"` `["a"]`."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ _FALSE_WORDS: Final = frozenset({"no", "0", "off", "false"})
 _THOUSANDS: Final = re.compile(r"-?[1-9][0-9]{0,2}\.000")
 LONGEST_SCALAR: Final = 400
 LONGEST_LIST_ITEM: Final = 2_083
-"""Characters of a text that may stand for a list of one: as many as a URL may have."""
+"""Characters of a text that may become a list of one: as many as a URL may have."""
 _WORDS_FOR_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
 _SEPARATORS: Final = frozenset(",;|/&")
 _SEPARATOR_NAMES: Final = ("COMMA", "SEMICOLON", "VERTICAL LINE", "VERTICAL BAR", "SLASH", "SOLIDUS", "AMPERSAND")
@@ -41,9 +41,9 @@ LOUD: Final = frozenset(
         "split into members", "undeclared wrapper taken off",
     }
 )  # fmt: skip
-"""Rules that the model is warned of."""
+"""Rules whose use the model is warned about."""
 NO_GUESS: Final = frozenset({"word for true or false", "Python literal"})
-"""Rules of few words, each with one meaning: what they change is no guess."""
+"""Rules for a few words with one meaning each: applying them is not a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ class Repair:
     before: Any
     after: Any
     changed_value: bool
-    """Whether the value itself is another one, not only its spelling or wrapping."""
+    """Whether the value itself changed, not only its spelling or wrapping."""
     consequential: bool = True
-    """False where the schema says that a change there does not matter."""
+    """False if the schema says that a change of this field does not matter."""
 
     @property
     def loud(self) -> bool:
-        """Whether the model is warned of it."""
+        """Whether the model is warned about it."""
         return self.rule in LOUD
 
     @property
     def doubtful(self) -> bool:
-        """Whether a tool with effects is not run on it unless somebody agrees."""
+        """Whether a tool with effects needs approval because of it."""
         return self.loud and self.changed_value and self.consequential and self.rule not in NO_GUESS
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to read a value."""
+    """One way to read a value, by one rule."""
 
     value: Any
     rule: str
@@ -85,7 +85,7 @@ class Option:
 
 
 def options(spec: Spec, value: Any, written: Callable[[float], str | None]) -> Iterator[Option]:
-    """Every other reading that the types of a location suggest; whether it fits is found out by the caller."""
+    """Every other reading that the accepted types suggest; the caller finds out whether it fits."""
     kinds = spec.kinds or frozenset()
     if isinstance(value, str):
         if len(value) <= LONGEST_SCALAR:
@@ -98,7 +98,7 @@ def options(spec: Spec, value: Any, written: Callable[[float], str | None]) -> I
 
 
 def listed(spec: Spec, items: Spec, name: str, value: Any) -> Iterator[Option]:
-    """The lists that one scalar may stand for: of one word, of one member, or of members with separators between."""
+    """The lists that a scalar may stand for: one word, one enum member, or several members with separators."""
     if spec.kinds != frozenset(("array",)) or value is None or isinstance(value, dict | list):
         return
     if not isinstance(value, str):
@@ -111,21 +111,21 @@ def listed(spec: Spec, items: Spec, name: str, value: Any) -> Iterator[Option]:
 
 
 def _is_one_word(text: str, *, slashes: bool) -> bool:
-    """Whether a text can only be one thing: no white space, quotes, brackets or separators, no word for nothing."""
+    """Whether a text can only be one item: no white space, quotes, brackets or separators, not a word for nothing."""
     if text.casefold() in _WORDS_FOR_NOTHING or all(unicodedata.category(letter) == "Pd" for letter in text):
         return False
     return not any(_divides(letter) and not (slashes and letter == "/") for letter in text)
 
 
 def _may_hold_slashes(items: Spec, name: str, text: str) -> bool:
-    """Whether the property is named as a path or URL, or the text is one."""
+    """Whether the property is named like a path or URL, or the text is one."""
     if text.startswith(_PATH_PREFIXES) or "://" in text or items.get("format") in _PATH_FORMATS:
         return True
     return any(part.lower() in _PATH_WORDS for part in _NAME_PARTS.findall(name[:200]))
 
 
 def _divides(letter: str) -> bool:
-    """Whether a character may stand between two words, or around one."""
+    """Whether a character may separate two items or enclose one."""
     if letter.isascii():
         return letter <= " " or letter == "\x7f" or letter in _QUOTES or letter in _SEPARATORS
     category = unicodedata.category(letter)
@@ -143,7 +143,7 @@ def _separates(letter: str, marks: frozenset[str] = _SEPARATORS) -> bool:
 
 
 def _member_lists(members: list[Any], text: str) -> Iterator[list[str]]:
-    """The text split at its separators, and at white space too, where every part is a member."""
+    """The text split at separators, or at white space too, if every part is a member."""
     known = {member.strip().casefold() for member in members if isinstance(member, str)}
     marked = "".join("\n" if _separates(letter) else " " if letter.isspace() else letter for letter in text)
     for parts in ([part.strip() for part in marked.split("\n")], marked.split()):
@@ -171,7 +171,7 @@ def _numbers(kinds: frozenset[str], text: str) -> Iterator[Option]:
     whole, fraction, exponent = match.groups()
     integral = exponent is None and not (fraction or "").strip("0")
     if integral and "number" not in kinds and _THOUSANDS.fullmatch(text):
-        return  # five, or five thousand
+        return  # 5.000 may be five or five thousand
     if integral and ("integer" in kinds or fraction is None or abs(int(whole)) >= EXACT):
         yield Option(int(whole), "text read as a number", changed=True)
     elif "number" in kinds:
@@ -179,7 +179,7 @@ def _numbers(kinds: frozenset[str], text: str) -> Iterator[Option]:
 
 
 def writer(text: str | None) -> Callable[[float], str | None]:
-    """How each number was written in the text that was sent: 1.10 is not 1.1. None where that cannot be told."""
+    """A function that tells how a number was written in the text sent: 1.10 is not 1.1. None if it is ambiguous."""
     sent: dict[float, set[str]] = {}
 
     def written(value: float) -> str | None:

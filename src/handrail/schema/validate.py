@@ -1,4 +1,4 @@
-"""Enforce a JSON Schema in about a microsecond, and say what is wrong in plain words when asked."""
+"""Enforce a JSON Schema in about a microsecond, and explain what is wrong when asked."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from handrail.schema.parse import too_deep
 __all__ = ["Problem", "Validator"]
 
 MOST_BRANCHES: Final = 1_000_000
-"""Schemas that one value may have to be held against; more would let a small schema stop the process."""
+"""Schemas that one value may have to be checked against; with more, a small schema could stall the process."""
 
 DRAFTS: Final = frozenset(
     {
@@ -34,20 +34,20 @@ _UNEXPLAINED: Final = Problem("", "the value does not fit its schema", "a value 
 class Validator:
     """A compiled object schema. Patterns run in linear time, and nothing is ever fetched.
 
-    Raises BadSchema for a schema that does not compile, whose root is no object, or that refers elsewhere.
+    Raises BadSchema for a schema that does not compile, whose root is not an object, or that has outside references.
     """
 
     __slots__ = ("_compiled", "_inner", "_referring", "_specs", "is_valid", "schema", "traits", "typed")
 
     schema: dict[str, Any]
     typed: bool
-    """Whether what fits is converted to Python types, so that the texts of some formats are looked at."""
+    """Whether arguments are converted to Python types, so that some formats are checked."""
     traits: Traits
     is_valid: Callable[[Any], bool]
-    """Whether an instance fits; takes plain JSON values only."""
+    """Whether an instance is valid; accepts plain JSON values only."""
 
     def __init__(self, schema: Mapping[str, Any], *, any_root: bool = False, typed: bool = False) -> None:
-        """`any_root` is for what a tool returns, which may be anything."""
+        """`any_root` is for what a tool returns, which need not be an object."""
         self.schema = _copy(schema)
         self.typed = typed
         root = resolve(self.schema, self.schema)
@@ -62,7 +62,7 @@ class Validator:
 
     @classmethod
     def lenient(cls, schema: Mapping[str, Any]) -> tuple["Validator", tuple[str, ...]]:
-        """Compile a schema from outside as far as it goes; the warnings say what is not enforced."""
+        """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
         loosened, warnings = loosen(_copy(schema), _why_not)
         return cls(loosened), warnings
 
@@ -73,11 +73,11 @@ class Validator:
         return explain(self.schema, self.fits, instance) or [_UNEXPLAINED]
 
     def spec(self, location: Location) -> Spec:
-        """What the schema says at a location; read once."""
-        found = self._specs.get(location)
-        if found is None:
-            found = self._specs[location] = spec_at(self.schema, location)
-        return found
+        """What the schema says at a location; cached."""
+        result = self._specs.get(location)
+        if result is None:
+            result = self._specs[location] = spec_at(self.schema, location)
+        return result
 
     def fits(self, location: Location, value: Any) -> bool:
         """Whether a value fits the schema at a location such as `("#/properties/path",)`."""
@@ -94,14 +94,14 @@ class Validator:
 
     @property
     def with_references(self) -> "Validator":
-        """The same schema, in which every value inside may be `{"$artifact": ref}` instead."""
+        """A validator of the same schema in which every inner value may be `{"$artifact": ref}`."""
         if self._referring is None:
             self._referring = Validator(accept_references(self.schema), typed=self.typed)
         return self._referring
 
 
 def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
-    """How many schemas one value may have to be held against; a reference that comes back counts once."""
+    """How many schemas one value may have to be checked against; a recursive reference counts once."""
     if not isinstance(schema, Mapping):
         return 0
     total = 1 + sum(_cost(root, inner, known) for inner in children(schema))
@@ -131,7 +131,7 @@ def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> engine.Valida
 
 
 def _as_checked(schema: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
-    """A schema that names no draft, or one that nobody knows, is read by the rules of the latest."""
+    """The schema to compile. One that names no draft, or an unknown one, is read by the latest draft."""
     draft = schema.get("$schema")
     known = isinstance(draft, str) and draft.rstrip("#").partition("://")[2] in DRAFTS
     checked = {keyword: value for keyword, value in schema.items() if known or keyword != "$schema"}
@@ -154,7 +154,7 @@ def _reason(error: engine.ValidationError) -> str:
     if "egex" in reason:
         return f"{reason}; patterns must run in linear time, so there is no look-around and no back-reference"
     if "etriev" in reason or "registry" in reason:
-        return "a $ref leads outside the schema, and nothing is fetched"
+        return "a $ref leads outside the schema, which is never fetched"
     return reason
 
 
@@ -177,7 +177,7 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def loosen(schema: Schema, why_not: Callable[[Schema], Reason | None]) -> tuple[Schema, tuple[str, ...]]:
-    """A schema that compiles, and a warning for each thing that is not enforced. Raises BadSchema when hopeless."""
+    """A schema that compiles, and a warning for each thing that is not enforced. Raises BadSchema if there is none."""
     warnings: list[str] = []
     schema = _local_only(schema, warnings)
     for _ in range(MOST_NOT_ENFORCED):
@@ -187,7 +187,7 @@ def loosen(schema: Schema, why_not: Callable[[Schema], Reason | None]) -> tuple[
         where, words = reason
         removed = _remove(schema, where)
         if removed is None:
-            raise BadSchema(f"the schema does not compile, not even leniently: {words}")
+            raise BadSchema(f"the schema does not compile, even leniently: {words}")
         warnings.append(f"{removed} is not enforced: {words}")
     raise BadSchema(f"the schema has more than {MOST_NOT_ENFORCED} things that do not compile")
 
@@ -208,7 +208,7 @@ def _leads_somewhere(schema: Schema, reference: str) -> bool:
 
 
 def _remove(schema: Schema, where: Sequence[str | int]) -> str | None:
-    """Take out the innermost keyword on the way; its location in words, or None where there is none."""
+    """Remove the innermost keyword on the path; its path in words, or None if there is none."""
     steps = list(where)
     while steps:
         here: Any = schema
