@@ -8,7 +8,7 @@ import pytest
 
 from handrail import ApprovalRequest, Context, Decision, Policy, Session, Tool, tool
 from handrail.artifacts.store import Artifacts
-from handrail.gates.references import MOST
+from handrail.gates.references import MAX_FILLED_IN
 from handrail.testing import approve_all
 
 pytestmark = pytest.mark.anyio
@@ -220,7 +220,7 @@ async def test_edited_arguments_may_hold_a_reference_too() -> None:
 @pytest.mark.long
 async def test_too_much_at_once_is_refused_and_not_read(tmp_path: Path) -> None:
     async with Session([length]) as session:
-        for size, accepted in ((MOST, True), (MOST + 1, False)):
+        for size, accepted in ((MAX_FILLED_IN, True), (MAX_FILLED_IN + 1, False)):
             with (tmp_path / "large").open("wb") as file:
                 file.truncate(size)
             kept = await session.artifacts.put_file(tmp_path / "large")
