@@ -35,10 +35,8 @@ def test_a_planted_violation_is_caught_and_a_near_miss_is_not(planted: Planted, 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(planted.text)
     if planted.importer:
-        plant(
-            tmp_path,
-            {planted.importer: f"import {'.'.join(path.relative_to(tmp_path / 'src').with_suffix('').parts)}\n"},
-        )
+        module = ".".join(path.relative_to(tmp_path / "src").with_suffix("").parts)
+        plant(tmp_path, {planted.importer: f"import {module}\n" + "x = 1\n" * 30})
     found = planted.rule(tmp_path)
     assert found == [] if planted.kept else any(str(path.parent) in line for line in found)
 

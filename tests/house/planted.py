@@ -208,9 +208,10 @@ PLANTED = [
     ),
     *for_rule(
         modules.no_module_is_a_scrap,
-        caught("artifacts/a.py", long_file(29)),
-        caught("tools/_a.py", long_file(29)),
-        kept("artifacts/a.py", long_file(30)),
+        caught("artifacts/_a.py", long_file(29), "artifacts/b.py"),
+        caught("tools/a.py", long_file(29), "cli/_b.py"),
+        kept("artifacts/_a.py", long_file(30), "artifacts/b.py"),
+        kept("artifacts/a.py", long_file(29), "tools/b.py"),
         kept("tools/a.py", PROMISE + "@tool\ndef a(): ...\n"),
         kept("cli/__init__.py", PROMISE),
     ),
