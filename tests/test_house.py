@@ -152,7 +152,7 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 PUBLIC = [
     "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema",
-    "BrokenDriver", "Budget", "Call", "Chunk", "Clock", "Command", "Completed", "Context", "Decision", "Driver",
+    "BrokenDriver", "Budget", "Call", "Caps", "Chunk", "Clock", "Command", "Completed", "Context", "Decision", "Driver",
     "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "Image", "Job",
     "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
     "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Session", "Step",

@@ -31,7 +31,9 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.errors import Unavailable as Unavailable
     from handrail.contract.errors import WeakerThanAsked as WeakerThanAsked
     from handrail.contract.event import Event as Event
+    from handrail.contract.excerpt import Excerpt as Excerpt
     from handrail.contract.limits import Budget as Budget
+    from handrail.contract.limits import Caps as Caps
     from handrail.contract.limits import Limits as Limits
     from handrail.contract.model import Message as Message
     from handrail.contract.model import Model as Model
@@ -42,7 +44,6 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.model import Turn as Turn
     from handrail.contract.model import Usage as Usage
     from handrail.contract.result import ArtifactRef as ArtifactRef
-    from handrail.contract.result import Excerpt as Excerpt
     from handrail.contract.result import Failure as Failure
     from handrail.contract.result import Image as Image
     from handrail.contract.result import Result as Result

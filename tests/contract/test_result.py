@@ -1,7 +1,6 @@
 """An envelope is read as it was written, and never by looking for words inside it."""
 
 import json
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import ArtifactRef, Failure, HandrailError, Image, Result, Success, ToolFailed, read_envelope
 from handrail.contract.errors import BadEnvelope
-from handrail.contract.result import FAILURE_KINDS, RETRY_MAY_HELP, Excerpt
+from handrail.contract.result import FAILURE_KINDS, RETRY_MAY_HELP
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30)
 tricky = st.sampled_from(['{"ok": false}', '"ok": false', "[REJECTED] x", '{"ok": true, "result": 1}', "", "\x00"])
@@ -132,18 +131,6 @@ def test_whatever_json_is_read_it_is_a_result_or_no_envelope(value: Any) -> None
 def test_what_is_no_text_is_no_envelope(wrong: Any) -> None:
     with pytest.raises(BadEnvelope, match="not a result envelope"):
         read_envelope(wrong)
-
-
-def test_an_excerpt_reads_as_its_text_and_shows_where_the_rest_is() -> None:
-    part = Excerpt("ab", "yz", 22, 26, ArtifactRef("a_1", 26))
-    assert part == "ab\n[… 22 of 26 characters left out; full output: a_1]\nyz"
-    assert (part.head, part.tail, part.shown) == ("ab", "yz", 4)
-    assert part.of(None) == "ab\n[… 22 of 26 characters left out]\nyz"
-    for value in (part, {"a": [part]}):
-        wire = Success(value).to_envelope("t")["result"]
-        assert type(wire["text"] if value is part else wire["a"][0]) is str
-    assert type(deepcopy(part)) is str
-    assert Excerpt("ab", "", 1, 3).tail == ""
 
 
 def test_pictures_and_references_show_their_outside_on_the_wire_and_never_their_bytes() -> None:

@@ -5,9 +5,9 @@ import pytest
 
 from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
+from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.drivers.memory import MemoryDriver, Script
-from handrail.sandbox import Caps, Sandbox
-from handrail.sandbox._spool import SPOOL_LIMIT
+from handrail.sandbox import Sandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -62,8 +62,9 @@ async def test_any_range_of_a_flood_is_read_at_its_true_place_and_what_was_disca
     lines = [f"{number:0999}\n".encode() for number in range(1_000)]
     pieces = [Chunk("stdout" if number % 3 else "stderr", line) for number, line in enumerate(lines)]
     whole = b"".join(lines)
-    for limit, gone in ((SPOOL_LIMIT, 0), (256 << 10, 700_000)):
-        job = await Sandbox(MemoryDriver(commands={"x": Script(chunks=pieces)}), caps=Caps(spool=limit)).start("x")
+    for limit, gone in ((DEFAULT_CAPS.spool, 0), (256 << 10, 700_000)):
+        sandbox = Sandbox(MemoryDriver(commands={"x": Script(chunks=pieces)})).bind(caps=Caps(spool=limit))
+        job = await sandbox.start("x")
         await job.wait()
         first, last = job.discarded.start, job.discarded.stop
         assert (len(job.discarded) > gone) == bool(gone)

@@ -1,6 +1,7 @@
 """Output is capped without breaking it, kept up to a limit, and counted truly."""
 
 import os
+import re
 import resource
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail.contract.driver import Chunk, Command
+from handrail.contract.limits import Caps
 from handrail.drivers.memory import MemoryDriver, Script
-from handrail.sandbox import Caps, Sandbox, Spool
+from handrail.sandbox import Sandbox, Spool
 from handrail.sandbox._capture import Capture
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +22,7 @@ MIB = 1 << 20
 
 
 def printing(*pieces: Chunk, caps: Caps | None = None) -> Sandbox:
-    return Sandbox(MemoryDriver(commands=lambda _: Script(chunks=pieces)), caps=caps)
+    return Sandbox(MemoryDriver(commands=lambda _: Script(chunks=pieces))).bind(caps=caps)
 
 
 def pieces_of(data: bytes, size: int, stream: Any = "stdout") -> list[Chunk]:
@@ -60,6 +62,17 @@ async def test_a_multi_byte_character_at_the_cap_is_never_split(character: str) 
             assert f" of {many + shift:,} characters left out" in completed.stdout
             assert completed.stdout_bytes.decode() == completed.stdout
             assert completed.stdout.count(character) in range(50_000 - shift, 50_001)
+
+
+async def test_a_colour_sequence_at_the_cap_is_never_broken() -> None:
+    coloured = b"\x1b[38;5;196mred\x1b[0m " * 20_000
+    for cap in range(1_000, 1_020):
+        data = await printing(*pieces_of(coloured, 4096), caps=Caps(stdout=cap)).run("x")
+        head, _, tail = data.stdout.split("\n")
+        assert cap - 30 < len(head) + len(tail) <= cap
+        for part in (head, tail):
+            assert set(re.sub(r"\x1b\[[0-9;]*m", "", part)) <= set("red ")
+    assert "\x1b" in re.sub(r"\x1b\[[0-9;]*m", "", coloured.decode()[:402]), "the control: a plain slice breaks one"
 
 
 async def test_nul_and_invalid_utf_8_are_replaced_in_text_and_exact_in_bytes() -> None:

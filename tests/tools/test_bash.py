@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from handrail import Budget, Event, Failure, Policy, Sandbox, Session, Success, builtin_tools
+from handrail.contract.limits import Caps
 from handrail.drivers.host import open_host
-from handrail.sandbox import Caps
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -132,8 +132,10 @@ async def test_a_long_output_is_read_page_by_page_also_while_the_job_runs(real: 
 
 
 async def test_reading_on_passes_over_what_was_discarded_and_says_so(tmp_path: Path) -> None:
-    sandbox = Sandbox(await open_host(workspace=str(tmp_path)), caps=Caps(spool=256 << 10))
-    async with Session(builtin_tools(), sandbox=sandbox, policy=Policy(mode="open")) as session:
+    sandbox = Sandbox(await open_host(workspace=str(tmp_path)))
+    async with Session(
+        builtin_tools(), sandbox=sandbox, policy=Policy(mode="open"), caps=Caps(spool=256 << 10)
+    ) as session:
         job = (await session.call("bash", {"command": "seq 1 300000", "background": True})).value["job"]
         await session.call("process", {"action": "wait", "job": job, "timeout": 600})
         pages, start, notes = [], 0, ""

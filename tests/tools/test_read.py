@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail import Image, Success, run_sync
-from handrail.tools.read import BYTES, ENTRIES, LINES, LONGEST_LINE
+from handrail.contract.limits import DEFAULT_CAPS as CAPS
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -40,14 +40,16 @@ async def test_a_directory_reads_as_a_listing_whose_paths_can_be_read(anywhere: 
 
 async def test_a_long_listing_says_how_to_go_on(tmp_path: Path) -> None:
     async with world("memory", tmp_path) as here:
-        for number in range(ENTRIES + 5):
+        for number in range(CAPS.entries + 5):
             await here.put(f"f{number:04}", "")
         first = await here.call("read", path=".")
         assert isinstance(first, Success)
-        assert (len(first.value["entries"]), first.value["truncated"]) == (ENTRIES, True)
-        assert f"offset={ENTRIES + 1}" in first.warnings[0]
-        rest = await here.value("read", path=".", offset=ENTRIES + 1)
-    assert [entry["name"] for entry in rest["entries"]] == [f"f{number:04}" for number in range(ENTRIES, ENTRIES + 5)]
+        assert (len(first.value["entries"]), first.value["truncated"]) == (CAPS.entries, True)
+        assert f"offset={CAPS.entries + 1}" in first.warnings[0]
+        rest = await here.value("read", path=".", offset=CAPS.entries + 1)
+    assert [entry["name"] for entry in rest["entries"]] == [
+        f"f{number:04}" for number in range(CAPS.entries, CAPS.entries + 5)
+    ]
 
 
 async def test_a_missing_path_lists_what_is_there_instead(anywhere: World) -> None:
@@ -70,7 +72,7 @@ async def test_a_picture_comes_as_a_picture_and_other_bytes_are_described(anywhe
 
 
 async def test_long_lines_are_cut_between_characters_and_that_is_said(anywhere: World) -> None:
-    line = "ä" * LONGEST_LINE + "!"
+    line = "ä" * CAPS.line + "!"
     await anywhere.put("long.txt", f"x{line}\nshort\n")
     result = await anywhere.call("read", path="long.txt")
     assert isinstance(result, Success)
@@ -142,8 +144,8 @@ async def test_a_page_is_never_more_than_its_limits_and_the_next_one_goes_on(tmp
             result = await here.call("read", path="f", offset=offset)
             assert isinstance(result, Success)
             page = result.value
-            assert page["end_line"] - page["start_line"] < LINES
-            assert len(page["text"]) < BYTES + LONGEST_LINE + 100
+            assert page["end_line"] - page["start_line"] < CAPS.lines
+            assert len(page["text"]) <= CAPS.file
             assert not page["truncated"] or f"offset={page['end_line'] + 1}" in " ".join(result.warnings)
             pages.append(page["text"])
             offset = page["end_line"] + 1

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from handrail import Success
-from handrail.tools.grep import LARGEST, MATCHES
+from handrail.contract.limits import DEFAULT_CAPS
+from handrail.tools.grep import LARGEST
 from tests.tools.world import NO_PROGRAMS, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +114,7 @@ async def test_grep_answers_the_same_with_and_without_ripgrep(
         assert (has.session.memory("grep"), lacks.session.memory("grep")) == ({"ripgrep": True}, {"ripgrep": False})
         if means_the_same(pattern):
             ours = [(match["path"], match["line"]) for match in one.value["matches"]]
-            assert ours == ripgrep(tree, "--regexp", pattern, where)[:MATCHES]
+            assert ours == ripgrep(tree, "--regexp", pattern, where)[: DEFAULT_CAPS.matches]
 
 
 async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
@@ -133,7 +134,7 @@ async def test_grep_ignores_case_in_the_same_way(both: tuple[World, World], tree
         one, other = [await here.value("grep", pattern=pattern, path="odd", ignore_case=True) for here in both]
         assert one == other
         ours = [(match["path"], match["line"]) for match in one["matches"]]
-        assert ours == ripgrep(tree, "--ignore-case", "--regexp", pattern, "odd")[:MATCHES]
+        assert ours == ripgrep(tree, "--ignore-case", "--regexp", pattern, "odd")[: DEFAULT_CAPS.matches]
 
 
 GLOBS = [
@@ -211,7 +212,7 @@ async def test_a_hundred_matches_are_shown_and_more_are_told(anywhere: World) ->
     await anywhere.put("b", "x\n" * 60)
     result = await anywhere.call("grep", pattern="x")
     assert isinstance(result, Success)
-    assert (result.value["match_count"], result.value["truncated"]) == (MATCHES, True)
+    assert (result.value["match_count"], result.value["truncated"]) == (DEFAULT_CAPS.matches, True)
     assert [match["path"] for match in result.value["matches"]] == ["a"] * 60 + ["b"] * 40
     assert "first 100" in result.warnings[0]
 

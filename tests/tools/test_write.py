@@ -126,7 +126,7 @@ LINES = st.lists(
 @settings(max_examples=60, deadline=None)
 def test_patch_can_apply_every_diff(before: list[str], after: list[str], ends: str, other: str) -> None:
     old, new = "".join(before) + ends, "".join(after) + other
-    shown = difference(old, new, "f")
+    shown = difference(old, new, "f", 20_000)
     if old == new:
         assert shown == ""
         return
@@ -136,8 +136,8 @@ def test_patch_can_apply_every_diff(before: list[str], after: list[str], ends: s
 def test_patch_can_apply_a_diff_of_many_lines() -> None:
     old = "".join(f"{number}\n" for number in range(9_000))
     new = old.replace("8000\n", "changed\n").replace("40\n", "", 1)
-    assert patched(old, difference(old, new, "f")) == new
-    assert patched("", difference("", "a\nb", "f")) == "a\nb"
+    assert patched(old, difference(old, new, "f", 20_000)) == new
+    assert patched("", difference("", "a\nb", "f", 20_000)) == "a\nb"
 
 
 def patched(old: str, diff: str) -> str:

@@ -1,6 +1,7 @@
-"""Every size and every wait in one place: what a sandbox may use, what a run may spend, how long anybody waits."""
+"""Every size and every wait in one place: sandboxes, runs, answers, and how long anybody waits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import isnan
 from typing import Final
 
@@ -68,3 +69,69 @@ class Budget:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or isnan(value) or value < 0):
                 raise HandrailError(f"Budget.{name} is {value!r}; give a number from 0 up, or None for no limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How much of an answer the model is shown, in characters unless a field says otherwise.
+
+    A Session is given them; its tools and its sandbox keep to `context.caps`, and the gate `shape` cuts the rest.
+    """
+
+    value: int = 48_000
+    """A plain value: a text, or a list or an object as JSON."""
+    stdout: int = 50_000
+    stderr: int = 10_000
+    lines: int = 2_000
+    """Lines of a file."""
+    line: int = 2_000
+    """Bytes of one line of a file."""
+    file: int = 50 << 10
+    """Bytes of text of a file, of an artifact or of what a job printed."""
+    entries: int = 500
+    """Entries of a listing."""
+    matches: int = 100
+    match: int = 500
+    """Characters of a line that matches."""
+    paths: int = 1_000
+    diff: int = 20_000
+    """A diff, as `write` and `edit` show it."""
+    other: int = 100_000
+    """Everything else in an answer that has a cap of its own above: long names in a listing, other fields."""
+    spool: int = 64 << 20
+    """Bytes of one answer that are kept on disk, shown or not."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if type(value) is not int or value < 1:
+                raise HandrailError(f"Caps.{field.name} is {value!r}; give a whole number from 1 up")
+
+    @property
+    def smallest(self) -> int:
+        """An answer whose texts have no more characters than this keeps to every cap."""
+        return min(self.value, self.stdout, self.stderr, self.lines, self.file, self.other)
+
+    def fitting(self, tokens_left: int | None, output_cap: int | None = None) -> "Caps":
+        """These caps where so many tokens are left in the context, for a tool that may set a cap of its own."""
+        percent = 100 if tokens_left is None else max(LEAST_PERCENT, min(100, tokens_left * 100 // ROOMY_TOKENS))
+        return self if percent == 100 and output_cap is None else _fitting(self, percent, output_cap)
+
+
+DEFAULT_CAPS: Final = Caps()
+ROOMY_TOKENS: Final = 100_000
+"""Tokens left in the context from which on no cap shrinks."""
+LEAST_PERCENT: Final = 10
+"""What always stays of a cap, in percent."""
+_DO_NOT_SHRINK: Final = frozenset({"line", "match", "spool"})
+
+
+@lru_cache(maxsize=256)
+def _fitting(caps: Caps, percent: int, output_cap: int | None) -> Caps:
+    sizes = {field.name: getattr(caps, field.name) for field in fields(caps)}
+    if output_cap is not None:  # it is for all a tool says; the two streams share it as they share their own caps
+        stderr = max(1, output_cap * caps.stderr // (caps.stdout + caps.stderr))
+        sizes |= dict.fromkeys(("value", "file", "diff", "other"), output_cap)
+        sizes |= {"stdout": max(1, output_cap - stderr), "stderr": stderr}
+    shrunk = {name: max(1, size * percent // 100) for name, size in sizes.items() if name not in _DO_NOT_SHRINK}
+    return Caps(**(sizes | shrunk))

@@ -2,12 +2,13 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from handrail.contract.errors import BadEnvelope
+from handrail.contract.excerpt import Excerpt
 
 FailureKind = Literal[
     "invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout", "budget_exhausted",
@@ -52,54 +53,6 @@ class ArtifactRef:
         """The handle as the model sees it and may pass it on."""
         wire: dict[str, Any] = {"$artifact": self.ref, "size": self.size, "media_type": self.media_type}
         return wire if self.name is None else {**wire, "name": self.name}
-
-
-class Excerpt(str):
-    """A text that lacks its middle: a beginning, a line that says how much is missing and where it is, and an end.
-
-    It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
-    """
-
-    __slots__ = ("_ends", "_starts", "left_out", "total", "whole")
-    left_out: int
-    total: int
-    """Characters of the whole text."""
-    whole: ArtifactRef | Callable[[int, int], bytes] | None
-    """Where the whole is: an artifact, or `read(start, length)` in bytes as long as it is not stored yet."""
-    _starts: int
-    _ends: int
-
-    def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Excerpt":
-        where = f"; full output: {whole.ref}" if isinstance(whole, ArtifactRef) else ""
-        made = super().__new__(cls, f"{head}\n[… {left_out:,} of {total:,} characters left out{where}]\n{tail}")
-        made._starts, made._ends = len(head), len(tail)
-        made.left_out, made.total, made.whole = left_out, total, whole
-        return made
-
-    @property
-    def head(self) -> str:
-        return self[: self._starts]
-
-    @property
-    def tail(self) -> str:
-        return self[len(self) - self._ends :]
-
-    @property
-    def shown(self) -> int:
-        """Characters of the text itself that are in it."""
-        return self._starts + self._ends
-
-    def of(self, whole: ArtifactRef | None) -> "Excerpt":
-        """The same, naming where the whole is now."""
-        return Excerpt(self.head, self.tail, self.left_out, self.total, whole)
-
-    def to_wire(self) -> str:
-        """The plain text."""
-        return str(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is plain text: what it could be read from stays here."""
-        return str, (str(self),)
 
 
 @dataclass(frozen=True, slots=True)

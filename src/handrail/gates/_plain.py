@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pydantic_core
 
-from handrail.contract.result import ArtifactRef, Excerpt, Image
+from handrail.contract.excerpt import Excerpt
+from handrail.contract.result import ArtifactRef, Image
 from handrail.sandbox.completed import Completed
 from handrail.schema.describe import dotted
 

@@ -4,16 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from handrail.artifacts.page import page
-from handrail.contract.errors import ToolFailed
-from handrail.contract.result import ArtifactRef, Excerpt, Failure, Image, Result, Success, to_wire
-from handrail.gates.shape_caps import Caps, caps_for, percent_of
-from handrail.gates.shape_cut import cut
-from handrail.gates.shape_fields import shape_fields
-from handrail.gates.shape_file import shape_file
-from handrail.gates.shape_keep import JSON, Keeper
-from handrail.gates.shape_lists import LISTS, shape_list
-from handrail.gates.shape_streams import STREAMS, has_streams, settle_excerpts, shape_streams
+from handrail.contract.excerpt import Excerpt, cut
+from handrail.contract.limits import Caps
+from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, to_wire
+from handrail.gates._keeper import JSON, Keeper
+from handrail.gates._shorten import settle_excerpts, shorten_object, shorten_text
 from handrail.toolkit.gate import Next, Step
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
@@ -39,9 +34,10 @@ def _is_quick(value: Any, step: Step) -> bool:
         return True
     if step.tool.output_cap is not None:
         return False
+    most = min(QUICK, step.shared.smallest_cap)
     if kind is str:
-        return len(value) <= QUICK
-    return kind is dict and len(value) <= QUICK_FIELDS and 0 <= _flat_size(value) <= QUICK
+        return len(value) <= most
+    return kind is dict and len(value) <= QUICK_FIELDS and 0 <= _flat_size(value) <= most
 
 
 def _flat_size(value: dict[str, Any]) -> int:
@@ -57,23 +53,21 @@ def _flat_size(value: dict[str, Any]) -> int:
 
 
 async def _shaped(step: Step, result: Result) -> Result:
-    caps = caps_for(step.tool.output_cap, percent_of(step.shared.tokens_left))
-    keeper = Keeper(step.context.artifacts)
+    caps = step.context.caps
+    keeper = Keeper(step.context.artifacts, caps.spool)
     if result.ok:
         shaped = await _success(result, caps, keeper)
     else:
         shaped = await _failure(result, caps, keeper)
     if not shaped.warnings and not keeper.notes:
         return shaped
-    return replace(shaped, warnings=_warnings([*shaped.warnings, *keeper.notes], keeper.outdated))
+    return replace(shaped, warnings=_warnings([*shaped.warnings, *keeper.notes]))
 
 
-def _warnings(said: list[str], outdated: str | None) -> tuple[str, ...]:
-    """As many as can be read, without those that a later one corrects."""
-    last = len(said) - 1
-    said = [text for at, text in enumerate(said) if outdated is None or at == last or outdated not in text]
-    more = len(said) - MOST_WARNINGS
-    shown = [cut(text, LONGEST_WARNING) for text in said[:MOST_WARNINGS]]
+def _warnings(messages: list[str]) -> tuple[str, ...]:
+    """As many as can be read."""
+    more = len(messages) - MOST_WARNINGS
+    shown = [cut(text, LONGEST_WARNING) for text in messages[:MOST_WARNINGS]]
     return (*shown, f"and {more} more warnings") if more > 0 else tuple(shown)
 
 
@@ -81,8 +75,10 @@ async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
     value = result.value
     try:
         shaped = await settle_excerpts(value, caps, keeper)
+        if shaped is not value:
+            caps = _around_excerpts(caps)
         if isinstance(shaped, str):
-            shaped = await _text(shaped, caps.text, keeper)
+            shaped = await shorten_text(shaped, "", caps.value, keeper)
         else:
             shaped = await _value(shaped, caps, keeper)
     except (TypeError, ValueError, RecursionError) as error:
@@ -90,68 +86,43 @@ async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
     return result if shaped is value else replace(result, value=shaped)
 
 
+def _around_excerpts(caps: Caps) -> Caps:
+    """For a value with texts that were cut to caps of their own: what is around them may need as much room again."""
+    return replace(caps, value=max(caps.value, caps.other))
+
+
 async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
-    if len(failure.message) > caps.text or isinstance(failure.message, Excerpt):
+    if len(failure.message) > caps.value or isinstance(failure.message, Excerpt):
         message = await settle_excerpts(failure.message, caps, keeper)
-        failure = replace(failure, message=await _text(message, caps.text, keeper))
+        failure = replace(failure, message=await shorten_text(message, "", caps.value, keeper))
     if not failure.data:
         return failure
     try:
-        shaped = await _value(await settle_excerpts(dict(failure.data), caps, keeper), caps, keeper)
+        data = dict(failure.data)
+        settled = await settle_excerpts(data, caps, keeper)
+        shaped = await _value(settled, caps if settled is data else _around_excerpts(caps), keeper)
     except (TypeError, ValueError, RecursionError) as error:
         keeper.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
         return replace(failure, data={})
     return replace(failure, data=shaped if isinstance(shaped, dict) else {"text": shaped})
 
 
-async def _text(text: str, cap: int, keeper: Keeper) -> str:
-    if isinstance(text, Excerpt) or len(text) <= cap:  # an excerpt is within its cap by now
-        return text
-    kept = await keeper.keep(text, "answer.txt")
-    keeper.note_cut("The answer", len(text), cap, kept)
-    return cut(text, cap, kept)
-
-
 async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
-    """A JSON value by its kind, and whatever it is, within the cap for anything else."""
+    """A JSON value within its caps."""
     if type(value) is dict and len(value) <= QUICK_FIELDS and (size := _flat_size(value)) >= 0:
-        return await _object(value, size, caps, keeper)
+        return await shorten_object(value, size, caps, keeper)
     handles: list[ArtifactRef] = []
     text = _write(value, handles)
     if lost := {handle.ref for handle in handles if not keeper.artifacts.show(handle)}:
         value = _without(value, lost)
         keeper.notes.append("An artifact that this answer names is gone; it is shown as null.")
     if not isinstance(value, dict):
-        if len(text) <= caps.other:
+        if len(text) <= caps.value:
             return value
         kept = await keeper.keep(text, "answer.json", JSON)
-        keeper.note_cut("The answer", len(text), caps.other, kept)
-        return cut(text, caps.other, kept)
-    return await _object(value, len(text), caps, keeper)
-
-
-async def _object(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> Any:
-    """An object of about so many characters."""
-    if has_streams(value):
-        value = await shape_streams(value, caps, keeper)
-        return await shape_fields(value, caps.other, keeper, apart=STREAMS)
-    if isinstance(kind := value.get("kind"), str):
-        value = await _by_kind(kind, value, size, caps, keeper)
-    return value if size <= caps.other else await shape_fields(value, caps.other, keeper)
-
-
-async def _by_kind(kind: str, value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
-    if kind in LISTS:
-        return await shape_list(value, size, caps, keeper)
-    if kind == "file" and isinstance(value.get("text"), str):
-        return await shape_file(value, caps, keeper)
-    if kind == "artifact" and len(value.get("text", "")) > caps.file:
-        try:
-            part = await page(keeper.artifacts, value["ref"], value["start"], caps.file)
-            return part if value["text"].startswith(part["text"]) else value
-        except (ToolFailed, KeyError, TypeError, AttributeError):
-            return value  # no page of ours
-    return value
+        keeper.note_cut("The answer", len(text), caps.value, kept)
+        return cut(text, caps.value, kept)
+    return await shorten_object(value, len(text), caps, keeper)
 
 
 def _write(value: Any, handles: list[ArtifactRef]) -> str:
@@ -174,3 +145,12 @@ def _without(value: Any, lost: set[str]) -> Any:
     if isinstance(value, dict):
         return {name: _without(held, lost) for name, held in value.items()}
     return [_without(held, lost) for held in value] if isinstance(value, list | tuple) else value
+
+
+def collapsed(value: Any) -> str | None:
+    """What is left of an old listing when room is needed: its count and its path. None for anything else."""
+    if not isinstance(value, dict) or value.get("kind") != "listing":
+        return None
+    entries = value.get("entries")
+    count = value.get("entry_count", len(entries) if isinstance(entries, list) else 0)
+    return f"{count} entries in {value.get('path', '.')}"

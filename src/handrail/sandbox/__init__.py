@@ -1,8 +1,8 @@
 """A place to work in: commands with limits that hold, jobs and files, over any driver."""
 
 from handrail.sandbox._spool import Spool
-from handrail.sandbox.completed import Caps, Completed, EndedBy, Late
+from handrail.sandbox.completed import Completed, EndedBy, Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
 
-__all__ = ["Caps", "Completed", "EndedBy", "Job", "Late", "Sandbox", "Spool"]
+__all__ = ["Completed", "EndedBy", "Job", "Late", "Sandbox", "Spool"]

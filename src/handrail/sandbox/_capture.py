@@ -1,16 +1,11 @@
-"""Hold the beginning and the end of one stream in bounded memory, and cut its text to a cap without breaking it."""
+"""Hold the beginning and the end of one stream in bounded memory, and give its text within a cap."""
 
 import codecs
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from handrail.contract.result import Excerpt
+from handrail.contract.excerpt import HEAD_SHARE, LONGEST_SEQUENCE, Excerpt, ends
 
-STDOUT_CAP: Final = 50_000
-STDERR_CAP: Final = 10_000
-"""Characters of each stream in what is returned."""
-HEAD_SHARE: Final = 0.4
-"""How much of a cap the beginning gets; the end gets the rest."""
 _WIDEST: Final = 4
 """Bytes of the longest character."""
 
@@ -26,21 +21,20 @@ class Cut(NamedTuple):
 class Capture:
     """One stream: its first and last bytes, its true size, and a count of its characters once some are let go.
 
-    A byte that is no part of a character counts as one.
+    A byte that is not part of a character counts as one.
     """
 
     __slots__ = (
-        "_cap", "_decoder", "_ends", "_head", "_head_room", "_starts", "_tail", "_tail_room", "characters", "size",
+        "_cap", "_decoder", "_head", "_head_room", "_tail", "_tail_room", "characters", "size",
     )  # fmt: skip
 
     def __init__(self, cap: int) -> None:
         self._cap = cap
-        self._starts = int(cap * HEAD_SHARE)
-        self._ends = cap - self._starts
+        starts = int(cap * HEAD_SHARE)
         self._head = bytearray()
         self._tail = bytearray()
-        self._head_room = self._starts * _WIDEST
-        self._tail_room = (self._ends + 1) * _WIDEST
+        self._head_room = (starts + LONGEST_SEQUENCE) * _WIDEST
+        self._tail_room = (cap - starts + LONGEST_SEQUENCE) * _WIDEST
         self._decoder: codecs.IncrementalDecoder | None = None
         self.characters = 0
         self.size = 0
@@ -70,11 +64,11 @@ class Capture:
             text = data.decode("utf-8", "surrogateescape")
             if len(text) <= self._cap:
                 return Cut(data.decode("utf-8", "replace"), data, False)
-            return self._joined(text[: self._starts], text[-self._ends :], len(text), whole)
+            return self._joined(text, text, len(text), whole)
         head = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(bytes(self._head))
         tail = self._tail.decode("utf-8", "surrogateescape")
         held_back = len(self._decoder.getstate()[0]) if self._decoder else 0
-        return self._joined(head[: self._starts], tail[-self._ends :], self.characters + held_back, whole)
+        return self._joined(head, tail, self.characters + held_back, whole)
 
     def _count(self, data: bytes) -> None:
         if self._decoder is None:
@@ -84,7 +78,8 @@ class Capture:
             data = bytes(self._head) + bytes(self._tail) + data
         self.characters += len(self._decoder.decode(data))
 
-    def _joined(self, head: str, tail: str, total: int, whole: Callable[[int, int], bytes] | None) -> Cut:
+    def _joined(self, first: str, last: str, total: int, whole: Callable[[int, int], bytes] | None) -> Cut:
+        head, tail = ends(first, last, self._cap)
         left_out = total - len(head) - len(tail)
         text = Excerpt(_shown(head), _shown(tail), left_out, total, whole)
         between = text[len(text.head) : len(text) - len(text.tail)].encode()

@@ -17,11 +17,11 @@ from handrail.aio import Task, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER
+from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER, Caps
 from handrail.sandbox._capture import Capture, Cut
 from handrail.sandbox._notes import notes_on
 from handrail.sandbox._spool import Spool
-from handrail.sandbox.completed import EXIT_TIMED_OUT, Caps, Completed, EndedBy
+from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
 EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]

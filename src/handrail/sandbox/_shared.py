@@ -15,11 +15,11 @@ from handrail.aio import OwnLoop, finish, if_loop_closes, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
+from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE, Caps
 from handrail.sandbox._running import Order, Running
 from handrail.sandbox._spool import Spool
 from handrail.sandbox._supervise import supervise
-from handrail.sandbox.completed import Caps, Completed, Late
+from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job
 
 JOBS_KEPT: Final = 256
@@ -31,9 +31,8 @@ JOB_SPOOLS_KEPT: Final = 32
 class SandboxState:
     """One per sandbox. `calls` holds what runs now, by the id under which a person can end it."""
 
-    def __init__(self, driver: Driver, caps: Caps) -> None:
+    def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.caps = caps
         self.own_loop = OwnLoop()
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
@@ -60,10 +59,10 @@ class SandboxState:
             self._holders += change
             return self._holders
 
-    def begin(self, id: str, order: Order, clock: Clock) -> Running:
+    def begin(self, id: str, order: Order, clock: Clock, caps: Caps) -> Running:
         """Start a command under `id`."""
         self.check_open()
-        running = Running(id, order, self.driver, clock, self.caps)
+        running = Running(id, order, self.driver, clock, caps)
         self._spools.add(running.spool)
         self.calls.setdefault(id, set()).add(running)
         running.begin()

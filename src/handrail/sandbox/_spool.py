@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from handrail.contract.driver import StreamName
+from handrail.contract.limits import DEFAULT_CAPS
 
-SPOOL_LIMIT: Final = 64 << 20
-"""Bytes kept per call, both streams together."""
 SEGMENT: Final = 64 << 10
 IN_MEMORY: Final = 200_000
 """Bytes of one stream that wait in memory before a file is made."""
@@ -38,7 +37,7 @@ class Spool:
 
     __slots__ = ("__weakref__", "_broken", "_closed", "_file", "_lock", "_next", "_owners", "_sides", "_slots")
 
-    def __init__(self, limit: int = SPOOL_LIMIT) -> None:
+    def __init__(self, limit: int = DEFAULT_CAPS.spool) -> None:
         self._slots = max(2, limit // SEGMENT)
         self._sides: dict[StreamName, _Side] = {"stdout": _Side(), "stderr": _Side()}
         self._owners: dict[int, tuple[_Side, int]] = {}

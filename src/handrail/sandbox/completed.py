@@ -3,26 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from handrail.sandbox._capture import STDERR_CAP, STDOUT_CAP
-from handrail.sandbox._spool import SPOOL_LIMIT, Spool
+from handrail.sandbox._spool import Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
 """What ended it: itself, a limit, a person, the model, too much output, or the end of its run's seconds."""
 EXIT_TIMED_OUT: Final = 124
 """The exit code of a command that a limit on its time ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """How much of a command's output is returned, in characters, and how much is kept on disk, in bytes."""
-
-    stdout: int = STDOUT_CAP
-    stderr: int = STDERR_CAP
-    spool: int = SPOOL_LIMIT
-
-    def __post_init__(self) -> None:
-        if self.stdout < 1 or self.stderr < 1 or self.spool < 1:
-            raise ValueError(f"A cap is at least 1, not {self.stdout}, {self.stderr} and {self.spool}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.sandbox._running import Running
-from handrail.sandbox._spool import SPOOL_LIMIT, Spool
+from handrail.sandbox._spool import Spool
 from handrail.sandbox.checks import as_bytes, seconds
 from handrail.sandbox.completed import Completed
 
@@ -25,7 +25,7 @@ class Log:
 
     __slots__ = ("_last", "_size", "_spool")
 
-    def __init__(self, limit: int = SPOOL_LIMIT) -> None:
+    def __init__(self, limit: int) -> None:
         self._last = bytearray()
         self._size = 0
         self._spool = Spool(limit)

@@ -13,14 +13,14 @@ from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.limits import CODE_FILE_WAIT, JOB_START_WAIT
+from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
 from handrail.sandbox._files import Files
 from handrail.sandbox._running import OnOutput, Order, Running
 from handrail.sandbox._shared import SandboxState
 from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
-from handrail.sandbox.completed import Caps, Completed, Late
+from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
@@ -30,17 +30,16 @@ WORKSPACE: Final = "/workspace"
 class Sandbox(Files):
     """Made over a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
 
-    def __init__(
-        self, driver: Driver, *, workspace: str | None = None, report: Report | None = None, caps: Caps | None = None
-    ) -> None:
+    def __init__(self, driver: Driver, *, workspace: str | None = None, report: Report | None = None) -> None:
         check_driver(driver)
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
         self.report = report if report is not None else report_of(driver)
-        self._shared = SandboxState(driver, caps if caps is not None else Caps())
+        self._shared = SandboxState(driver)
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
+        self._caps = DEFAULT_CAPS
         self._on_job: Callable[[Job], object] | None = None
 
     @on_own_loop
@@ -67,7 +66,8 @@ class Sandbox(Files):
         order = self._order(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
-        running = shared.begin(id or self._call_id or shared.number("run"), order, self._clock or WallClock())
+        name = id or self._call_id or shared.number("run")
+        running = shared.begin(name, order, self._clock or WallClock(), self._caps)
         return await shared.see_through(running, timeout, silence)
 
     @on_own_loop
@@ -84,13 +84,13 @@ class Sandbox(Files):
         on_output: OnOutput | None = None,
     ) -> Job:
         """Start a command that goes on after this call. `stdin` is fed and closed; without it `Job.send` feeds it."""
-        log = Log(self._shared.caps.spool)
+        log = Log(self._caps.spool)
         show = log.add if on_output is None else _both(log, on_output)
         fed = as_bytes(stdin, "stdin")
         order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
-        running = shared.begin(shared.number("job"), order, WallClock())
+        running = shared.begin(shared.number("job"), order, WallClock(), self._caps)
         job = Job(running, log, shared.own_loop)
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
@@ -142,16 +142,18 @@ class Sandbox(Files):
         *,
         clock: Clock | None = None,
         call_id: str | None = None,
+        caps: Caps | None = None,
         on_job: Callable[[Job], object] | None = None,
     ) -> "Sandbox":
         """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs.
 
-        `on_job` is called with every job that is started through this view.
+        Output keeps to `caps`. `on_job` is called with every job that is started through this view.
         """
         view = copy(self)
         view._on_job = on_job if on_job is not None else self._on_job
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
+        view._caps = caps if caps is not None else self._caps
         return view
 
     @property

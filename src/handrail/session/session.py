@@ -18,7 +18,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
-from handrail.contract.limits import Budget
+from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
@@ -56,6 +56,7 @@ class Session:
         policy: Policy = Policy(),
         approver: Approver | None = None,
         budget: Budget = Budget(),
+        caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None,
         readers: Sequence[Reader] = (),
         state: Any = None,
@@ -71,7 +72,7 @@ class Session:
         self.host = SessionHost(self.toolbox, host, self.own_loop, self._warn)
         self.call_count = 0
         self.sandbox = sandbox
-        self.shared = SessionState(policy, budget, approver, sandbox)
+        self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
         self._walk = fold(STANDARD if gates is None else gates)
         self._transcript = Transcript()
@@ -199,14 +200,17 @@ class Session:
     def tokens_left(self, count: int | None) -> None:
         self.shared.tokens_left = count
 
+    def caps_for(self, output_cap: int | None) -> Caps:
+        """How much a tool with this cap of its own may answer now."""
+        return self.shared.caps.fitting(self.shared.tokens_left, output_cap)
+
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
         if self.sandbox is None:
             raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
         call = context.call
-        return self.sandbox.bind(
-            clock=context.clock, call_id=self._name(call.id), on_job=partial(self._job_started, call)
-        )
+        started = partial(self._job_started, call)
+        return self.sandbox.bind(clock=context.clock, call_id=self._name(call.id), caps=context.caps, on_job=started)
 
     def _name(self, call_id: str) -> str:
         """A call as the sandbox knows it, which may serve several sessions whose calls have the same ids."""

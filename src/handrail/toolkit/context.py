@@ -10,6 +10,7 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
+from handrail.contract.limits import Caps
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
 
@@ -59,6 +60,7 @@ class SessionView(Protocol):
     def host(self) -> Host: ...
     @property
     def artifacts(self) -> "Scope": ...
+    def caps_for(self, output_cap: int | None) -> Caps: ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
     def live_output(self, call: Call) -> LiveOutput: ...
@@ -74,14 +76,15 @@ class Context(Generic[State]):
     `Context[Settings]` says of what type the session's state is.
     """
 
-    __slots__ = ("_live", "_sandbox", "_session", "call", "clock", "stopped")
+    __slots__ = ("_live", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
 
-    def __init__(self, call: Call, clock: Clock, session: SessionView) -> None:
+    def __init__(self, call: Call, clock: Clock, session: SessionView, output_cap: int | None = None) -> None:
         self.call = call
         self.clock = clock
         self.stopped = ""
         """Why the body should stop, once it should."""
         self._session = session
+        self._output_cap = output_cap
         self._live: LiveOutput | None = None
         self._sandbox: Sandbox | None = None
 
@@ -103,6 +106,11 @@ class Context(Generic[State]):
     def artifacts(self) -> "Scope":
         """What is stored beside the conversation, as this session may see it."""
         return self._session.artifacts
+
+    @property
+    def caps(self) -> Caps:
+        """How much this call may answer; less where the model's context is nearly full."""
+        return self._session.caps_for(self._output_cap)
 
     @property
     def sandbox(self) -> Sandbox:

@@ -9,7 +9,7 @@ import anyio
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.event import EventType
-from handrail.contract.limits import Budget
+from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
@@ -39,15 +39,20 @@ class SessionState:
     """What the calls of a session share: its policy, budget, approver and sandbox, and what the gates keep."""
 
     __slots__ = (
-        "_lacks", "_rules", "approver", "budget", "counts", "lanes", "open_guard", "policy", "remembered", "sandbox",
-        "tokens_left",
+        "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "lanes", "open_guard", "policy",
+        "remembered", "sandbox", "smallest_cap",
     )  # fmt: skip
 
-    def __init__(self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None) -> None:
+    def __init__(
+        self, policy: Policy, budget: Budget, approver: Approver | None, sandbox: Sandbox | None, caps: Caps
+    ) -> None:
         self.policy = policy
         self.budget = budget
         self.approver = approver
         self.sandbox = sandbox
+        self.caps = caps
+        """As the session was given them; a call has `context.caps`."""
+        self.tokens_left = None
         self.remembered: list[Rule] = []
         """What a person allowed for the rest of the session."""
         self.lanes: dict[str, Any] = {}
@@ -55,10 +60,18 @@ class SessionState:
         self.open_guard: OpenGuard | None = None
         """For isolated tools."""
         self.counts = Counts(budget.seconds)
-        self.tokens_left: int | None = None
-        """In the model's context; answers shrink with it."""
         self._rules: dict[Tool, RuleLists] = {}
         self._lacks: dict[Tool, str] = {}
+
+    @property
+    def tokens_left(self) -> int | None:
+        """In the model's context; answers shrink with it."""
+        return self._tokens_left
+
+    @tokens_left.setter
+    def tokens_left(self, count: int | None) -> None:
+        self._tokens_left = count
+        self.smallest_cap = self.caps.fitting(count).smallest
 
     def rules_about(self, tool: Tool) -> RuleLists:
         """The policy's rules that may apply to a call of this tool."""
@@ -112,7 +125,7 @@ class Step:
     ) -> None:  # fmt: skip
         self.call = call
         self.tool = tool
-        self.context = Context(call, clock, session)
+        self.context = Context(call, clock, session, tool.output_cap)
         self.clock = clock
         self.shared = shared
         self.counts = shared.counts

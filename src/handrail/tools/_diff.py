@@ -3,15 +3,16 @@
 from difflib import unified_diff
 from typing import Final
 
+from handrail.contract.excerpt import cut
+
 MOST_COMPARED_LINES: Final = 20_000
 """Changed lines above which they are shown as one block, without looking for common lines."""
 LARGEST_TEXT: Final = 4 << 20
-LONGEST_DIFF: Final = 20_000
 CONTEXT_LINES: Final = 3
 
 
-def difference(old: str, new: str, path: str) -> str:
-    """The output of `diff -u`; empty if the texts are the same."""
+def difference(old: str, new: str, path: str, cap: int) -> str:
+    """At most `cap` characters of the output of `diff -u`; empty if the texts are the same."""
     if old == new:
         return ""
     if len(old) > LARGEST_TEXT or len(new) > LARGEST_TEXT:
@@ -30,9 +31,7 @@ def difference(old: str, new: str, path: str) -> str:
         lines = [_renumbered(line, first) for line in unified_diff(left, right, n=CONTEXT_LINES)][2:]
     text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     text = f"--- {path}\n+++ {path}\n{text}"
-    if len(text) > LONGEST_DIFF:
-        text = f"{text[:LONGEST_DIFF]}\n[… {len(text) - LONGEST_DIFF:,} more characters of the diff]"
-    return text
+    return cut(text, cap)
 
 
 def lines_of(text: str) -> list[str]:

@@ -141,7 +141,8 @@ async def files_with_matches(sandbox: Sandbox, regex: Regex, paths: list[str]) -
     if not names or len(regex.text) > LONGEST_RIPGREP_PATTERN or "\0" in regex.text:
         return paths
     done = await sandbox.run(argv, cwd="/", stdin=names, max_output=RIPGREP_OUTPUT_BYTES)
-    if done.exit_code not in (0, XARGS_NOTHING_FOUND) or done.stderr_size or done.ended_by != "exit":
+    incomplete = done.stderr_size or done.ended_by != "exit" or done.spool.discarded()
+    if done.exit_code not in (0, XARGS_NOTHING_FOUND) or incomplete:
         return paths  # ripgrep cannot read the pattern, or was stopped
     listed = set(done.spool.read().decode("utf-8", "surrogateescape").split("\0"))
     return [path for path in paths if path in listed]

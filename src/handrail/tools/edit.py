@@ -72,7 +72,7 @@ async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_l
         await sandbox.write_bytes(path, changed)
     if not changed_since_read(context, stat):  # otherwise it holds changes that this session has not read
         remember_version(context, await sandbox.stat(path))
-    diff = difference(_printable(before), _printable(after), path)
+    diff = difference(_printable(before), _printable(after), path, context.caps.diff)
     return {"path": path, "replacements": count, "bytes_written": len(changed), "diff": diff}
 
 

@@ -1,6 +1,6 @@
 """Find files by a glob, the newest first."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -13,8 +13,6 @@ from handrail.toolkit.tool import tool
 from handrail.tools._glob_match import file_glob
 from handrail.tools._paths import lookup, path_for_model
 from handrail.tools._walk import relative_to, walk
-
-MOST: Final = 1_000
 
 
 @tool(effects=["reads"], needs=["files"])
@@ -39,10 +37,11 @@ async def glob(
         if files.matches(relative_to(entry.path, top)):
             matches.append(entry)
     matches.sort(key=lambda entry: (-entry.mtime, entry.path))
-    paths = [path_for_model(sandbox, entry.path) for entry in matches[:MOST]]
-    more = len(matches) > MOST
+    most = context.caps.paths
+    paths = [path_for_model(sandbox, entry.path) for entry in matches[:most]]
+    more = len(matches) > most
     value = {"kind": "paths", "pattern": pattern, "paths": paths, "count": len(matches), "truncated": more}
-    note = f"{len(matches) - MOST} older files are not shown; search a smaller directory."
+    note = f"{len(matches) - most} older files are not shown; search a smaller directory."
     return Success(value, (note,) if more else ())
 
 

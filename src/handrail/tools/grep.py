@@ -15,9 +15,6 @@ from handrail.tools._paths import explain_errors, lookup, path_for_model, requir
 from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Regex, Search, files_with_matches
 from handrail.tools._walk import relative_to, walk
 
-MATCHES: Final = 100
-LONGEST: Final = 500
-"""Characters of a line that are shown."""
 LARGEST: Final = 32 << 20
 """Bytes of the largest file that is searched; the result says how many were skipped."""
 
@@ -49,20 +46,21 @@ async def grep(
         raise ToolFailed(Failure("invalid_args", str(error), field="pattern")) from None
     files = None if glob is None else file_glob(glob, "glob")
     paths, too_large = await _files(sandbox, path, files, no_ignore)
-    search = Search(sandbox, regex, most=MATCHES + 1, context=context)
+    caps = call.caps
+    search = Search(sandbox, regex, most=caps.matches + 1, context=context)
     await search.search_files(await files_with_matches(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
-    matches = [_for_model(sandbox, each, context) for each in search.matches[:MATCHES]]
-    truncated = len(search.matches) > MATCHES
+    matches = [_for_model(sandbox, each, context, caps.match) for each in search.matches[: caps.matches]]
+    truncated = len(search.matches) > caps.matches
     value = {
         "kind": "matches", "pattern": pattern, "matches": matches, "match_count": len(matches),
         "files_searched": len(paths), "truncated": truncated,
     }  # fmt: skip
-    return Success(value, tuple(_notes(truncated, too_large, search.shortened)))
+    return Success(value, tuple(_notes(len(matches) if truncated else 0, too_large, search.shortened)))
 
 
-def _notes(truncated: bool, too_large: int, shortened: int) -> Iterator[str]:
-    if truncated:
-        yield f"Only the first {MATCHES} matches are shown; search a smaller directory, or use glob."
+def _notes(cut_to: int, too_large: int, shortened: int) -> Iterator[str]:
+    if cut_to:
+        yield f"Only the first {cut_to} matches are shown; search a smaller directory, or use glob."
     if too_large:
         yield f"Files larger than {LARGEST >> 20} MiB were not searched ({too_large}); search them with bash."
     if shortened:
@@ -110,13 +108,15 @@ async def _runs(sandbox: Sandbox, argv: list[str]) -> bool:
         return False
 
 
-def _for_model(sandbox: Sandbox, match: Match, context: int) -> dict[str, Any]:
-    value: dict[str, Any] = {"path": path_for_model(sandbox, match.path), "line": match.line, "text": _cut(match.text)}
+def _for_model(sandbox: Sandbox, match: Match, context: int, cap: int) -> dict[str, Any]:
+    path = path_for_model(sandbox, match.path)
+    value: dict[str, Any] = {"path": path, "line": match.line, "text": _cut(match.text, cap)}
     if context:
-        value |= {"before": [_cut(line) for line in match.before], "after": [_cut(line) for line in match.after]}
+        before, after = ([_cut(line, cap) for line in lines] for lines in (match.before, match.after))
+        value |= {"before": before, "after": after}
     return value
 
 
-def _cut(line: str) -> str:
+def _cut(line: str, cap: int) -> str:
     line = line.removesuffix("\r")
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} [… {len(line) - LONGEST:,} more characters]"
+    return line if len(line) <= cap else f"{line[:cap]} [… {len(line) - cap:,} more characters]"

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from handrail.artifacts.page import PAGE
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Success
 from handrail.sandbox.job import Job
@@ -15,6 +14,8 @@ from handrail.toolkit.tool import tool
 
 DEFAULT_WAIT: Final = 30
 DEFAULT_LINES: Final = 50
+GAP_ROOM: Final = 64
+"""Bytes for the line that stands for discarded output."""
 
 
 @tool(effects=["reads"], needs=["exec"], timeout=None, lane="none")
@@ -51,31 +52,32 @@ async def process(
         ended = await sandbox.terminate(target.id, by="user" if context.call.origin == "user" else "model")
         return {**_state(target), "killed": ended}
     elif action == "tail":
-        return _tail(target, lines)
+        return _tail(target, lines, context.caps.file)
     elif action == "output":
-        return _output(target, start, end)
+        return _output(target, start, end, context.caps.file)
     return _state(target)
 
 
-def _tail(job: Job, lines: int) -> Success:
-    size, (data, shortened) = job.size, job.last(lines, PAGE)
+def _tail(job: Job, lines: int, cap: int) -> Success:
+    size, (data, shortened) = job.size, job.last(lines, cap)
     start = size - len(data)
-    value = {**_state(job), "start": start, "end": size, "text": data.decode("utf-8", "replace")}
+    value = {"kind": "output", **_state(job), "start": start, "end": size, "text": data.decode("utf-8", "replace")}
     if not shortened:
         return Success(value)
-    before = _output_call(job, max(0, start - PAGE), start)
+    before = _output_call(job, max(0, start - cap), start)
     return Success(value, (f"Not all of the last {lines} lines are shown; those before them: {before}.",))
 
 
-def _output(job: Job, start: int, end: int | None) -> Success:
-    """A range of the job's output: at most a page, ending with a whole character."""
+def _output(job: Job, start: int, end: int | None, cap: int) -> Success:
+    """A range of the job's output: at most `cap` bytes, ending with a whole character."""
     size = job.size
     if start > size:
         raise _invalid("start", f"{job.id} has printed {size:,} bytes; start {start:,} is past the end", f"0 to {size}")
     if end is not None and end <= start:
         raise _invalid("end", f"end {end:,} is not after start {start:,}", f"more than {start}")
     gone, last = job.discarded, min(size, end or size)
-    stop = min(last, (gone.stop if start in gone else start) + PAGE)
+    room = max(1, cap - GAP_ROOM) if gone else cap
+    stop = min(last, (gone.stop if start in gone else start) + room)
     try:
         data = job.read(start, stop)
     except ValueError:
@@ -87,7 +89,7 @@ def _output(job: Job, start: int, end: int | None) -> Success:
         notes.append(f"More follows: {_output_call(job, stop - left, last)}.")
     if gone and start < gone.stop and stop > gone.start:
         notes.append(f"Bytes {gone.start:,} to {gone.stop:,} were discarded: the job printed more than is kept.")
-    return Success({**_state(job), "start": start, "end": stop - left, "text": text}, tuple(notes))
+    return Success({"kind": "output", **_state(job), "start": start, "end": stop - left, "text": text}, tuple(notes))
 
 
 def _whole_characters(data: bytes, more: bool) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
+from handrail.contract.limits import Caps
 from handrail.contract.result import Failure, Image, Success
 from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
@@ -15,16 +16,13 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors, lookup, remember_version, require_file
 
-LINES: Final = 2_000
-BYTES: Final = 50 << 10
-"""What one call returns at most: this many lines, or this many bytes of them."""
-LONGEST_LINE: Final = 2_000
-ENTRIES: Final = 500
 COUNTED: Final = 64 << 20
 """Bytes up to which a file is read to its end, so that its number of lines is known."""
 CHUNK: Final = 1 << 20
 LONGEST_SCAN: Final = 8 << 20
 """Bytes of a line in a large file after which the search for its end stops."""
+NOTE_ROOM: Final = 40
+"""Bytes for the note at the end of a line that was cut."""
 LARGEST_IMAGE: Final = 5 << 20
 IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -39,25 +37,25 @@ async def read(
     path: str,
     context: Context,
     offset: Annotated[int, Field(ge=1)] = 1,
-    limit: Annotated[int, Field(ge=1, le=100_000)] = LINES,
+    limit: Annotated[int | None, Field(ge=1)] = None,
 ) -> Any:
     """Read a text file by lines, list a directory, or look at an image.
 
     Args:
         path: The file or directory, absolute or relative to the workspace.
         offset: The first line to read, counted from 1; for a directory, the first entry.
-        limit: How many lines, or entries, to read at most.
+        limit: How many lines, or entries, to read at most; by default as many as fit.
     """
     sandbox = context.sandbox
     stat = await lookup(sandbox, path)
     with explain_errors(sandbox, path):
         if stat.type == "directory":
-            return await _listing(sandbox, path, offset, limit)
+            return await _listing(context, path, offset, limit)
         require_file(path, stat, "it cannot be read")
         return await _file(context, path, stat, offset, limit)
 
 
-async def _file(context: Context, path: str, stat: FileStat, offset: int, limit: int) -> Any:
+async def _file(context: Context, path: str, stat: FileStat, offset: int, limit: int | None) -> Any:
     sandbox = context.sandbox
     head = await sandbox.read_bytes(path, length=8192)
     if media_type := _image_type(head):
@@ -65,13 +63,13 @@ async def _file(context: Context, path: str, stat: FileStat, offset: int, limit:
     if b"\0" in head:
         return {"kind": "binary", "path": path, "size": stat.size, "begins_with": head[:16].hex(" ")}
     remember_version(context, stat)
-    return await _text(sandbox, path, stat, offset, limit)
+    return await _text(context, path, stat, offset, limit)
 
 
-async def _listing(sandbox: Sandbox, path: str, offset: int, limit: int) -> Any:
-    entries = await sandbox.list(path)
+async def _listing(context: Context, path: str, offset: int, limit: int | None) -> Any:
+    entries = await context.sandbox.list(path)
     _check_offset(path, offset, len(entries), "entries")
-    most = min(limit, ENTRIES)
+    most = min(limit or context.caps.entries, context.caps.entries)
     shown = entries[offset - 1 : offset - 1 + most]
     left = len(entries) - (offset - 1 + len(shown))
     named = [
@@ -99,11 +97,11 @@ def _image_type(head: bytes) -> str | None:
     return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), None)
 
 
-async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit: int) -> Any:
-    lines = _Lines(offset, min(limit, LINES))
+async def _text(context: Context, path: str, stat: FileStat, offset: int, limit: int | None) -> Any:
+    lines = _Lines(offset, limit, context.caps)
     at = 0
     while at < stat.size or at == 0:
-        data = await sandbox.read_bytes(path, start=at, length=CHUNK)
+        data = await context.sandbox.read_bytes(path, start=at, length=CHUNK)
         at += len(data)
         lines.feed(data)
         if not data or (lines.full and stat.size > COUNTED):
@@ -126,7 +124,7 @@ async def _text(sandbox: Sandbox, path: str, stat: FileStat, offset: int, limit:
     if truncated:
         notes.append(f"Lines {offset} to {last} of {total or 'many'} are shown; go on with offset={last + 1}.")
     if lines.cut:
-        notes.append(f"{lines.cut} lines longer than {LONGEST_LINE} bytes are cut; read them with bash (cut -c).")
+        notes.append(f"{lines.cut} lines longer than {lines.longest} bytes are cut; read them with bash (cut -c).")
     if damaged:
         notes.append("Some bytes are not UTF-8 and are shown as \ufffd.")
     return Success(value, tuple(notes))
@@ -149,19 +147,21 @@ def _decode(data: bytes) -> tuple[str, bool]:
 class _Lines:
     """Splits chunks into lines: counts all of them, keeps the requested ones, and buffers at most one more."""
 
-    def __init__(self, offset: int, limit: int) -> None:
+    def __init__(self, offset: int, limit: int | None, caps: Caps) -> None:
         self.kept: list[bytes] = []
         self.cut = 0
         self.number = 0
         """Lines seen so far."""
-        self._first, self._last = offset, offset + limit - 1
-        self._size = 0
+        self._room = caps.file
+        self.longest = min(caps.line, max(1, caps.file - NOTE_ROOM))
+        self._first, self._last = offset, offset + min(limit or caps.lines, caps.lines) - 1
+        self._full = False
         self._rest = bytearray()
         self._rest_size = 0
 
     @property
     def full(self) -> bool:
-        return self.number >= self._last or self._size >= BYTES or self._rest_size > LONGEST_SCAN
+        return self.number >= self._last or self._full or self._rest_size > LONGEST_SCAN
 
     def feed(self, data: bytes) -> None:
         pieces = data.split(b"\n")
@@ -177,19 +177,21 @@ class _Lines:
 
     def _grow(self, piece: bytes) -> None:
         self._rest_size += len(piece)
-        if len(self._rest) <= LONGEST_LINE:
-            self._rest += piece[: LONGEST_LINE + 1]
+        if len(self._rest) <= self.longest:
+            self._rest += piece[: self.longest + 1]
 
     def _end(self, line_end: bytes) -> None:
         self.number += 1
-        if self._first <= self.number <= self._last and self._size < BYTES:
-            line = bytes(self._rest)
-            if self._rest_size > LONGEST_LINE:
-                self.cut += 1
-                line = _whole_characters(line[:LONGEST_LINE])
+        if self._first <= self.number <= self._last and not self._full:
+            line, is_cut = bytes(self._rest), self._rest_size > self.longest
+            if is_cut:
+                line = _whole_characters(line[: self.longest])
                 line += f" [… {self._rest_size - len(line):,} more bytes]".encode()
-            self.kept.append(line + line_end)
-            self._size += len(line) + 1
+            self._room -= len(line + line_end)
+            self._full = self._room < 0 and bool(self.kept)  # the first line is shown in any case
+            if not self._full:
+                self.kept.append(line + line_end)
+                self.cut += is_cut
         self._rest.clear()
         self._rest_size = 0
 

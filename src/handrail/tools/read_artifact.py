@@ -1,14 +1,18 @@
 """Read an artifact, a page at a time."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from handrail.artifacts.page import LARGEST, PAGE, page
+from handrail.artifacts.store import Scope, unknown
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure, Success
+from handrail.contract.result import ArtifactRef, Failure, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
+
+_WIDEST: Final = 4
+_NEVER: Final = ("image/", "audio/", "video/", "font/")
+_TEXTUAL: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")
 
 
 @tool(effects=["reads"])
@@ -16,24 +20,67 @@ async def read_artifact(
     ref: Annotated[str, Field(min_length=1)],
     context: Context,
     start: Annotated[int, Field(ge=0)] = 0,
-    length: Annotated[int, Field(ge=1)] = PAGE,
+    length: Annotated[int | None, Field(ge=1)] = None,
 ) -> Any:
     """Read part of an artifact: an output that was too long to show, or a shared file.
 
     Args:
         ref: The reference, such as a_0123abcd, exactly as in a result.
         start: The first byte, counted from 0.
-        length: How many bytes to read at most.
+        length: How many bytes to read at most; by default as many as fit.
     """
     info = context.artifacts.info(ref)
     if info is not None and start >= info.size > 0:
         message = f"{ref} has {info.size:,} bytes; start {start:,} is past the end."
         raise ToolFailed(Failure("invalid_args", message, field="start", expected=f"0 to {info.size - 1}"))
-    value = await page(context.artifacts, ref, start, length)
+    most = context.caps.file
+    value = await _page(context.artifacts, ref, start, min(length or most, most))
     if value["kind"] == "binary":
         advice = f'{ref} is not text. Pass {{"$artifact": "{ref}"}} to a tool that takes its content.'
         return Success(value, (advice,))
     notes = [f"{value['size'] - value['end']:,} bytes follow; go on with start={value['end']}."]
-    if length > LARGEST:
-        notes.append(f"At most {LARGEST:,} bytes are read at once.")
+    if length is not None and length > most:
+        notes.append(f"At most {most:,} bytes are read at once.")
     return Success(value, tuple(notes) if "next_start" in value else ())
+
+
+async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str, Any]:
+    """`text` from byte `start` on, its `end`, and `next_start` where there is more. Raises ToolFailed(invalid_args)."""
+    info = artifacts.info(ref)
+    if info is None:
+        raise unknown(ref)
+    length = max(1, min(length, info.size))
+    begin = max(0, start - _WIDEST + 1)
+    data = await artifacts.read(ref, begin, start - begin + length + _WIDEST)
+    about: dict[str, Any] = {"ref": info.ref, "size": info.size, "media_type": info.media_type}
+    if info.name is not None:
+        about["name"] = info.name
+    if not _is_text(info, data):
+        return {"kind": "binary", **about, "begins_with": data[:16].hex(" ") if not start else ""}
+    first = _boundary(data, start - begin)
+    last = _boundary(data, min(len(data), start - begin + length))
+    if last <= first:  # the page is smaller than the character that stands there
+        last = _boundary(data, min(len(data), first + _WIDEST))
+    end = begin + last
+    more = {"next_start": end} if end < info.size else {}
+    text = data[first:last].decode("utf-8", "replace")
+    return {"kind": "artifact", **about, "start": begin + first, "end": end, **more, "text": text}
+
+
+def _boundary(data: bytes, at: int) -> int:
+    """The beginning of the character in whose middle `at` is; `at` itself where the bytes are not text."""
+    for back in range(min(_WIDEST, at + 1)):
+        if at - back >= len(data) or data[at - back] & 0xC0 != 0x80:
+            lead = data[at - back] if at - back < len(data) else 0
+            return at - back if back == 0 or lead >= 0xC0 else at
+    return at
+
+
+def _is_text(info: ArtifactRef, data: bytes) -> bool:
+    media_type = info.media_type.partition(";")[0]
+    if media_type.startswith("text/") or media_type.endswith(_TEXTUAL):
+        return True
+    if media_type.startswith(_NEVER) or b"\0" in data:
+        return False
+    text = data.decode("utf-8", "replace")
+    return text.count("\ufffd") <= len(text) // 50 + _WIDEST

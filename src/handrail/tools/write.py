@@ -58,12 +58,13 @@ async def write(
     except FileNotFoundError:  # directories are created, but a `..` after a missing one leads nowhere
         raise await path_not_found(sandbox, path) from None
     remember_version(context, await sandbox.stat(path))
-    return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": _diff(path, old, content)}
+    diff = _diff(path, old, content, context.caps.diff)
+    return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": diff}
 
 
-def _diff(path: str, old: bytes | None, content: str) -> str:
+def _diff(path: str, old: bytes | None, content: str, cap: int) -> str:
     if old is None:
-        return difference("", content, path)
+        return difference("", content, path, cap)
     if b"\0" in old[:8192]:
         return f"[{path} was a binary file and is text now]"
-    return difference(old.decode("utf-8", "replace"), content, path)
+    return difference(old.decode("utf-8", "replace"), content, path, cap)

@@ -4,28 +4,26 @@ from collections.abc import Awaitable, Iterator
 from typing import Final
 
 from handrail.artifacts.store import Scope, keep_stream
-from handrail.contract.result import ArtifactRef, Excerpt
+from handrail.contract.excerpt import Excerpt
+from handrail.contract.result import ArtifactRef
 
-LARGEST: Final = 64 << 20
-"""Bytes of one answer that are kept."""
 JSON: Final = "application/json"
 _STEP: Final = 1 << 20
 
 
 class Keeper:
-    """Collects what was kept and what should be told about it."""
+    """Keeps up to `most` bytes of each text, and collects what the model should be told about it."""
 
-    __slots__ = ("artifacts", "notes", "outdated")
+    __slots__ = ("_most", "artifacts", "notes")
 
-    def __init__(self, artifacts: Scope) -> None:
+    def __init__(self, artifacts: Scope, most: int) -> None:
         self.artifacts = artifacts
         self.notes: list[str] = []
-        self.outdated: str | None = None
-        """Earlier warnings that hold this text are no longer true."""
+        self._most = most
 
     async def keep(self, text: str, name: str, media_type: str | None = None) -> ArtifactRef | None:
-        """Store a whole text, up to LARGEST. None when the disk does not take it."""
-        return await self._stored(self.artifacts.put(_within(text), media_type=media_type, name=name))
+        """Store a whole text. None when the disk does not take it."""
+        return await self._stored(self.artifacts.put(_within(text, self._most), media_type=media_type, name=name))
 
     async def whole(self, part: Excerpt, name: str) -> ArtifactRef | None:
         """Where the whole of an excerpt can be read from now on. None when that is nowhere."""
@@ -33,7 +31,7 @@ class Keeper:
             return part.whole if self.artifacts.show(part.whole) else None
         if part.whole is None:
             return None
-        return await self._stored(keep_stream(self.artifacts, part.whole, name))
+        return await self._stored(keep_stream(self.artifacts, part.whole, name or "answer.txt"))
 
     async def _stored(self, storing: Awaitable[ArtifactRef]) -> ArtifactRef | None:
         try:
@@ -50,17 +48,13 @@ class Keeper:
         self.notes.append(f"{what} was cut from {was:,} to {now:,} characters; {rest}.")
 
 
-def _within(text: str) -> str:
-    """The text, or its first and last parts where it is larger than what is kept."""
-    if len(text) * 4 <= LARGEST or _fits(text):
+def _within(text: str, most: int) -> str:
+    """The text, or its first and last parts where it has more than `most` bytes."""
+    if len(text) * 4 <= most or (len(text) <= most and (text.isascii() or sum(_sizes(text)) <= most)):
         return text
-    half = LARGEST // (2 if text.isascii() else 8)
+    half = most // (2 if text.isascii() else 8)
     gone = len(text) - 2 * half
     return f"{text[:half]}\n[… {gone:,} characters were discarded here]\n{text[-half:]}"
-
-
-def _fits(text: str) -> bool:
-    return len(text) <= LARGEST and (text.isascii() or sum(_sizes(text)) <= LARGEST)
 
 
 def _sizes(text: str) -> Iterator[int]:

@@ -1,0 +1,107 @@
+"""An Excerpt: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from handrail.contract.result import ArtifactRef
+
+HEAD_SHARE: Final = 0.4
+"""The part of a cap that shows the beginning of a text; the rest shows its end."""
+LONGEST_SEQUENCE: Final = 4_096
+"""Characters of a terminal sequence that is kept in one piece."""
+_SEQUENCE: Final = (
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # titles, links
+    r"|\x1b[ -/]*[0-~]"
+)
+_SEQUENCE_START: Final = "[\x1b\x9b]"
+
+
+class Excerpt(str):
+    """The beginning of a text, a line that says how much is missing and where it is, and the end.
+
+    It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
+    """
+
+    __slots__ = ("_ends", "_starts", "left_out", "total", "whole")
+    left_out: int
+    total: int
+    """Characters of the whole text."""
+    whole: "ArtifactRef | Callable[[int, int], bytes] | None"
+    """Where the whole is: an artifact, or `read(start, length)` in bytes as long as it is not stored yet."""
+    _starts: int
+    _ends: int
+
+    def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Excerpt":
+        ref = getattr(whole, "ref", None)
+        where = f"; full output: {ref}" if ref is not None else ""
+        made = super().__new__(cls, f"{head}\n[… {left_out:,} of {total:,} characters left out{where}]\n{tail}")
+        made._starts, made._ends = len(head), len(tail)
+        made.left_out, made.total, made.whole = left_out, total, whole
+        return made
+
+    @property
+    def head(self) -> str:
+        return self[: self._starts]
+
+    @property
+    def tail(self) -> str:
+        return self[len(self) - self._ends :]
+
+    @property
+    def shown(self) -> int:
+        """Characters of the text itself that are in it."""
+        return self._starts + self._ends
+
+    def of(self, whole: "ArtifactRef | None") -> "Excerpt":
+        """The same, naming where the whole is now."""
+        return Excerpt(self.head, self.tail, self.left_out, self.total, whole)
+
+    def within(self, cap: int) -> "Excerpt":
+        """The same with at most `cap` characters of the text; itself when it has no more."""
+        return self if self.shown <= cap else joined(self.head, self.tail, self.total, cap, self.whole)
+
+    def to_wire(self) -> str:
+        """The plain text."""
+        return str(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is plain text: what it could be read from stays here."""
+        return str, (str(self),)
+
+
+def cut(text: str, cap: int, whole: "ArtifactRef | None" = None) -> str:
+    """The text itself, or an Excerpt with at most `cap` characters of it."""
+    return text if len(text) <= cap else joined(text, text, len(text), cap, whole)
+
+
+def joined(first: str, last: str, total: int, cap: int, whole: Any = None) -> Excerpt:
+    """An Excerpt of a text that begins with `first`, ends with `last` and has `total` characters."""
+    head, tail = ends(first, last, cap)
+    return Excerpt(head, tail, max(0, total - len(head) - len(tail)), total, whole)
+
+
+def ends(first: str, last: str, cap: int) -> tuple[str, str]:
+    """What `cap` characters show of the two ends of a text; a terminal sequence that would be broken is left out."""
+    head_cap = int(cap * HEAD_SHARE)
+    stop, start = min(len(first), head_cap), max(0, len(last) - (cap - head_cap))
+    if stop < len(first) and (broken := _broken(first, stop)):
+        stop = broken[0]
+    if start > 0 and (broken := _broken(last, start)):
+        start = broken[1]
+    return first[:stop], last[start:]
+
+
+def _broken(text: str, at: int) -> tuple[int, int] | None:
+    """Where the terminal sequence begins and ends that a cut at `at` would break."""
+    for begins in _compiled(_SEQUENCE_START).finditer(text, max(0, at - LONGEST_SEQUENCE), at):
+        found = _compiled(_SEQUENCE).match(text, begins.start(), begins.start() + LONGEST_SEQUENCE)
+        if found and found.end() > at:
+            return found.start(), found.end()
+    return None
+
+
+_compiled = cache(re.compile)

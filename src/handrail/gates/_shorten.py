@@ -1,0 +1,153 @@
+"""Make an answer smaller by its parts: streams, texts, entries of a list, and last whatever fields are large."""
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from handrail.contract.excerpt import Excerpt, cut
+from handrail.contract.limits import Caps
+from handrail.contract.result import SCALARS, to_wire
+from handrail.gates._keeper import JSON, Keeper
+
+LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}
+"""By the kind of a value: the field with its entries, which is also the name of their cap."""
+TEXTS: Final = frozenset({"file", "artifact", "output"})
+"""The kinds of a value whose `text` has the cap `file`."""
+SMALL_FIELD: Final = 200
+"""Characters of a field that is never cut, such as an exit code."""
+
+
+async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> Any:
+    """An object of about `size` characters within its caps; the very object when it is already."""
+    own = _own_caps(value, caps)
+    for name, cap in own.items():
+        if not isinstance(value[name], Excerpt) and len(value[name]) > cap:
+            value = {**value, name: await shorten_text(value[name], name, cap, keeper)}
+    listed = LISTS.get(kind) if isinstance(kind := value.get("kind"), str) else None
+    if listed is not None and isinstance(value.get(listed), list):
+        value = await _shorten_list(value, listed, size, caps, keeper)
+    cap = caps.other if own or listed else caps.value
+    if size <= cap:
+        return value
+    counted = {id(value[name]) for name in own}  # one text may stand in two fields, as in the answer of run_code
+    apart = [name for name, held in value.items() if id(held) in counted]
+    return await _shorten_fields(value, cap, keeper, apart=apart)
+
+
+async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
+    """The text, or an Excerpt of it whose whole is kept. A text that is an Excerpt keeps to its cap already."""
+    if isinstance(text, Excerpt) or len(text) <= cap:
+        return text
+    kept = await keeper.keep(text, name or "answer.txt")
+    keeper.note_cut(name or "The answer", len(text), cap, kept)
+    return cut(text, cap, kept)
+
+
+def _own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
+    """The fields of this value that have a cap of their own, and that cap."""
+    if "exit_code" in value and isinstance(value.get("stdout"), str) and isinstance(value.get("stderr"), str):
+        return {"stdout": caps.stdout, "stderr": caps.stderr}
+    if isinstance(value.get("text"), str) and isinstance(kind := value.get("kind"), str) and kind in TEXTS:
+        return {"text": caps.file}
+    if "bytes_written" in value and isinstance(value.get("diff"), str):
+        return {"diff": caps.diff}
+    return {}
+
+
+async def settle_excerpts(value: Any, caps: Caps, keeper: Keeper) -> Any:
+    """The same with every Excerpt inside it within its cap, and its whole stored; the very object if it has none."""
+    settled: dict[int, Excerpt] = {}
+    for name, part in _excerpts(value, ""):
+        if id(part) not in settled:  # one text may stand in two fields
+            shorter = part.within(_cap_of(name, caps))
+            kept = await keeper.whole(part, name)
+            keeper.note_cut(name or "The answer", part.total, shorter.shown, kept)
+            settled[id(part)] = shorter.of(kept)
+    return _replaced(value, settled) if settled else value
+
+
+def _cap_of(name: str, caps: Caps) -> int:
+    own = {"": caps.value, "stderr": caps.stderr, "diff": caps.diff}
+    return own.get(name, caps.stdout)
+
+
+def _excerpts(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
+    """Every Excerpt, and the name of the field in which it is."""
+    if isinstance(value, Excerpt):
+        yield name, value
+    elif isinstance(value, dict) and not SCALARS.issuperset(map(type, value.values())):
+        for key, held in value.items():
+            yield from _excerpts(held, key)
+    elif isinstance(value, list | tuple) and not SCALARS.issuperset(map(type, value)):
+        for held in value:
+            yield from _excerpts(held, name)
+
+
+def _replaced(value: Any, settled: dict[int, Excerpt]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(held, settled) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replaced(held, settled) for held in value]
+    return settled.get(id(value), value)
+
+
+async def _shorten_list(value: dict[str, Any], key: str, size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
+    """As many entries as fit both the count and the characters; the very object when all do."""
+    entries = value[key]
+    shown = entries[: getattr(caps, key)]
+    room = caps.other * 9 // 10
+    if size > room:
+        shown = shown[: _fitting(shown, room)]
+    if len(shown) == len(entries):
+        return value
+    kept = await keeper.keep(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json", JSON)
+    where = f'; all of them: read_artifact(ref="{kept.ref}")' if kept else "; ask for a smaller part"
+    keeper.notes.append(f"{len(shown):,} of {len(entries):,} {key} are shown{where}.")
+    return {**value, key: shown, "truncated": True, **({"full": kept} if kept else {})}
+
+
+def _fitting(entries: list[Any], room: int) -> int:
+    """How many of them can be written in so many characters."""
+    for at, entry in enumerate(entries):
+        room -= len(json.dumps(to_wire(entry), ensure_ascii=False)) + 2
+        if room < 0:
+            return at
+    return len(entries)
+
+
+async def _shorten_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, apart: Collection[str] = ()) -> Any:
+    """The object within `cap` characters, fields `apart` not counted; the very object when it is already.
+
+    Small fields stay as they are, large ones show their beginning and end. One of very many small fields becomes text.
+    """
+    texts = {name: _text(held) for name, held in value.items() if name not in apart}
+    sizes = {name: len(text) + len(name) + 6 for name, text in texts.items()}
+    if sum(sizes.values()) <= cap:
+        return value
+    whole = json.dumps(to_wire(value), ensure_ascii=False)
+    kept = await keeper.keep(whole, "answer.json", JSON)
+    keeper.note_cut("The answer", len(whole), cap, kept)
+    small = sum(size for size in sizes.values() if size <= SMALL_FIELD)
+    if small > cap // 2 and not apart:
+        return cut(whole, cap, kept)
+    room = _shares({name: size for name, size in sizes.items() if size > SMALL_FIELD}, max(cap // 2, cap - small))
+    shaped = dict(value)
+    for name, share in room.items():
+        shaped[name] = str(cut(texts[name], share, kept))  # plain text: the artifact has all fields, not this one
+    return shaped
+
+
+def _text(held: Any) -> str:
+    return held if isinstance(held, str) else json.dumps(to_wire(held), ensure_ascii=False)
+
+
+def _shares(sizes: dict[str, int], room: int) -> dict[str, int]:
+    """How much of the room each large field gets, where it needs more than its equal share."""
+    shares: dict[str, int] = {}
+    waiting = sorted(sizes.items(), key=lambda item: item[1])
+    for at, (name, size) in enumerate(waiting):
+        share = max(1, room // (len(waiting) - at))
+        if size > share:
+            shares[name] = share
+        room -= min(size, share)
+    return shares
