@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import Context, Event, Policy, Session, builtin_tools, open_sandbox
@@ -15,6 +17,7 @@ from tests.journeys.evidence import endings, events_of, only_ending
 pytestmark = pytest.mark.anyio
 EVENT_LIMIT = 64 << 10
 KEPT = 64 << 10
+EVENT_INTERVAL = 1 / 16
 
 
 def shown(session: Session) -> list[Event]:
@@ -63,6 +66,23 @@ async def test_a_call_shows_at_most_twenty_events_a_second_whatever_its_streams(
     assert len(times) > 20, "the control: enough came"
     assert all(later - earlier > 0.95 for earlier, later in zip(times, times[20:], strict=False))
     assert {event.data["stream"] for event in shown(session)[:6]} == {"stdout", "stderr", "progress"}
+
+
+async def test_a_piece_that_comes_beside_the_timer_makes_no_event_too_many() -> None:
+    async def stutters(context: Context) -> None:
+        until = monotonic() + 2.5
+        while monotonic() < until:  # the loop is blocked until the timer and the next piece are due at once
+            context.show(".", stream="stdout")
+            context.show(".", stream="stderr")
+            sleep(EVENT_INTERVAL * 1.1)
+            context.show(".", stream="stdout")
+            await anyio.lowlevel.checkpoint()
+
+    async with Session([stutters]) as session:
+        await session.call("stutters")
+    times = [event.time for event in shown(session)[:-3]]  # but for what the streams had left at the end
+    assert len(times) > 10, "the control: enough came"
+    assert all(later - earlier > EVENT_INTERVAL * 0.9 for earlier, later in pairwise(times))
 
 
 async def test_what_follows_the_first_piece_is_shown_while_the_call_still_runs() -> None:

@@ -1,5 +1,6 @@
 """Readers of events can raise, block and fall behind without harm to any call."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from handrail import Event, Session
+from handrail import Event, Session, tool
 from handrail.testing import EventRecorder
 from tests.journeys.evidence import endings, events_of
 
@@ -175,6 +176,36 @@ async def test_readers_see_everything_also_when_the_block_ends_badly(cancelled: 
     assert [event.type for event in seen] == ["call_started", "call_ended"]
     assert seen == recorder.events == list(session.trace)
     assert not warnings(session)
+
+
+async def test_the_end_of_a_call_that_ends_slowly_is_seen_by_readers_and_followers() -> None:
+    followed: list[Event] = []
+    recorder, begun = EventRecorder(), anyio.Event()
+
+    @tool
+    async def slow_to_end() -> None:
+        """Take a while to clean up."""
+        begun.set()
+        try:
+            await anyio.sleep(600)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.3)
+
+    async def follow(session: Session) -> None:
+        async for event in session.events():
+            followed.append(event)
+
+    session = Session([slow_to_end], readers=[recorder])
+    async with session:
+        following = asyncio.create_task(follow(session))
+        call = asyncio.create_task(session.call("slow_to_end"))
+        await begun.wait()
+        call.cancel()
+        await anyio.lowlevel.checkpoint()
+    await following
+    assert [event.type for event in recorder.events] == ["call_started", "call_ended"]
+    assert recorder.events == followed == list(session.trace)
 
 
 async def test_a_session_that_ends_at_once_leaves_no_reader_behind() -> None:

@@ -9,7 +9,18 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Budget, Event, Failure, Policy, Sandbox, Session, Success, builtin_tools
+from handrail import (
+    Budget,
+    Context,
+    Event,
+    Failure,
+    Policy,
+    Sandbox,
+    Session,
+    Success,
+    builtin_tools,
+    tool,
+)
 from handrail.contract.limits import Caps
 from handrail.drivers.host import open_host
 from tests.tools.world import REAL, World, in_time, world
@@ -280,6 +291,24 @@ async def test_a_command_that_the_budgets_seconds_end_keeps_what_it_printed(real
     (real.root / "alive").unlink()
     await anyio.sleep(0.4)
     assert not (real.root / "alive").exists(), "the setsid child lives on"
+
+
+async def test_a_command_inside_another_call_keeps_what_it_printed_when_the_budget_ends_both(real: World) -> None:
+    inner: list[Any] = []
+
+    @tool
+    async def outer(context: Context) -> None:
+        """Run a command, then stay."""
+        inner.append(await context.use("bash", {"command": "echo begun; sleep 600"}))
+        await anyio.sleep(600)
+
+    real.session.toolbox.add(outer)
+    await ended_by_the_budget(real, "outer", {})
+    assert (inner[0].kind, inner[0].data["stdout"], inner[0].data["ended_by"]) == (
+        "budget_exhausted",
+        "begun\n",
+        "budget",
+    )
 
 
 async def test_waiting_for_a_job_ends_with_the_budgets_seconds_and_the_job_goes_on(real: World) -> None:

@@ -27,6 +27,8 @@ CODE_FILE_WAIT: Final = 2.0
 """Seconds to remove the file of a program that `run_code` ran."""
 SANDBOX_CLOSE_WAIT: Final = 10.0
 """Seconds a driver has to close."""
+CALL_END_WAIT: Final = 5.0
+"""Seconds the calls that still run have to end when their session does: TERM, grace, KILL."""
 READER_WAIT: Final = 5.0
 """Seconds a reader may take over one event, and to finish when its session ends."""
 GUARD_START_WAIT: Final = 20.0

@@ -1,5 +1,6 @@
 """Hold a run to its number of calls, refusals and seconds; a refused call gets its place back."""
 
+from contextlib import ExitStack
 from math import inf
 
 from handrail.contract.limits import BUDGET_GRACE, Budget
@@ -26,11 +27,18 @@ async def budget(step: Step, proceed: Next) -> Result:
 
 
 async def _in_time(step: Step, proceed: Next) -> Result:
-    """End the call when the seconds of its run are over, wherever it is."""
+    """End the call when the seconds of its run are over. A tool that keeps its own clock ends its work by itself: it
+    gets some time to report what came of it, and so do the calls around it."""
     left = step.counts.clock.left()
     if left == inf:
         return await proceed(step)
-    with step.counts.clock.limit(left + (BUDGET_GRACE if step.tool.timeout is None else 0.0)):
+    grace = BUDGET_GRACE if step.tool.timeout is None else 0.0
+    with step.counts.clock.limit(left + grace) as step.run_limit, ExitStack() as waiting:
+        outer = step.parent if grace else None
+        while outer is not None:
+            if outer.run_limit is not None:
+                waiting.enter_context(outer.run_limit.grace(grace))
+            outer = outer.parent
         return await proceed(step)
     return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.how_it_ended} "))
 

@@ -72,7 +72,8 @@ class LiveOutput:
         with self._transcript.lock:
             self._timed = False
             if self._waiting and not self._transcript.closed:
-                self._write_oldest()
+                if monotonic() >= self._last + EVENT_INTERVAL:  # else `show` wrote one in the meantime
+                    self._write_oldest()
                 self._look_after()
 
     def _write_oldest(self) -> None:

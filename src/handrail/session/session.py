@@ -18,7 +18,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
-from handrail.contract.limits import Budget, Caps
+from handrail.contract.limits import CALL_END_WAIT, Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
@@ -78,6 +78,7 @@ class Session:
         self._transcript = Transcript()
         self._memory: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Step] = {}
+        self._idle: anyio.Event | None = None
         self._ids: set[str] = set()
         self._numbers = count(1)
         self._readers = [ReaderQueue(reader, self._warn) for reader in readers]
@@ -102,9 +103,8 @@ class Session:
         try:
             return await self._open.__aexit__(kind, error, trace)
         finally:  # what the sandbox's end brought about is still seen
-            self._transcript.finish_output()
             try:
-                await finish(self._finish_readers)
+                await finish(self._finish)
             finally:
                 self._transcript.close()
 
@@ -246,6 +246,8 @@ class Session:
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
+            if self._idle is not None and not self._running:
+                self._idle.set()
             if step.slot is not None:
                 step.slot.leave()
 
@@ -257,7 +259,13 @@ class Session:
         if policy.rules:
             check_tool_names(policy.rules, {*self.toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
-    async def _finish_readers(self) -> None:
+    async def _finish(self) -> None:
+        """Give calls that are being ended the time to end, then show everything to the readers."""
+        if self._running:
+            self._idle = anyio.Event()
+            with anyio.move_on_after(CALL_END_WAIT):
+                await self._idle.wait()
+        self._transcript.finish_output()
         for reader in self._readers:
             await reader.finish()
 

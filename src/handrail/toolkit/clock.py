@@ -22,10 +22,11 @@ _pausing = threading.Lock()
 class CallLimit:
     """One limit: a cancel scope whose deadline moves on when its clock was paused."""
 
-    __slots__ = ("_clock", "_end", "loop", "scope", "seconds")
+    __slots__ = ("_clock", "_end", "_graces", "loop", "scope", "seconds")
 
     def __init__(self, clock: "CallClock", seconds: float) -> None:
         self._clock = clock
+        self._graces = 0
         self.seconds = seconds
 
     def __enter__(self) -> "CallLimit":
@@ -50,6 +51,21 @@ class CallLimit:
     @property
     def passed(self) -> bool:
         return self.scope.cancelled_caught
+
+    @contextmanager
+    def grace(self, seconds: float) -> Iterator[None]:
+        """Come so much later inside the block, however often it is entered. What has passed stays passed."""
+        self._add(1, seconds)
+        try:
+            yield
+        finally:
+            self._add(-1, seconds)
+
+    def _add(self, change: int, seconds: float) -> None:
+        self._graces += change
+        if self._graces == (1 if change > 0 else 0):
+            self._end += change * seconds
+            self.settle()
 
     def settle(self) -> None:
         """Run out as the clock does now: not at all while it is paused. A limit that has passed stays passed."""

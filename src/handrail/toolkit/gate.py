@@ -14,7 +14,7 @@ from handrail.contract.result import Failure, Result
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
-from handrail.toolkit.clock import CallClock
+from handrail.toolkit.clock import CallClock, CallLimit
 from handrail.toolkit.context import Context, SessionView
 from handrail.toolkit.isolated import OpenGuard
 from handrail.toolkit.tool import Tool
@@ -110,6 +110,7 @@ class Step:
         "counts",
         "parent",
         "repairs",
+        "run_limit",
         "scope",
         "shared",
         "slot",
@@ -145,6 +146,8 @@ class Step:
         """The Slot that gates/lane.py reserved for it when it was accepted; None for a call without a lane."""
         self.still_running = False
         """The body could not be stopped and may still be at work."""
+        self.run_limit: CallLimit | None = None
+        """What ends the call when the seconds of its run are over."""
         self.scope: anyio.CancelScope | None = None
         """What to cancel when a person ends this call now."""
         self.terminated = False
