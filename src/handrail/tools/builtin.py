@@ -25,7 +25,7 @@ ALL: Final = (*CODING, ask_user, complete)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
-    """`read_only` changes nothing; `coding` has hands; `all` can also ask the user and end the work."""
+    """`read_only` changes nothing; `coding` also writes and runs commands; `all` also asks the user and ends work."""
     chosen = {"coding": CODING, "read_only": READ_ONLY, "all": ALL}.get(profile)
     if chosen is None:
         raise HandrailError(f"there is no profile {profile!r}; there are {', '.join(get_args(Profile))}")

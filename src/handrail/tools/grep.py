@@ -15,7 +15,7 @@ from handrail.tools._paths import explain_errors, lookup, path_for_model, requir
 from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Regex, Search, files_with_matches
 from handrail.tools._walk import relative_to, walk
 
-LARGEST: Final = 32 << 20
+LARGEST_FILE: Final = 32 << 20
 """Bytes of the largest file that is searched; the result says how many were skipped."""
 
 
@@ -62,7 +62,7 @@ def _notes(cut_to: int, too_large: int, shortened: int) -> Iterator[str]:
     if cut_to:
         yield f"Only the first {cut_to} matches are shown; search a smaller directory, or use glob."
     if too_large:
-        yield f"Files larger than {LARGEST >> 20} MiB were not searched ({too_large}); search them with bash."
+        yield f"Files larger than {LARGEST_FILE >> 20} MiB were not searched ({too_large}); search them with bash."
     if shortened:
         yield f"Only the beginning of lines longer than {LONGEST_SEARCHED_LINE >> 10} KiB was searched ({shortened})."
 
@@ -70,8 +70,8 @@ def _notes(cut_to: int, too_large: int, shortened: int) -> Iterator[str]:
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:
     """The paths of the files to search, sorted, and how many files were too large."""
     stat = await lookup(sandbox, path)
-    if stat.type == "file" and stat.size > LARGEST:
-        message = f"{path} is larger than {LARGEST >> 20} MiB; search it with bash (grep -n)."
+    if stat.type == "file" and stat.size > LARGEST_FILE:
+        message = f"{path} is larger than {LARGEST_FILE >> 20} MiB; search it with bash (grep -n)."
         raise ToolFailed(Failure("invalid_args", message, field="path"))
     if stat.type != "directory":
         require_file(path, stat, "it cannot be searched")
@@ -82,7 +82,7 @@ async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore:
     async for entry in walk(sandbox, stat.real_path, no_ignore=no_ignore):
         if files is not None and not files.matches(relative_to(entry.path, stat.real_path)):
             continue
-        if entry.size > LARGEST:
+        if entry.size > LARGEST_FILE:
             too_large += 1
         else:
             paths.append(entry.path)

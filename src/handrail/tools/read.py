@@ -16,10 +16,10 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors, lookup, remember_version, require_file
 
-COUNTED: Final = 64 << 20
+LARGEST_COUNTED: Final = 64 << 20
 """Bytes up to which a file is read to its end, so that its number of lines is known."""
-CHUNK: Final = 1 << 20
-LONGEST_SCAN: Final = 8 << 20
+READ_CHUNK: Final = 1 << 20
+LONGEST_SCANNED_LINE: Final = 8 << 20
 """Bytes of a line in a large file after which the search for its end stops."""
 NOTE_ROOM: Final = 40
 """Bytes for the note at the end of a line that was cut."""
@@ -70,18 +70,18 @@ async def _listing(context: Context, path: str, offset: int, limit: int | None) 
     entries = await context.sandbox.list(path)
     _check_offset(path, offset, len(entries), "entries")
     most = min(limit or context.caps.entries, context.caps.entries)
-    shown = entries[offset - 1 : offset - 1 + most]
-    left = len(entries) - (offset - 1 + len(shown))
+    page = entries[offset - 1 : offset - 1 + most]
+    left = len(entries) - (offset - 1 + len(page))
     named = [
         {
             "name": (name := posixpath.basename(entry.path)),
             "path": tidy(posixpath.join(path, name)),
             "type": entry.type,
         }
-        for entry in shown
+        for entry in page
     ]
     value = {"kind": "listing", "path": path, "entries": named, "entry_count": len(entries), "truncated": left > 0}
-    note = f"{left} entries are not shown; go on with offset={offset + len(shown)}."
+    note = f"{left} entries are not shown; go on with offset={offset + len(page)}."
     return Success(value, (note,) if left > 0 else ())
 
 
@@ -101,16 +101,18 @@ async def _text(context: Context, path: str, stat: FileStat, offset: int, limit:
     lines = _Lines(offset, limit, context.caps)
     at = 0
     while at < stat.size or at == 0:
-        data = await context.sandbox.read_bytes(path, start=at, length=CHUNK)
+        data = await context.sandbox.read_bytes(path, start=at, length=READ_CHUNK)
         at += len(data)
         lines.feed(data)
-        if not data or (lines.full and stat.size > COUNTED):
+        if not data or (lines.full and stat.size > LARGEST_COUNTED):
             break
     whole = at >= stat.size
     lines.finish(whole)
     total = lines.number if whole else None
     if not whole and not lines.kept:
-        message = f"{path} has a line longer than {LONGEST_SCAN >> 20} MiB before line {offset}; read it with bash."
+        message = (
+            f"{path} has a line longer than {LONGEST_SCANNED_LINE >> 20} MiB before line {offset}; read it with bash."
+        )
         raise ToolFailed(Failure("invalid_args", message, field="offset"))
     _check_offset(path, offset, lines.number, "lines")
     text, damaged = _decode(b"".join(lines.kept))
@@ -161,7 +163,7 @@ class _Lines:
 
     @property
     def full(self) -> bool:
-        return self.number >= self._last or self._full or self._rest_size > LONGEST_SCAN
+        return self.number >= self._last or self._full or self._rest_size > LONGEST_SCANNED_LINE
 
     def feed(self, data: bytes) -> None:
         pieces = data.split(b"\n")
@@ -172,7 +174,7 @@ class _Lines:
 
     def finish(self, whole: bool) -> None:
         """Add the last line if it has no line end, and one that is too long as far as it was read."""
-        if self._rest_size and (whole or self._rest_size > LONGEST_SCAN):
+        if self._rest_size and (whole or self._rest_size > LONGEST_SCANNED_LINE):
             self._end(b"")
 
     def _grow(self, piece: bytes) -> None:

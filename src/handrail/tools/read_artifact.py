@@ -10,9 +10,10 @@ from handrail.contract.result import ArtifactRef, Failure, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 
-_WIDEST: Final = 4
-_NEVER: Final = ("image/", "audio/", "video/", "font/")
-_TEXTUAL: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")
+_LONGEST_CHARACTER: Final = 4
+"""Bytes, in UTF-8."""
+_BINARY_TYPES: Final = ("image/", "audio/", "video/", "font/")
+_TEXT_SUFFIXES: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")
 
 
 @tool(effects=["reads"])
@@ -45,13 +46,13 @@ async def read_artifact(
 
 
 async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str, Any]:
-    """`text` from byte `start` on, its `end`, and `next_start` where there is more. Raises ToolFailed(invalid_args)."""
+    """`text` from byte `start`, its `end`, and `next_start` if more follows. Raises ToolFailed(invalid_args)."""
     info = artifacts.info(ref)
     if info is None:
         raise unknown(ref)
     length = max(1, min(length, info.size))
-    begin = max(0, start - _WIDEST + 1)
-    data = await artifacts.read(ref, begin, start - begin + length + _WIDEST)
+    begin = max(0, start - _LONGEST_CHARACTER + 1)
+    data = await artifacts.read(ref, begin, start - begin + length + _LONGEST_CHARACTER)
     about: dict[str, Any] = {"ref": info.ref, "size": info.size, "media_type": info.media_type}
     if info.name is not None:
         about["name"] = info.name
@@ -59,8 +60,8 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
         return {"kind": "binary", **about, "begins_with": data[:16].hex(" ") if not start else ""}
     first = _boundary(data, start - begin)
     last = _boundary(data, min(len(data), start - begin + length))
-    if last <= first:  # the page is smaller than the character that stands there
-        last = _boundary(data, min(len(data), first + _WIDEST))
+    if last <= first:  # the page is smaller than its first character
+        last = _boundary(data, min(len(data), first + _LONGEST_CHARACTER))
     end = begin + last
     more = {"next_start": end} if end < info.size else {}
     text = data[first:last].decode("utf-8", "replace")
@@ -68,8 +69,8 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
 
 
 def _boundary(data: bytes, at: int) -> int:
-    """The beginning of the character in whose middle `at` is; `at` itself where the bytes are not text."""
-    for back in range(min(_WIDEST, at + 1)):
+    """The start of the character that contains byte `at`; `at` itself if the bytes are not text."""
+    for back in range(min(_LONGEST_CHARACTER, at + 1)):
         if at - back >= len(data) or data[at - back] & 0xC0 != 0x80:
             lead = data[at - back] if at - back < len(data) else 0
             return at - back if back == 0 or lead >= 0xC0 else at
@@ -78,9 +79,9 @@ def _boundary(data: bytes, at: int) -> int:
 
 def _is_text(info: ArtifactRef, data: bytes) -> bool:
     media_type = info.media_type.partition(";")[0]
-    if media_type.startswith("text/") or media_type.endswith(_TEXTUAL):
+    if media_type.startswith("text/") or media_type.endswith(_TEXT_SUFFIXES):
         return True
-    if media_type.startswith(_NEVER) or b"\0" in data:
+    if media_type.startswith(_BINARY_TYPES) or b"\0" in data:
         return False
     text = data.decode("utf-8", "replace")
-    return text.count("\ufffd") <= len(text) // 50 + _WIDEST
+    return text.count("\ufffd") <= len(text) // 50 + _LONGEST_CHARACTER

@@ -20,7 +20,7 @@ LARGEST_FILE: Final = 1 << 30
 LONGEST_NAME: Final = 255
 OUTPUT_DIRECTORIES: Final = ("media", "output", "dist", "build")
 """Directories of the workspace where files for the user usually are."""
-CHUNK: Final = 1 << 20
+COPY_CHUNK: Final = 1 << 20
 MEDIA_TYPES: Final = MimeTypes(filenames=())  # the built-in table, the same on every machine
 
 
@@ -165,7 +165,7 @@ async def _copy(context: Context, file: FileStat, media_type: str, name: str) ->
 async def _chunks(sandbox: Sandbox, file: FileStat) -> AsyncIterator[bytes]:
     at = 0
     while at < file.size:
-        data = await sandbox.read_bytes(file.path, start=at, length=min(CHUNK, file.size - at))
+        data = await sandbox.read_bytes(file.path, start=at, length=min(COPY_CHUNK, file.size - at))
         if not data:
             raise OSError(f"the file became shorter while it was read, at byte {at:,} of {file.size:,}")
         yield data
