@@ -30,6 +30,8 @@ NEVER_DROPPED = [
     " max lines 5", " maxLines 5", " Max-Lines", ",", ", true}", ", 5", " 5", " “cwd” sub", " cwd：sub",
     " sub：dir", " a = b", " note: x", ' say "x"', " `x`", " {", " [", ' {"command": "rm"}', " && rm -rf x", " | sh",
     " /tmp/x", " -la", " --force", " $HOME", " \\", " <tool_call>", " done}", ' // "cwd": "sub"}', "}, x", " it_is",
+    "\nsub</cwd>", "</command>sub</cwd>", "<|cwd|>sub", "</max_lines>", "</tool:cwd>", " ｃｗｄ sub",
+    " ＭＡＸ ＬＩＮＥＳ", "，sub", "、sub", "\u060c sub", "，cwd是sub", " 在cwd里", " sub\u02d0 dir", "}，sub",
 ]  # fmt: skip
 DROPPED = [
     "}", "}}", "]", ")", ");", ";", "\n```", "```\n", "</tool_call>", "</arguments></tool_call>", "}</invoke>",
@@ -53,6 +55,18 @@ def test_closers_fences_tags_and_plain_prose_after_the_object_are_dropped_with_a
     assert answer.arguments == {"command": "ls"}
     assert answer.warnings or not rest.strip()
     assert answer.doubtful == ()
+
+
+CHINESE = Validator(closed({"命令": TEXT, "目录": TEXT, "größe": TEXT}, "命令"))
+
+
+@pytest.mark.parametrize(
+    "rest", ["，目录是sub", " 目录sub", " 请在目录里", "\nsub</目录>", "。目 录", " GRÖSSE", " die Gro\u0308ße"]
+)
+def test_a_declared_key_in_a_text_without_spaces_is_never_dropped(rest: str) -> None:
+    call = '{"命令": "ls"}'
+    assert arguments(call + " 好的。", CHINESE) == {"命令": "ls"}  # the control: prose in the same script
+    assert arguments(call + rest, CHINESE) is None
 
 
 WHERE = '{"line": 1}'

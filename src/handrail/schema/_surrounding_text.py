@@ -1,6 +1,7 @@
 """Recognise meaningless text before and after an object; anything else is refused, never dropped."""
 
 import re
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
@@ -19,10 +20,11 @@ _PARTS: Final = re.compile(r"[_-]+")
 _TAGS: Final = re.compile(r"</[\w:.|-]{1,80}+\s*+>|<\|[\w/]{1,60}+\|>|```")
 _COMMENT: Final = re.compile(r"//++|/\*++|\*++/|#++")
 _STRUCTURE: Final = re.compile(
-    r"[\"'`:=\uff1a\uff1d{}\[\]<>\\|&$/@^~_+*\u2018-\u201f\u00ab\u00bb\u2039\u203a\u300c-\u300f\uff02\uff07]"
-    r"|(?<!\S)-{1,2}\w|\A\s*,"
+    r"[\"'`:=\u02d0\u05c3\u2236\ua789{}\[\]<>\\|&$/@^~_+*\u2018-\u201f\u00ab\u00bb\u2039\u203a\u300c-\u300f]"
+    r"|(?<!\S)-{1,2}\w"
 )
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = re.compile(r"[a-z0-9]+|[^\W_a-z0-9]+")
+"""A run of letters; ASCII ones are a word of their own, because many scripts put no space around them."""
 _ARGUMENTS_FOLLOW: Final = """
     a action actions and answer are arg args argument arguments begin call calling calls certainly final following for
     function functions go here i input inputs invoke is javascript js json json5 let ll me my now object of ok okay
@@ -78,7 +80,7 @@ def closing(text: str, at: int, keys: Collection[str], *, parenthesis: bool, ope
         raise NotJson("there is more than one object, which is ambiguous", at)
     bare = _TAGS.sub(" ", rest).strip(BLANK)
     prose = _COMMENT.sub(" ", bare.lstrip(BLANK + "}]);")).strip(BLANK)
-    if prose and not _is_prose(prose, keys):
+    if (prose and not _is_prose(prose)) or _has_key(rest, keys):
         raise NotJson("there is something after the end of the object", at)
     return "" if opened and bare == ")" * parenthesis else rest
 
@@ -87,13 +89,25 @@ def _is_ordinary(word: str) -> bool:
     return all(part in _ORDINARY for part in _PARTS.split(word.casefold()) if part)
 
 
-def _is_prose(text: str, keys: Collection[str]) -> bool:
-    """Whether a text is only words: nothing in it could be a key, a value or a part of one."""
-    if _STRUCTURE.search(text) is not None:
+def _is_prose(text: str) -> bool:
+    """Whether a text is only words: nothing in it could be a value or a part of one, and it does not go on a list."""
+    plainer = _plain(text)
+    if _STRUCTURE.search(plainer) is not None or "COMMA" in unicodedata.name(plainer[:1] or " ", ""):
         return False
-    words = [word.casefold() for word in _WORD.findall(text)]
-    if words and not any(letter.isalpha() for word in words for letter in word):
-        return False
-    return not any(
-        "".join(words[at : at + length]) in keys for at in range(len(words)) for length in range(1, LONGEST_NAME + 1)
-    )
+    words = _WORD.findall(plainer)
+    return not words or any(letter.isalpha() for word in words for letter in word)
+
+
+def _has_key(text: str, keys: Collection[str]) -> bool:
+    """Whether a text names a declared key: as words, or anywhere if the key is in a script without spaces."""
+    plainer = _plain(text)
+    words = _WORD.findall(plainer)
+    if any("".join(words[at : at + many]) in keys for at in range(len(words)) for many in range(1, LONGEST_NAME + 1)):
+        return True
+    joined = "" if plainer.isascii() else fold("".join(words))
+    return bool(joined) and any(_plain(key) in joined for key in keys if not key.isascii())
+
+
+def _plain(text: str) -> str:
+    """A text without case and without other forms of the same letters, such as full-width ones."""
+    return text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
