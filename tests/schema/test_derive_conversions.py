@@ -8,11 +8,12 @@ from enum import Enum, Flag, IntFlag
 from fractions import Fraction
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     Base64Bytes,
     Base64Str,
@@ -52,6 +53,10 @@ class Size(Enum):
 class Meeting(BaseModel):
     on: dt.date | None = None
     at: list[dt.datetime] = []
+
+
+class Sizes(BaseModel):
+    by: dict[ByteSize, int] = {}
 
 
 DAY = dt.date(2024, 1, 2)
@@ -122,6 +127,18 @@ TABLE: list[tuple[Any, list[tuple[Any, Any]], list[Any]]] = [
     (Base64Str, [("aGk=", "hi")], ["٣", "a-Gk="]),
     (Base64UrlBytes, [("_-8=", b"\xff\xef")], ["+/8=", "a,Gk="]),
     (Json, [('{"a": 1}', {"a": 1})], ["NaN", "[Infinity]", '{"a": 1, "a": 2}', "x", ""]),
+    (Json[dt.date], [('"2024-01-02"', DAY)], ['"2024"', "2024", '"1704067200"', "1704067200"]),
+    (Json[dt.datetime], [('"2024-01-02T10:00"', TEN)], ['"2024"', "2024"]),
+    (Json[ByteSize], [('"5 KB"', 5000), ("10", 10)], ['"1,000"']),
+    (Json[Decimal], [('"1.10"', Decimal("1.10")), ("5", Decimal(5))], ['"1,000"', '"NaN"']),
+    (Json[bool], [("true", True)], ['"yes"', '"t"', "1"]),
+    (Json[list[int]], [("[1, 2]", [1, 2])], ['["1", 2, 3]', "[1, 2.5]", "[true]"]),
+    (Json[Meeting], [('{"on": "2024-01-02"}', Meeting(on=DAY))], ['{"on": "2024"}', '{"on": null, "zz": 1}', "[]"]),
+    (list[Json[dict[ByteSize, int]]], [(['{"5 KB": 1}'], [{5000: 1}])], [['{"1,000": 1}']]),
+    (dict[ByteSize, int], [({"5 KB": 1, "7": 2}, {5000: 1, 7: 2})], [{"1,000": 1}, {"1 000 000": 1}]),
+    (Sizes, [({"by": {"5 KB": 1}}, Sizes(by={ByteSize(5000): 1}))], [{"by": {"1,000": 1}}]),
+    (dict[dt.date | None, int], [({"2024-01-02": 1}, {DAY: 1})], [{"2024": 1}, {"1700000000": 1}]),
+    (dict[Annotated[int, AfterValidator(abs)], str], [({"1": "a"}, {1: "a"})], [{" 1": "a"}, {"01": "a"}]),
     (set[int], [([1, 2], {1, 2})], [[1, 1]]),
     (tuple[int, str], [([1, "a"], (1, "a"))], [[1], [1, "a", 2]]),
     (dict[int, str], [({"1": "a"}, {1: "a"})], [{" 1": "a"}, {"01": "a"}, {"1.0": "a"}]),
@@ -171,6 +188,16 @@ def test_a_type_that_imports_what_the_model_names_is_refused_at_definition() -> 
 
     for kind in (ImportString, Holder, list[ImportString]):  # type: ignore[type-arg]
         with pytest.raises(BadSchema, match="'value'"):
+            taking(kind)
+
+
+def test_a_size_beside_a_text_is_refused_at_definition() -> None:
+    class Holder(BaseModel):
+        size: list[ByteSize | dt.date]
+
+    taking(ByteSize | None | list[str])  # the control
+    for kind in (ByteSize | str, dict[ByteSize | str, int], Holder):
+        with pytest.raises(BadSchema, match=r"'value'.* ByteSize"):
             taking(kind)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from handrail.schema.navigate import Schema, rewrite
-from handrail.schema.parse import NotJson, parse
 
 LONGEST_SAMPLE: Final = 200
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*+=*+\s*+")
@@ -111,31 +110,33 @@ def _is_path(text: str) -> bool:
     return bool(text.strip()) and "\0" not in text and "://" not in text
 
 
-def _is_json(text: str) -> bool:
-    try:
-        parse(text)
-    except NotJson:
-        return False
-    return True
-
-
 FORMAT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     **dict.fromkeys(("date", "date-time", "time", "duration"), _is_not_a_number),
     **dict.fromkeys(("path", "file-path", "directory-path"), _is_path),
     "base64": lambda text: _BASE64.fullmatch(text) is not None,  # the decoder skips characters outside its alphabet
     "base64url": lambda text: _BASE64_URL.fullmatch(text) is not None,
-    "json": _is_json,
 }
 """The formats of derived schemas that are checked here; other formats are checked by the Python type itself."""
 
 
-def only_checked(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without the formats that are not checked here; JSON inside a text is checked."""
+def only_checked(
+    schema: Mapping[str, Any], inside: Callable[[Schema], Callable[[str], bool]]
+) -> tuple[dict[str, Any], dict[str, Callable[[str], bool]]]:
+    """The schema without the formats that are not checked here, and the checks.
+
+    A text that holds JSON gets a format of its own, which `inside` checks by the schema of the value in the text.
+    """
+    checks = dict(FORMAT_CHECKS)
 
     def change(inner: Schema) -> Schema:
         if inner.get("contentMediaType") == "application/json":
-            return {**inner, "format": "json"}
+            name = f"json {len(checks)}"
+            content = inner.get("contentSchema")
+            checks[name] = inside(
+                {**(content if isinstance(content, Mapping) else {}), "$defs": schema.get("$defs", {})}
+            )
+            return {**inner, "format": name}
         kept = "format" not in inner or inner["format"] in FORMAT_CHECKS
         return inner if kept else {keyword: value for keyword, value in inner.items() if keyword != "format"}
 
-    return dict(rewrite(schema, change))
+    return dict(rewrite(schema, change)), checks

@@ -54,6 +54,7 @@ _KEY_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "date": {"pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"},
 }
 """One spelling for each key that is not text, so that two keys never become the same."""
+_SIZE_KEY: Final = {"anyOf": [{"pattern": _SIZE_PATTERN}, _KEY_SCHEMAS["int"]]}
 
 
 def resolve_hints(function: Callable[..., Any], local_names: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,10 +136,32 @@ class Strict(GenerateJsonSchema):
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         made = super().dict_schema(schema)
-        kind = schema.get("keys_schema", {}).get("type", "")
-        if kind in _KEY_SCHEMAS and (kind == "int" or self.mode == "validation"):
-            made["propertyNames"] = dict(_KEY_SCHEMAS[kind])
+        names = self._key_schema(schema.get("keys_schema", {"type": "any"}))
+        if names and (names is _KEY_SCHEMAS["int"] or self.mode == "validation"):
+            made["propertyNames"] = dict(names)
         return made
+
+    def _key_schema(self, schema: Any) -> Mapping[str, Any] | None:
+        """What a key of this type must look like, so that it has one reading; None if any text will do."""
+        kind = schema["type"]
+        if kind == "str" and schema.get("pattern") == ByteSize.byte_string_pattern:
+            return {"pattern": _SIZE_PATTERN}
+        if kind == "union":
+            branches = [
+                self._key_schema(choice[0] if isinstance(choice, tuple) else choice) for choice in schema["choices"]
+            ]
+            return {"anyOf": [dict(branch) for branch in branches if branch]} if all(branches) else None
+        inner = schema.get("schema") if kind == "nullable" or kind.startswith("function-") else None
+        return _KEY_SCHEMAS.get(kind) if inner is None else self._key_schema(inner)
+
+    def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
+        """Raises TypeError for a size beside a text: pydantic reads `1,000` as the size 1 instead of as the text."""
+        choices = [choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"]]
+        sizes = [choice for choice in choices if self._key_schema(choice) == _SIZE_KEY]
+        others = [self.generate_inner(choice) for choice in choices if choice not in sizes]
+        if sizes and any(not made or (made.get("type") == "string" and "enum" not in made) for made in others):
+            raise TypeError("a ByteSize and a text cannot be told apart in a union")
+        return super().union_schema(schema)
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         """Raises TypeError for a type that would import a module the model names, before the call is approved."""

@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
 
 HOLD_ONE_SCHEMA: Final = ("additionalProperties", "items", "contains", "propertyNames", "not", "if", "then", "else",
-              "unevaluatedProperties", "unevaluatedItems", "additionalItems")  # fmt: skip
+              "unevaluatedProperties", "unevaluatedItems", "additionalItems", "contentSchema")  # fmt: skip
 """Keywords that hold one schema."""
 HOLD_SCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 """Keywords that hold a list of schemas; `items` did so in old drafts."""

@@ -8,12 +8,12 @@ import jsonschema_rs as engine
 
 from handrail.contract.errors import BadSchema
 from handrail.schema._fast_path import Traits, traits_of
-from handrail.schema._formats import FORMAT_CHECKS, only_checked
+from handrail.schema._formats import only_checked
 from handrail.schema.artifact_refs import accept_references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Problem, explain
 from handrail.schema.navigate import Location, Schema, Spec, children, point, resolve, rewrite, spec_at
-from handrail.schema.parse import too_deep
+from handrail.schema.parse import NotJson, parse, too_deep
 
 __all__ = ["Problem", "Validator"]
 
@@ -82,11 +82,12 @@ class Validator:
     def fits(self, location: Location, value: Any) -> bool:
         """Whether a value fits the schema at a location such as `("#/properties/path",)`."""
         if self._inner is None:
+            checked, checks = _as_checked(self.schema, typed=self.typed)
             self._inner = engine.validator_map_for(
-                _as_checked(self.schema, typed=self.typed),
+                checked,
                 pattern_options=engine.RegexOptions(),
                 offline=True,
-                formats=dict(FORMAT_CHECKS),
+                formats=checks,
                 validate_formats=self.typed,
             )
         inner = [self._inner.get(pointer) for pointer in location]
@@ -115,12 +116,13 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
 
 
 def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> engine.Validator:
+    checked, checks = _as_checked(schema, typed=typed)
     try:
         return engine.validator_for(
-            _as_checked(schema, typed=typed),
+            checked,
             pattern_options=engine.RegexOptions(),
             offline=True,
-            formats=dict(FORMAT_CHECKS),
+            formats=checks,
             validate_formats=typed,
         )
     except engine.ValidationError as error:
@@ -130,12 +132,31 @@ def _compile(schema: Mapping[str, Any], *, typed: bool = False) -> engine.Valida
         raise BadSchema(f"the schema does not compile: {shorten(str(error), 200)}") from error
 
 
-def _as_checked(schema: Mapping[str, Any], *, typed: bool) -> dict[str, Any]:
-    """The schema to compile. One that names no draft, or an unknown one, is read by the latest draft."""
+def _as_checked(schema: Mapping[str, Any], *, typed: bool) -> tuple[dict[str, Any], dict[str, Callable[[str], bool]]]:
+    """The schema to compile, and the checks of its formats.
+
+    One that names no draft, or an unknown one, is read by the latest draft.
+    """
     draft = schema.get("$schema")
     known = isinstance(draft, str) and draft.rstrip("#").partition("://")[2] in DRAFTS
     checked = {keyword: value for keyword, value in schema.items() if known or keyword != "$schema"}
-    return only_checked(checked) if typed else checked
+    return only_checked(checked, _checker) if typed else (checked, {})
+
+
+def _checker(schema: Schema) -> Callable[[str], bool]:
+    """A check of a text that holds JSON; its schema, which may refer to itself, is compiled by the first text."""
+    compiled: list[Validator] = []
+
+    def check(text: str) -> bool:
+        try:
+            value = parse(text)
+        except NotJson:
+            return False
+        if not compiled:
+            compiled.append(Validator(schema, any_root=True, typed=True))
+        return compiled[0].is_valid(value)
+
+    return check
 
 
 def _why_not(schema: dict[str, Any]) -> Reason | None:
