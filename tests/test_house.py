@@ -180,6 +180,11 @@ def test_a_public_name_that_only_a_document_mentions_is_caught(copied_house: Pat
     assert [line for line in rule(copied_house) if "design.md: mentions Completed" in line]
 
 
+def test_the_design_lists_exactly_the_public_names() -> None:
+    block = next(block for block in blocks("docs/design.md", "python") if block.startswith("from handrail import ("))
+    assert sorted(alias.name for alias in ast.parse(block).body[0].names) == sorted(handrail.__all__)  # type: ignore[attr-defined]
+
+
 def test_importing_handrail_imports_no_room() -> None:
     code = "import sys, handrail; print([m for m in sys.modules if m.startswith(('handrail.', 'pydantic', 'anyio'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
