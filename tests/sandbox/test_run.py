@@ -97,7 +97,7 @@ async def test_a_pipeline_that_printed_nothing_is_noted() -> None:
     sandbox = Sandbox(MemoryDriver(commands=lambda command: "x" if "loud" in str(command.line) else 0))
     for line in ("grep x f | sort", "grep x f 2>/dev/null|sort", "a\nb | c", "unread ' | y"):
         assert "printed nothing at all" in (await sandbox.run(line)).notes[0], line
-    for line in ("loud | sort", "true", "a || b", "echo '|' > f"):
+    for line in ("loud | sort", "true", "a || b", "echo '|' > f", "a=1 # |"):
         assert (await sandbox.run(line)).notes == (), line
 
 

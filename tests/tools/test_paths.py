@@ -114,3 +114,10 @@ async def test_what_is_missing_there_is_looked_for_there(linked: World) -> None:
 async def test_a_path_outside_is_refused_as_before(linked: World) -> None:
     outside = await linked.failure("read", path="../../../../../../../root/../etc/shadow")
     assert outside.kind in ("rejected", "not_found")
+
+
+@pytest.mark.parametrize(("tool", "field"), [("glob", "pattern"), ("grep", "glob")])
+async def test_a_glob_with_two_dots_is_refused_and_names_the_way(real: World, tool: str, field: str) -> None:
+    failure = await real.failure(tool, **{"pattern": "x", field: "link/../*.txt"})
+    assert (failure.kind, failure.field) == ("invalid_args", field)
+    assert "`path`" in failure.message

@@ -170,6 +170,8 @@ async def test_content_with_a_filename_needs_no_path(session: Session) -> None:
     result = await shared(session, content="# Hi", filename="notes.md")
     assert (result.value["name"], await session.artifacts.read(result.value["artifact"])) == ("notes.md", b"# Hi")
     assert "path" not in result.value
+    empty = await shared(session, content="", filename="empty.txt", path="/etc/passwd")
+    assert (empty.value["size"], "path" in empty.value) == (0, False)
     for arguments, field in (({}, "path"), ({"filename": "x.md"}, "path"), ({"content": "x"}, "filename")):
         refused = await session.call("share_artifact", arguments)
         assert not refused.ok

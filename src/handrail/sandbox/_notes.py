@@ -7,7 +7,8 @@ from handrail.contract.driver import Command
 
 SIGPIPE_EXIT: Final = 141
 NOT_FOUND_EXIT: Final = 127
-_QUOTED: Final = re.compile(r"\\.|'[^']*'|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
+_NOT_COMMAND: Final = re.compile(r"\\.|'[^']*'|(?<!\S)#[^\n]*|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
+"""What is not part of the command: quoted text, escaped characters and comments."""
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
 _HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev/null\b|>\s*/dev/null\s+2>&1")
 
@@ -40,9 +41,9 @@ def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
 
 def is_pipeline(line: str | None) -> bool:
     """Whether a `|` outside quotes joins two commands, as far as the line's looks tell."""
-    return line is not None and "|" in line and _PIPE.search(_QUOTED.sub("", line)) is not None
+    return line is not None and "|" in line and _PIPE.search(_NOT_COMMAND.sub("", line)) is not None
 
 
 def hides_errors(line: str | None) -> bool:
     """Whether errors are sent to /dev/null outside quotes, as far as the line's looks tell."""
-    return line is not None and "/dev/null" in line and _HIDES_ERRORS.search(_QUOTED.sub("", line)) is not None
+    return line is not None and "/dev/null" in line and _HIDES_ERRORS.search(_NOT_COMMAND.sub("", line)) is not None

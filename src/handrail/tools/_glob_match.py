@@ -155,6 +155,9 @@ def file_glob(pattern: str, field: str) -> FileGlob:
     """Compile a glob that the model sent. Raises ToolFailed on the field it came from."""
     if not pattern.strip():
         raise ToolFailed(Failure("invalid_args", "The pattern is empty.", field=field, expected="such as **/*.py"))
+    if ".." in pattern.split("/"):
+        message = f"A {field} cannot contain `..`: name the directory to search in `path`, and send the rest here."
+        raise ToolFailed(Failure("invalid_args", message, field=field, expected="such as **/*.py"))
     try:
         return FileGlob(pattern.removeprefix("./"))
     except ValueError as error:

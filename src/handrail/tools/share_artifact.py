@@ -4,7 +4,9 @@ import posixpath
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from mimetypes import MimeTypes
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from handrail.artifacts.store import BINARY
 from handrail.contract.driver import FileStat
@@ -26,7 +28,10 @@ MEDIA_TYPES: Final = MimeTypes(filenames=())  # the built-in table, the same on 
 
 @tool(risk="high", effects=["reads"], needs=["files"])
 async def share_artifact(
-    context: Context, path: str | None = None, filename: str | None = None, content: str | None = None
+    context: Context,
+    path: str | None = None,
+    filename: str | None = None,
+    content: Annotated[str | None, Field(json_schema_extra={"blank": "keep"})] = None,
 ) -> Any:
     """Share a file with the user, who gets it as a download. Say what it is in your answer.
 
@@ -42,7 +47,7 @@ async def share_artifact(
     if content is not None:
         name = _name_in(path) if filename is None else filename
         artifact = await context.artifacts.put(content, media_type=_text_type(_type_of(name)), name=name)
-        return _answer(artifact, path)
+        return _answer(artifact, None)
     if path is None:
         message = "There is nothing to share: send the path of a file, or content with a filename"
         raise _invalid("path", message, "the path of a file")
