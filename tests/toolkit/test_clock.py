@@ -149,3 +149,13 @@ async def test_a_pause_inside_a_call_holds_the_deadlines_of_all_calls_around_it_
     assert not timed_out.ok
     assert timed_out.kind == "timeout"
     assert [event.data["kind"] for event in endings(session).values()] == [None, None, "cancelled", "timeout"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, 1e-12])
+async def test_a_limit_of_no_time_at_all_passes_at_once(seconds: float) -> None:
+    clock = CallClock()
+    clock.start()
+    with anyio.fail_after(30):
+        with clock.limit(seconds) as limit:
+            await anyio.sleep_forever()
+    assert limit.passed

@@ -72,6 +72,8 @@ class CallLimit:
         left = self._end - self._clock.elapsed()
         if left > 0:
             self.scope.deadline = inf if self._clock.paused else self.loop.time() + left
+        elif self.scope.deadline == inf:  # it has no time at all
+            self.scope.deadline = self.loop.time()
 
 
 class CallClock:
