@@ -1,4 +1,4 @@
-"""What importing every public name costs, in CPU seconds of fresh processes, against importing pydantic."""
+"""How soon a program has its first answer, in CPU seconds of fresh processes, against pydantic doing the same."""
 
 import subprocess
 import sys
@@ -8,33 +8,42 @@ from typing import Final
 from bench.measure import Effort, Row, interleave, row
 
 ALLOWED: Final = 2.0
-"""How many times `import pydantic` the import of every public name may cost."""
+"""How many times `validate_call` the first answer of a tool may cost."""
+ALLOWED_IMPORT: Final = 0.3
+"""How many times `import pydantic` a bare `import handrail` may cost."""
 PROGRAM: Final = "from time import process_time\nbegan = process_time()\n{}\nprint(process_time() - began)"
-EVERYTHING: Final = "from handrail import *"
-IMPORTS: Final = {
-    "import pydantic": "import pydantic",
-    "from pydantic import BaseModel": "from pydantic import BaseModel",
-    "what handrail stands on": "import asyncio, anyio, anyio.lowlevel, jsonschema_rs, docstring_parser\n"
-    "from pydantic import TypeAdapter",
-    "import handrail": "import handrail",
+FUNCTION: Final = 'def add(a: int, b: int = 1) -> int:\n    """Add two numbers."""\n    return a + b\n'
+VALIDATE_CALL: Final = "validate_call: the first answer"
+FIRST_ANSWER: Final = "@tool: the first answer"
+PYDANTIC, HANDRAIL, EVERYTHING = "import pydantic", "import handrail", "from handrail import *"
+PROGRAMS: Final = {
+    PYDANTIC: PYDANTIC,
+    HANDRAIL: HANDRAIL,
     EVERYTHING: EVERYTHING,
+    VALIDATE_CALL: f"from pydantic import validate_call\n@validate_call\n{FUNCTION}assert add('41') == 42",
+    FIRST_ANSWER: f"""from handrail import Session, run_sync, tool
+@tool
+{FUNCTION}
+async def main():
+    async with Session([add]) as session:
+        return await session.call("add", '{{"a": "41"}}')
+assert run_sync(main).value == 42""",
 }
 
 
 def rows(effort: Effort) -> list[Row]:
     """All of them with compiled files in a directory of their own: the first round, not counted, writes them."""
     with tempfile.TemporaryDirectory() as compiled:
-        samples = {name: (lambda code=code: _fresh(code, compiled)) for name, code in IMPORTS.items()}
+        samples = {name: (lambda code=code: _fresh(code, compiled)) for name, code in PROGRAMS.items()}
         times = interleave(samples, effort.rounds)
-    pydantic = times["import pydantic"]
-    found = [
-        row(name, seconds, "ms", floor=pydantic, bound=ALLOWED if name == EVERYTHING else None)
-        for name, seconds in times.items()
+    pydantic, validated = times[PYDANTIC], times[VALIDATE_CALL]
+    return [
+        row(PYDANTIC, pydantic, "ms", floor=pydantic),
+        row(HANDRAIL, times[HANDRAIL], "ms", floor=pydantic, bound=ALLOWED_IMPORT),
+        row(EVERYTHING, times[EVERYTHING], "ms", floor=pydantic),
+        row(VALIDATE_CALL, validated, "ms", floor=validated),
+        row(FIRST_ANSWER, times[FIRST_ANSWER], "ms", floor=validated, bound=ALLOWED),
     ]
-    used = row(
-        f"{EVERYTHING}, against BaseModel", times[EVERYTHING], "ms", floor=times["from pydantic import BaseModel"]
-    )
-    return [*found, used]
 
 
 def _fresh(code: str, compiled: str) -> float:

@@ -30,7 +30,7 @@ PROMISED = {
         'subprocess.run(["true"]), wall', "argv true, Sandbox.run", 'subprocess.run(["bash", "-c", "true"])',
         "the line true, against bash", "start a sandbox and get an answer", *GUARDED,
     ],
-    "importing": ["import pydantic", "from handrail import *"],
+    "importing": ["import pydantic", "import handrail", "validate_call: the first answer", "@tool: the first answer"],
     "jail": [
         'subprocess.run(["true"]), wall', "the same, bash -c true", "argv true, host driver", "argv true in a jail",
         "the line true in a jail", "the line true, Sandbox.run", "make a jail and get an answer",

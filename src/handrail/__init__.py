@@ -72,7 +72,7 @@ else:
 
     _HOMES = {
         line.rpartition(" ")[2]: line.split()[1]
-        for line in __loader__.get_source(__name__).splitlines()
+        for line in __loader__.get_data(__file__).decode().splitlines()
         if line.startswith("    from handrail.")
     }
     __all__ = list(_HOMES)

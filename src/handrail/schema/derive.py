@@ -7,21 +7,25 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 import typing_extensions
-from docstring_parser import Docstring, DocstringMeta, DocstringParam, DocstringReturns, ParseError
-from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError, to_jsonable_python
 
 from handrail.contract.errors import BadSchema
+from handrail.lazy import Lazy
 from handrail.schema._types import Strict, is_contract, misplaced, modern, resolve_hints, tidy
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible, Problem
 from handrail.schema.navigate import escape, kind_of
 from handrail.schema.validate import Validator
+
+if TYPE_CHECKING:
+    import docstring_parser as _docstrings
+else:  # docstrings of one line do not need it
+    _docstrings = Lazy("docstring_parser")
 
 __all__ = ["Derived", "NotConvertible", "derive"]
 
@@ -289,25 +293,29 @@ class Documented:
 def read_docstring(text: str | None) -> Documented:
     """Parse a docstring. Never fails: one of unknown style is all description."""
     text = inspect.cleandoc(text or "")
+    if "\n" not in text and not text.startswith((":", "@")):  # one line, and not one about a parameter
+        return Documented(text)
     try:
-        parsed = parse_docstring(text)
-    except ParseError:
+        parsed = _docstrings.parse(text)
+    except _docstrings.ParseError:
         return Documented(text)
     parameters = {
         entry.arg_name: " ".join((entry.description or "").split())
         for entry in parsed.meta
-        if isinstance(entry, DocstringParam) and entry.description
+        if isinstance(entry, _docstrings.DocstringParam) and entry.description
     }
     return Documented(_description(parsed), parameters)
 
 
-def _description(parsed: Docstring) -> str:
+def _description(parsed: "_docstrings.Docstring") -> str:
     head = [parsed.short_description, parsed.long_description]
     parts = [part.strip() for part in head if part and part.strip()]
-    notes = [_note(entry) for entry in parsed.meta if not isinstance(entry, DocstringParam) and entry.description]
+    notes = [
+        _note(entry) for entry in parsed.meta if not isinstance(entry, _docstrings.DocstringParam) and entry.description
+    ]
     return "\n\n".join([*parts, *notes])
 
 
-def _note(entry: DocstringMeta) -> str:
-    label = "Returns" if isinstance(entry, DocstringReturns) else " ".join(entry.args).capitalize()
+def _note(entry: "_docstrings.DocstringMeta") -> str:
+    label = "Returns" if isinstance(entry, _docstrings.DocstringReturns) else " ".join(entry.args).capitalize()
     return f"{label}: {' '.join((entry.description or '').split())}"
