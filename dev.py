@@ -8,11 +8,11 @@
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
     python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
 
-The first run makes .venv and installs the project into it, with uv where it is and with pip where it is not, at the
-versions that constraints.txt names; later runs need no network.
+The first run creates .venv and installs the project into it, with uv if it is installed and otherwise with pip, at the
+versions of constraints.txt. Later runs need no network.
 """
 
-from __future__ import annotations  # so that an older Python reaches the line that tells it so
+from __future__ import annotations  # so that an older Python gets as far as the message about its version
 
 import hashlib
 import importlib.util
@@ -106,7 +106,7 @@ def test(arguments: list[str]) -> int:
     install_system_packages(wanted)
     covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
-    together = [] if arguments else ["-n", "2"]  # most tests wait for something; who names one wants to see it alone
+    together = [] if arguments else ["-n", "2"]  # most tests wait for something; a named test runs alone
     tested = run(PYTHON, "-m", "pytest", *together, *covered, *arguments)
     if checked and not tested:
         say("the tests passed, but the check above failed")
@@ -114,7 +114,7 @@ def test(arguments: list[str]) -> int:
 
 
 def commits(arguments: list[str]) -> int:
-    """Name every commit of the range whose subject is too long; merges are worded by git."""
+    """Print every commit of the range whose subject is too long; git writes the subjects of merges."""
     revisions = arguments or ["origin/main..HEAD"]
     done = capture(["git", "log", "--no-merges", "--format=%h %s", *revisions, "--"])
     if done.returncode:
@@ -130,14 +130,14 @@ def commits(arguments: list[str]) -> int:
 
 
 def set_up() -> None:
-    """Make .venv what pyproject.toml asks for. Costs nothing when nothing changed."""
+    """Bring .venv up to date with pyproject.toml. Does nothing if nothing changed."""
     wanted = fingerprint()
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted and guard_is_built():
         return
     if not works(PYTHON):
         make_environment()
     if guard_sources():
-        faster = {"musl-gcc": "musl-tools"} if may_install() else {}  # the guard starts sooner with it, that is all
+        faster = {"musl-gcc": "musl-tools"} if may_install() else {}  # with it, the guard starts sooner
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev", **faster})
     tools = ["hatchling>=1.27", "editables"]
     if guard_sources() and not there("cc"):
@@ -146,13 +146,13 @@ def set_up() -> None:
     say("installing handrail and its tools into .venv (a minute, once per change of pyproject.toml or of the guard)")
     if "ziglang" in tools or not works(PYTHON, "-c", "import hatchling, editables"):
         install("the build tools", *tools)
-    # without isolation, because the build tools are in .venv already: a later install needs no network
+    # without build isolation, because the build tools are already in .venv: a later install needs no network
     install("handrail", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
     STAMP.write_text(wanted)
 
 
 def make_environment() -> None:
-    """A new .venv with a pip in it wherever that can be had."""
+    """Create .venv, with pip in it if possible."""
     say(f"making .venv with Python {platform.python_version()}")
     uv = find_uv()
     if uv and capture([uv, "venv", "--seed", "--clear", "--python", sys.executable, VENV]).returncode == 0:
@@ -162,7 +162,7 @@ def make_environment() -> None:
 
 
 def install(what: str, *words: str) -> None:
-    """Install into .venv with uv; with pip where there is no uv, or where uv does not know pip's own index."""
+    """Install into .venv with uv; with pip if there is no uv, or if uv does not know pip's own index."""
     rest = ["-q", "--constraint", str(CONSTRAINTS), *words]
     if uv := find_uv():
         done = capture([uv, "pip", "install", "--compile-bytecode", "--python", PYTHON, *rest])
@@ -173,7 +173,7 @@ def install(what: str, *words: str) -> None:
 
 
 def find_uv() -> str | None:
-    """The uv on PATH, where it runs: a shim of a version manager may stand for nothing."""
+    """The uv on PATH, if it runs: a version manager's shim may lead nowhere."""
     found = shutil.which("uv")
     return found if found and capture([found, "--version"]).returncode == 0 else None
 
@@ -188,7 +188,7 @@ def fingerprint() -> str:
 
 
 def guard_sources() -> list[Path]:
-    """What the build hook compiles; nothing where there is no hook."""
+    """What the build hook compiles; nothing if there is no hook."""
     return sorted([*GUARD.glob("*.c"), *GUARD.glob("*.h")]) if (ROOT / "hatch_build.py").exists() else []
 
 
@@ -197,7 +197,7 @@ def guard_is_built() -> bool:
 
 
 def pip() -> list[str | Path]:
-    """The pip of .venv, or where Python came without ensurepip, the pip beside it, pointed at .venv."""
+    """The pip of .venv; if Python came without ensurepip, the system's pip, told to install into .venv."""
     if works(PYTHON, "-m", "pip", "--version"):
         return [PYTHON, "-m", "pip"]
     if importlib.util.find_spec("pip") is None:
@@ -206,7 +206,7 @@ def pip() -> list[str | Path]:
 
 
 def install_system_packages(wanted: dict[str, str]) -> None:
-    """Install what is missing where we may (root on Debian); elsewhere say what to type."""
+    """Install what is missing if we may (root on Debian); otherwise say what to type."""
     missing = [package for thing, packages in wanted.items() if not there(thing) for package in packages.split()]
     if not missing:
         return
@@ -228,7 +228,7 @@ def may_install() -> bool:
 
 
 def there(thing: str) -> bool:
-    if thing == "libc.a":  # what `cc -static` links; cc answers with the bare name where there is none
+    if thing == "libc.a":  # what `cc -static` links; cc prints the bare name if there is none
         return bool(shutil.which("cc")) and "/" in capture(["cc", "-print-file-name=libc.a"]).stdout
     return bool(shutil.which(thing))
 
@@ -237,7 +237,7 @@ def there(thing: str) -> bool:
 
 
 def run(*argv: str | Path) -> int:
-    """Hand the terminal over. Ctrl-C goes to the child too, which ends in its own way; its exit code is ours."""
+    """Run it in this terminal and return its exit code. Ctrl-C reaches the child too, which ends in its own way."""
     child = subprocess.Popen([str(word) for word in argv], cwd=ROOT, env=ENV)
     while True:
         try:
@@ -248,7 +248,7 @@ def run(*argv: str | Path) -> int:
 
 
 def quietly(name: str, *argv: str | Path) -> bool:
-    """One line when it works, everything it printed when it does not."""
+    """Print one line if it succeeds, and everything it printed if it fails."""
     began = time.monotonic()
     done = capture(argv)
     say(f"{name} {'FAILED' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)")

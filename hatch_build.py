@@ -15,7 +15,7 @@ class GuardBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The wheel carries a program, so it is for one platform; the source archive carries what it is made from."""
 
     def dependencies(self) -> list[str]:
-        """Without a compiler, one is taken from the package index."""
+        """Without a compiler, the ziglang wheel provides one."""
         return [] if any(shutil.which(name) for name in ("cc", "gcc", "clang")) else ["ziglang"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -28,7 +28,7 @@ class GuardBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _platform() -> str:
-    """A static program needs no particular C library, so any Linux of this machine's kind will do."""
+    """A static program needs no particular C library, so it runs on any Linux with this machine's architecture."""
     machine = sysconfig.get_platform().removeprefix("linux-").replace("-", "_")
     return f"manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
 

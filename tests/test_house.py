@@ -185,6 +185,13 @@ def test_the_design_lists_exactly_the_public_names() -> None:
     assert sorted(alias.name for alias in ast.parse(block).body[0].names) == sorted(handrail.__all__)  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("document", ["AGENTS.md", "docs/design.md"])
+def test_every_file_that_a_map_names_exists(document: str) -> None:
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.\w+)`", read(document)))
+    assert named
+    assert {name for name in named if not (ROOT / name).exists() and not (package(ROOT) / name).exists()} == set()
+
+
 def test_importing_handrail_imports_no_room() -> None:
     code = "import sys, handrail; print([m for m in sys.modules if m.startswith(('handrail.', 'pydantic', 'anyio'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

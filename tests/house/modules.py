@@ -31,7 +31,7 @@ def is_driver(path: Path) -> bool:
 
 
 def is_shown(path: Path) -> bool:
-    """Whether its package's `__init__` gives something of it to others."""
+    """Whether its package's `__init__` exports something of it."""
     door = path.with_name("__init__.py")
     return door.exists() and any(name.endswith(f".{path.stem}") for name in _imports(door))
 

@@ -1,4 +1,4 @@
-"""For every rule a file that breaks it, and a neighbour that comes close and keeps it."""
+"""For every rule: files that break it, and similar files that do not."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ PROMISE = '"""It promises something small."""\n'
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A file for an empty tree, where somebody else may import it: `rule` must catch it or, when `kept`, let it be."""
+    """A file in an empty tree, imported by `importer` if given: `rule` must catch it, or must not if it is `kept`."""
 
     rule: Rule
     path: str
@@ -26,7 +26,7 @@ Row = tuple[str, str, bool, str]
 
 
 def caught(path: str, text: str, importer: str = "") -> Row:
-    """A path is in the package, unless it names a directory beside it."""
+    """The path is relative to the package, unless it starts with a directory beside it."""
     return path, text, False, importer
 
 

@@ -39,13 +39,13 @@ def lines(path: Path) -> int:
 
 
 def texts(root: Path) -> Iterator[tuple[Path, str]]:
-    """Every text that speaks for the project."""
+    """Every text file of the project, with its content."""
     found = {path for pattern in TEXTS for path in root.glob(pattern)}
     for path in sorted(found):
         if path.is_file() and path.suffix in READABLE and "__pycache__" not in path.parts:
             try:
                 yield path, path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:  # a built program has no suffix either
+            except UnicodeDecodeError:  # a compiled program has no suffix either
                 continue
 
 
@@ -56,7 +56,7 @@ def functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
 
 
 def imported(node: ast.AST) -> list[str]:
-    """The dotted names of the modules an import statement names; empty for any other node."""
+    """The dotted names of the modules that an import statement names; empty for any other node."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []

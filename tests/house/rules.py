@@ -1,4 +1,4 @@
-"""The rules of the house: each takes the root of a tree and gives back every place that breaks it."""
+"""The rules of the house: each takes the root of a tree and returns every violation, as path, line and reason."""
 
 import ast
 import re
@@ -23,9 +23,9 @@ NO_HIGHER_THAN_TOOLS = {"toolkit", "policy", "sandbox", "schema", "artifacts", "
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 EXTRAS = {"typer", "rich"}
 ELSEWHERE = re.compile(
-    r"(?<![\w/.])/(?:root/\w|work\b|home/\w+/)"  # places on somebody's machine; every machine has a /root
+    r"(?<![\w/.])/(?:root/\w|work\b|home/\w+/)"  # paths of somebody's machine; every machine has a /root
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
-    r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # papers that are not in this project
+    r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # documents that are not in this project
 )
 CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
 STARTS = {"in_background", "create_task", "ensure_future", "start_soon", "call_on", "call_soon_threadsafe"}
@@ -75,7 +75,7 @@ def functions_import_nothing_but_extras(root: Path) -> list[str]:
 
 
 def asyncio_is_said_in_aio_alone(root: Path) -> list[str]:
-    """By import, by name, or as text that names the module."""
+    """Whether by import, by name, or as text that names the module."""
     found = []
     for path in sources(root):
         if path.relative_to(package(root)).as_posix() == "aio.py":
@@ -109,19 +109,19 @@ def modules_open_with_their_promise(root: Path) -> list[str]:
 
 
 def a_body_is_called_from_invoke_alone(root: Path) -> list[str]:
-    """Nobody else calls `.body`, and above toolkit/, which makes tools, nobody as much as holds one."""
+    """Nobody else calls `.body`; above toolkit/, which makes tools, nobody even refers to one."""
     invoke = package(root) / "gates" / "invoke.py"
     found = []
     for path in sources(root):
         if path != invoke:
             found += [f"{path}:{line}: calls a tool's body" for line in _body_calls(tree(path))]
             if room(root, path) not in NO_HIGHER_THAN_TOOLS:
-                found += [f"{path}:{line}: takes hold of a tool's body" for line in _body_loads(tree(path))]
+                found += [f"{path}:{line}: refers to a tool's body" for line in _body_loads(tree(path))]
     return found
 
 
 def nobody_calls_a_tool_as_its_function(root: Path) -> list[str]:
-    """Only a test of the function may, because no gate stands around it; a call of ours goes through a session."""
+    """Only a test of the function may, because such a call passes no gate; our own calls go through a session."""
     return [
         f"{path}:{line}: calls a tool as its plain function"
         for path in sources(root)
@@ -204,7 +204,7 @@ def every_event_type_is_emitted(root: Path) -> list[str]:
 
 
 def texts_speak_of_the_project_alone(root: Path) -> list[str]:
-    rules = Path("tests", "house")  # the only texts that have to name what they forbid
+    rules = Path("tests", "house")  # only these have to name what they forbid
     return [
         f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
         for path, text in texts(root)
@@ -335,12 +335,12 @@ def _called(node: ast.Call) -> str:
 
 
 def _exported(door: Path) -> set[str]:
-    """The names that a package's `__init__` imports, also those for type checkers alone."""
+    """The names that a package's `__init__` imports, including those for type checkers only."""
     return {bound for node in ast.walk(tree(door)) for bound, _ in _bound(node)} if door.exists() else set()
 
 
 def _aliases(root: Path) -> set[str]:
-    """Types that the specification gives a name to without a class: `Feature = Literal[…]`."""
+    """Types of the contract that are not classes: `Feature = Literal[…]`."""
     return {
         target.id
         for path in sources(root)
@@ -353,7 +353,7 @@ def _aliases(root: Path) -> set[str]:
 
 
 def _named_in_messages(module: ast.Module) -> set[str]:
-    """Capitalised words inside of sentences, in texts that are neither documentation nor annotations."""
+    """Capitalised words inside sentences, in strings that are neither docstrings nor annotations."""
     apart: set[int] = set()
     for node in ast.walk(module):
         if isinstance(node, ast.Expr):
@@ -365,7 +365,7 @@ def _named_in_messages(module: ast.Module) -> set[str]:
 
 
 def _only_rooms(root: Path, node: ast.AST) -> bool:
-    """`from handrail import schema` names a room, which is as good as `import handrail.schema`."""
+    """`from handrail import schema` names a room, like `import handrail.schema`."""
     names = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else [""]
     return all(name and (package(root) / name).is_dir() for name in names)
 
