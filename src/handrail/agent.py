@@ -1,4 +1,4 @@
-"""Ask the model, run its calls, append the results, repeat; every call has its one result before the next request."""
+"""The loop: ask the model, run its calls, append the results, repeat; every call has one result."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "mo
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`text` is the model's last answer, the question it asked, or what went wrong."""
+    """How a run ended. `text` is the model's last answer, its question to the user, or the error."""
 
     reason: Reason
     text: str
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class Agent:
-    """A model and a session. `run` may be called again: the conversation goes on."""
+    """A model and a session. Call `run` again to continue the conversation."""
 
     def __init__(
         self, model: str | Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
@@ -49,7 +49,7 @@ class Agent:
         self.usage = Usage()
 
     async def run(self, prompt: str) -> Outcome:
-        """Work until the model is done, or a limit is reached. Only a cancellation raises."""
+        """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
         reason: Reason = "cancelled"
         text = ""
         self.session.begin_run()
@@ -65,14 +65,14 @@ class Agent:
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
 
     def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """The same, as events while they happen; the last one is `run_ended`. Leaving it early ends the run."""
+        """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""
         return _watch(self.session, self.run, prompt)
 
     async def _rounds(self, host: "_LoopHost") -> tuple[Reason, str]:
         for _ in range(self.rounds):
             try:
                 turn = await self._ask()
-            except Exception as error:  # noqa: BLE001 - whatever a model's client raises ends the run, not the program
+            except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 return "model_error", f"{type(error).__name__}: {error}"
             self.messages.append(Message("assistant", turn.text, turn.calls))
             if not turn.calls:
@@ -82,7 +82,7 @@ class Agent:
                 return host.ended
             if any(not result.ok and result.kind == "budget_exhausted" for result in results):
                 return "budget", turn.text or "The budget of this run is used up."
-        return "round_limit", f"The model was asked {self.rounds} times and was not done."
+        return "round_limit", f"The model was not done after {self.rounds} rounds."
 
     async def _ask(self) -> Turn:
         turn: Turn | None = None
@@ -92,7 +92,7 @@ class Agent:
             elif isinstance(event, TextDelta | ThinkingDelta):
                 self.session.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
         if turn is None:
-            raise ModelFailed("the model's answer broke off before it was whole")
+            raise ModelFailed("the model's answer ended before it was complete")
         self.usage += turn.usage
         calls = tuple(turn.calls)
         if turn.stop == "max_tokens" and calls:  # the model was cut off inside its last call
@@ -109,12 +109,12 @@ class Agent:
 
 
 class _LoopHost:
-    """The loop as a tool sees it: it can be ended, and a question ends it too, for the person reads the outcome."""
+    """The loop as a tool sees it. `finish` ends it; so does a question, which the person reads in the outcome."""
 
     def __init__(self, outer: Host | None = None) -> None:
         self.ended: tuple[Reason, str] | None = None
         self._outer = outer
-        """Who stood around the session before: they are asked first."""
+        """The session's own host, which is asked first."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         if self._outer is not None:
@@ -122,7 +122,11 @@ class _LoopHost:
         listed = "".join(f"\n- {choice}" for choice in choices)
         self.ended = ("asked_user", question + listed)
         raise ToolFailed(
-            Failure("unavailable", "The question goes to the user, who answers with the next message.", retryable=False)
+            Failure(
+                "unavailable",
+                "The question was passed to the user, who answers with the next message.",
+                retryable=False,
+            )
         )
 
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
@@ -143,11 +147,11 @@ class _LoopHost:
 
 
 def _checked(model: str | Model) -> Model:
-    """The model itself; names of providers' models are not built yet."""
+    """The given model. Models cannot be given by name."""
     if isinstance(model, str):
-        raise HandrailError(f"the model {model!r} is named, and providers are not built yet; give a Model object")
+        raise HandrailError(f"the model {model!r} is a name; give a Model object instead")
     if not callable(getattr(model, "ask", None)):
-        raise HandrailError(f"{type(model).__name__} is no Model: it has no `ask`")
+        raise HandrailError(f"{type(model).__name__} is not a Model: missing ask")
     return model
 
 
@@ -160,7 +164,7 @@ def _session_for(
     approver: Approver | None,
     budget: Budget,
 ) -> Session:
-    """The given session, which already has its tools and rules, or a new one."""
+    """The given session, or a new one. A given session already has its tools and rules."""
     if session is None:
         return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
     extra = {"tools": tools, "sandbox": sandbox, "approver": approver}
@@ -171,12 +175,12 @@ def _session_for(
         if value != default
     ]
     if given:
-        raise HandrailError(f"give {', '.join(given)} to the Session, not to an Agent that was given one")
+        raise HandrailError(f"give {', '.join(given)} to the Session, because this Agent was given a session")
     return session
 
 
 async def _watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: str) -> AsyncIterator[Event]:
-    """The run has a task of its own, because a generator that is left early may be closed in any other."""
+    """The run has its own task, because a generator that is left early may be closed in another task."""
     failed: list[BaseException] = []
 
     async def work() -> None:
@@ -194,7 +198,7 @@ async def _watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt:
             if event.type == "run_ended":
                 break
         else:
-            raise HandrailError(f"session {session.id} was closed before its run had ended")
+            raise HandrailError(f"session {session.id} was closed before its run ended")
     except BaseException:
         task.cancel()
         raise

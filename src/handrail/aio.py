@@ -1,7 +1,7 @@
-"""Everything that needs asyncio by its name: tasks that outlive a call, closings that finish, work on another loop.
+"""Everything that needs asyncio itself: tasks that outlive a call, cleanup that finishes, work on another event loop.
 
-anyio has no word for these. A task group ends with the block that opened it; a job, a late answer or a signal to a
-silent driver must not. anyio's shield does not stop asyncio's own cancellation. No other file says asyncio.
+anyio does not offer these. Its task groups end with the block that opened them; a job, a late answer or a signal to a
+silent driver must not. Its shield does not stop asyncio's own cancellation. No other file imports asyncio.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from handrail.contract.errors import HandrailError, Unavailable
 T = TypeVar("T")
 P = ParamSpec("P")
 _THREE_YEARS: Final = 1e8
-"""Seconds, which are three years."""
+"""In seconds: longer than any event loop runs."""
 LOOP_CHECK_INTERVAL: Final = 1.0
-"""Seconds after which somebody on another event loop looks whether the one he waits for still runs."""
+"""Seconds between two checks that the event loop which does the work still runs."""
 
 
 class Task(Protocol):
-    """What the event loop calls a task."""
+    """The part of an event loop's task that we use."""
 
     def cancel(self) -> bool: ...
     def done(self) -> bool: ...
@@ -41,7 +41,7 @@ _claiming = threading.Lock()
 
 
 def refuse_other_loops(what: str) -> None:
-    """Raise HandrailError under trio. Outside any event loop, nothing is wrong yet."""
+    """Raise HandrailError under trio. Outside an event loop, pass."""
     trio = sys.modules.get("trio")
     if trio is not None and trio.lowlevel.in_trio_run():
         raise HandrailError(
@@ -50,7 +50,7 @@ def refuse_other_loops(what: str) -> None:
 
 
 def running_loop() -> Any:
-    """The event loop of this thread. Raises RuntimeError where there is none."""
+    """The event loop of this thread. Raises RuntimeError if none is running."""
     return asyncio.get_running_loop()
 
 
@@ -63,7 +63,7 @@ def loop_here() -> Any:
 
 
 def call_on(loop: Any, function: Callable[[], object]) -> None:
-    """Call it in that loop's thread: now, if that is this one, else soon. A loop that has ended needs nothing more."""
+    """Call `function` on `loop`: now if that is the running loop, otherwise soon. Do nothing if `loop` has ended."""
     if loop is loop_here():
         function()
         return
@@ -74,44 +74,44 @@ def call_on(loop: Any, function: Callable[[], object]) -> None:
 
 
 def in_background(work: Coroutine[Any, Any, None]) -> Task:
-    """Run `work` beside the caller. It must answer for its own errors; its task can be cancelled.
+    """Run `work` in a task of its own. It must handle its own errors; the task can be cancelled.
 
-    An event loop does not hold its tasks, so they are held on it; what it still has when it is closed goes with it.
+    An event loop keeps only weak references to its tasks, so we store them on the loop; they go when it goes.
     """
     loop = running_loop()
     task: Task = loop.create_task(work)
-    held: set[Task] = vars(loop).setdefault("_handrail_tasks", set())
-    held.add(task)
-    task.add_done_callback(held.discard)
+    tasks: set[Task] = vars(loop).setdefault("_handrail_tasks", set())
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
     return task
 
 
 @contextmanager
 def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` when this event loop is closed inside the block, which then never ends."""
+    """Call `act` if the event loop is closed while the block runs, so that the block never ends."""
     timer = weakref.ref(running_loop().call_later(_THREE_YEARS, _OnLoopClosed(act)))
     try:
         yield
     finally:
-        if (held := timer()) is not None:
-            held.cancel()
+        if (pending := timer()) is not None:
+            pending.cancel()
 
 
 class _OnLoopClosed:
-    """Held by one timer of an event loop. A loop that is closed lets go of its timers, and so of this."""
+    """The callback of a timer. A closed event loop drops its timers, and this object with them."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act
 
     def __call__(self) -> None:
-        """Never: that is when the timer is due."""
+        """Never called: the timer is never due."""
 
     def __del__(self) -> None:
         self._act()
 
 
 class OwnLoop:
-    """The event loop on which something was made or first used, and is used as long as that loop runs."""
+    """The event loop to which an object belongs: the one on which it was created or first used."""
 
     __slots__ = ("loop",)
 
@@ -119,7 +119,7 @@ class OwnLoop:
         self.loop = loop_here()
 
     def here(self) -> bool:
-        """Whether this is that loop. One that does not run any more gives way to the one that asks."""
+        """Whether it is the running loop. A loop that no longer runs is replaced by the running one."""
         current = running_loop()
         if self.loop is current:
             return True
@@ -129,9 +129,10 @@ class OwnLoop:
         return self.loop is current
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` there and wait for it here. A cancellation reaches it, and is raised here when it has ended.
+        """Run `work` on this loop and wait for it on the caller's.
 
-        Raises Unavailable when that loop ends before the work does.
+        A cancellation is passed on to `work`, and raised here when `work` has ended. Raises Unavailable when the
+        loop ends before the work does.
         """
         if self.here():
             return await work()
@@ -165,12 +166,12 @@ class _RemoteWork:
         call_on(self._loop, self._start)
 
     async def over(self) -> None:
-        """Until it has ended, or the loop it is on has."""
+        """Wait until the work, or its event loop, has ended."""
         while not self._done.is_set():
             with anyio.move_on_after(LOOP_CHECK_INTERVAL):
                 await self._done.wait()
             if not self._done.is_set() and not self._loop.is_running():
-                self.error = Unavailable("The event loop that this belongs to has ended.", retryable=False)
+                self.error = Unavailable("The event loop that this object belongs to has ended.", retryable=False)
                 return
 
     def cancel(self) -> None:
@@ -182,10 +183,10 @@ class _RemoteWork:
     async def _serve(self) -> None:
         try:
             self.value = await self._work()
-        except Exception as error:  # noqa: BLE001 - raised again where the work was asked for
+        except Exception as error:  # noqa: BLE001 - raised again on the caller's loop
             self.error = error
         except BaseException as error:
-            self.error = Unavailable("It was ended with the event loop that it belongs to.", retryable=False)
+            self.error = Unavailable("The work was cancelled because its event loop ended.", retryable=False)
             self.error.__cause__ = error
             raise
         finally:
@@ -193,7 +194,7 @@ class _RemoteWork:
 
 
 class HasOwnLoop(Protocol):
-    """Something that belongs to an event loop."""
+    """An object that belongs to an event loop."""
 
     @property
     def own_loop(self) -> OwnLoop: ...
@@ -205,9 +206,9 @@ S = TypeVar("S", bound=HasOwnLoop)
 def on_own_loop(
     method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The method, run on the event loop that its object belongs to, whoever awaits it.
+    """Decorate a method: it runs on its object's own event loop, and may be awaited on any other.
 
-    A function given as `on_output` is called on the event loop of the one who gave it, as long as that runs.
+    A function given as `on_output` is called on the caller's event loop while that runs.
     """
 
     @wraps(method)
@@ -222,22 +223,21 @@ def on_own_loop(
     return anywhere
 
 
-def _called_on(listener: OwnLoop, given: Callable[[Any], object]) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    async def hear(chunk: Any) -> None:
+def _called_on(caller: OwnLoop, given: Callable[[Any], object]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    async def call(chunk: Any) -> None:
         answer = given(chunk)
         if isawaitable(answer):
             await answer
 
-    return lambda chunk: listener.run(lambda: hear(chunk))
+    return lambda chunk: caller.run(lambda: call(chunk))
 
 
 async def finish(closing: Callable[[], Awaitable[None]]) -> None:
-    """Run it in a task of its own, wait until that has ended, and only then raise the cancellation, if there was one.
+    """Run `closing` to its end even if the caller is cancelled; raise the cancellation afterwards.
 
     Neither anyio's scopes nor asyncio's own cancellation (`task.cancel()`, `wait_for`, `timeout`, `TaskGroup`) reach
-    it. Only the end of the event loop does: it cancels every task, this one too, so what must happen then has to be
-    done without the loop by whoever calls this. What the closing raises is raised here; beside a cancellation it is
-    the cause of that.
+    it. Only the end of the event loop does, because it cancels every task: the caller must do without the loop what
+    has to happen then. An exception of `closing` is raised here, or becomes the cause of the cancellation.
     """
 
     async def run() -> None:
@@ -258,15 +258,15 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody really cancelled this task."""
+    """Whether this task was really cancelled."""
     return anyio.current_effective_deadline() == -inf or cancels() > 0
 
 
 def cancels() -> int:
-    """How often this task was cancelled, and not uncancelled."""
+    """How many cancellations of this task are pending."""
     return int(this_task().cancelling())
 
 
 def this_task() -> Any:
-    """The task that runs now. A cancellation by anyio's scopes cancels it too."""
+    """The running task. A cancellation by an anyio scope cancels it too."""
     return asyncio.current_task()

@@ -1,18 +1,18 @@
-"""Name a module now and load it when something of it is first used, so that the first answer comes soon."""
+"""Import a module when it is first used, so that a program's first answer comes sooner."""
 
 import sys
 from importlib import import_module
 from typing import Any, Final
 
 EDGES: Final = ("handrail.cli", "handrail.mcp", "handrail.models", "handrail.web")
-"""Rooms that need extras: they are loaded where they are used already."""
+"""Packages that need extras: load_all loads them only if the program already has."""
 _named: set[str] = set()
 
 
 class Lazy:
-    """Stands for a module; what was used of it once is at hand afterwards.
+    """A stand-in for a module that many programs never use (docs/decisions/001). It caches the attributes it has given.
 
-    For what many programs never use (docs/decisions/001). Type checkers and import-linter must see the module too:
+    Type checkers and import-linter must see the module too:
 
         if TYPE_CHECKING:
             from handrail.drivers import jail as _jail
@@ -31,7 +31,7 @@ class Lazy:
 
 
 def load_all() -> None:
-    """Load now what would be loaded later: every module of Handrail, and what those name."""
+    """Load every module of Handrail now, and the modules that they load lazily."""
     package = import_module("handrail")
     for found in import_module("pkgutil").walk_packages(package.__path__, "handrail."):
         room = ".".join(found.name.split(".")[:2])

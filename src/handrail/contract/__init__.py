@@ -1,1 +1,1 @@
-"""The specification: frozen dataclasses, Literals and Protocols, standard library only."""
+"""The specification: frozen dataclasses, Literals and Protocols. It imports only the standard library."""

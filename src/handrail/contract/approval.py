@@ -1,4 +1,4 @@
-"""An approval: what a person is asked, and what they may answer."""
+"""An approval: the request to a person, and the decisions they can make."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Answer = Literal["approve", "remember", "edit", "deny", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """Rendered by Handrail from the arguments, never by the model. It is bound to all of these fields."""
+    """Rendered by Handrail from the arguments, never by the model. A decision applies to exactly these fields."""
 
     id: str
     call_id: str
@@ -21,21 +21,21 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     arguments_hash: str
     text: str
-    """The call in plain text, control and bidi characters made visible."""
+    """The call as plain text, with control and bidi characters made visible."""
     repairs: tuple[str, ...]
-    """What preflight changed, before and after."""
+    """What preflight changed: each value before and after."""
     reason: str
-    """Why somebody is asked."""
+    """Why approval is needed."""
     suggested_rule: str
-    """The exact rule that `Decision.remember()` would keep."""
+    """The exact rule that `Decision.remember()` would add."""
     sandbox: str
     expires_at: float
-    """Seconds since the epoch; an answer after it counts for nothing."""
+    """Seconds since the epoch; later answers are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Made by one of the five class methods."""
+    """The person's answer. Create it with one of the five class methods."""
 
     verdict: Answer
     arguments: Mapping[str, Any] | None = None
@@ -43,27 +43,27 @@ class Decision:
 
     @classmethod
     def approve(cls) -> "Decision":
-        """Run it, this once."""
+        """Run the call once."""
         return cls("approve")
 
     @classmethod
     def remember(cls) -> "Decision":
-        """Run it, and keep the suggested rule for the rest of the session."""
+        """Run the call, and add the suggested rule for the rest of the session."""
         return cls("remember")
 
     @classmethod
     def edit(cls, arguments: Mapping[str, Any]) -> "Decision":
-        """Run it with these arguments, which pass preflight and the policy again."""
+        """Run the call with these arguments, after preflight and the policy have checked them."""
         return cls("edit", arguments=arguments)
 
     @classmethod
     def deny(cls, message: str = "") -> "Decision":
-        """Do not run it; tell the model why."""
+        """Do not run the call; tell the model why."""
         return cls("deny", message=message)
 
     @classmethod
     def skip(cls) -> "Decision":
-        """Do not run it; say nothing more."""
+        """Do not run the call; give no reason."""
         return cls("skip")
 
 

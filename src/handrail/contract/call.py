@@ -1,4 +1,4 @@
-"""A Call: what somebody asked a tool to do, exactly as it was asked."""
+"""A Call: a request to run a tool, exactly as it was made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ Arguments = str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to run one tool. It is never changed after it was accepted."""
+    """One request to run one tool. It never changes after it is accepted."""
 
     id: str
     name: str
     arguments: Arguments
-    """The raw text a model sent, or a mapping."""
+    """The raw text that the model sent, or a mapping."""
     origin: Origin = field(default="model", kw_only=True)
     parent: str | None = field(default=None, kw_only=True)
-    """The id of the call inside which this one was made."""
+    """The id of the call that made this one."""
     cut: bool = field(default=False, kw_only=True)
-    """The model was cut off while it wrote this call; such a call is never run."""
+    """Whether the model was cut off while it wrote this call. Such a call is never run."""

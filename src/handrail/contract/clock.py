@@ -1,4 +1,4 @@
-"""A Clock: the time a call may take, which stands still while a person is asked."""
+"""A Clock: measures how long a call takes, and is paused while a person is asked."""
 
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -11,20 +11,20 @@ class Limit(Protocol):
     def seconds(self) -> float: ...
     @property
     def passed(self) -> bool:
-        """Whether the limit ended the block it stood around."""
+        """Whether the limit ended its block."""
 
 
 class Clock(Protocol):
-    """Limits nest; `pause` stops every limit of this clock and of the clocks around it."""
+    """Limits nest. `pause` pauses this clock and its parents, with all their limits."""
 
     def limit(self, seconds: float) -> AbstractContextManager[Limit]:
-        """End the block when `seconds` of unpaused time have passed. The block is left without an exception."""
+        """End the block after `seconds` of unpaused time, without an exception."""
 
     def pause(self) -> AbstractContextManager[None]:
-        """Run out no limit inside this block. May be entered several times at once."""
+        """Pause the clock during the block. Pauses may overlap."""
 
     def now(self) -> float:
-        """Seconds of unpaused time since the clock was made."""
+        """Seconds of unpaused time since the clock was started."""
 
     def left(self) -> float:
-        """Seconds until the budget of the run is spent; infinite where it has no end, negative where it is over."""
+        """Seconds left in the run's time budget: infinite without a budget, negative when it is exceeded."""

@@ -1,14 +1,14 @@
-"""The three families of errors, and who each of them is for.
+"""The three families of errors, and who each is for.
 
-1. ToolFailed(Failure)       raised below the gates, meant for the model; gates/invoke.py turns it into a Result
-   Unavailable               raised by drivers: the thing below is gone or busy; becomes Failure("unavailable")
-2. HandrailError             the programmer's fault; raised where the mistake is made, never shown to a model
-   |-- NameConflict          two tools of one name, or a reserved name
+1. ToolFailed(Failure)       raised below the gates, for the model; gates/invoke.py turns it into a Result
+   Unavailable               raised by drivers: the sandbox is gone or busy; becomes Failure("unavailable")
+2. HandrailError             a mistake in the program; raised where it is made, never shown to a model
+   |-- NameConflict          two tools with one name, or a reserved name
    |-- BadSchema             a schema that does not compile, or a parameter that has none
    |-- BadEnvelope           a text that is not a result envelope
    |-- BrokenDriver          a driver that breaks its contract
    `-- WeakerThanAsked       isolation weaker than asked for, without allow_weaker
-3. Cancellation              the event loop's own exception; never swallowed, recorded on its way
+3. Cancellation              the event loop's own exception; recorded and raised again, never swallowed
 """
 
 from typing import TYPE_CHECKING
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class HandrailError(Exception):
-    """The programmer's fault: raised at construction, never shown to a model."""
+    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
 
 
 class NameConflict(HandrailError):
-    """Two tools of one name, or a name that Handrail keeps for itself."""
+    """Two tools have one name, or a tool has a name reserved for Handrail's own tools."""
 
 
 class BadSchema(HandrailError):
@@ -50,7 +50,7 @@ class ToolFailed(Exception):
 
 
 class Unavailable(Exception):
-    """What the call needs is gone, busy or not there yet. `retryable=False` when trying again cannot help."""
+    """Something that the call needs is gone, busy or not ready yet. `retryable=False` if a retry cannot help."""
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
@@ -61,6 +61,6 @@ def describe_error(error: BaseException) -> str:
     """The type and message of any exception, even of one whose own `str` raises."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - that is what this is for
+    except Exception:  # noqa: BLE001 - `__str__` may raise anything
         text = "its message cannot be shown"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""An Event: one line of the transcript. Hooks, traces, progress, logs and screens are readers of one stream of them."""
+"""An Event: one entry of the transcript. Hooks, traces, progress, logs and screens all read the same events."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class Event:
     Live output is joined: a call's first piece is a `call_output` at once, then at most 20 of them come a second, each
     with the newest 64 KiB of its stream, and the rest before `call_ended`; a background job's come after that too.
     `left_out` counts the bytes before `text` that no event shows. A transcript keeps 64 KiB of text per call: older
-    `call_output` events keep their number and have `text: ""` and `dropped: N`, the bytes that they had. No event
-    changes in any other way once it was shown.
+    `call_output` events keep their number and have `text: ""` and `dropped: N`, the bytes that they had. Events do
+    not change in any other way.
     """
 
     seq: int
@@ -43,4 +43,4 @@ class Event:
 
 
 Reader = Callable[[Event], Awaitable[None] | None]
-"""Sees every event on a queue of its own. One that raises or blocks is dropped with a warning; nobody else notices."""
+"""Receives every event through its own queue. A reader that raises or blocks is dropped with a warning."""

@@ -1,4 +1,4 @@
-"""A Model: something that reads messages and answers with text and calls."""
+"""A Model: reads messages, answers with text and calls."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A whole answer of a model."""
+    """A model's complete answer."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -67,12 +67,12 @@ class ModelFailed(Exception):
 
 
 class Model(Protocol):
-    """Provider words stop here."""
+    """Any language model. Provider-specific types stay behind this interface."""
 
     def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str
     ) -> AsyncIterator[ModelEvent]:
         """Stream deltas, then exactly one Turn with the whole answer. Raises ModelFailed.
 
-        `tools` are the MCP-shaped schemas of the session; a model translates them at its own door.
+        `tools` are the MCP-shaped schemas of the session; a model translates them to its provider's form.
         """

@@ -1,1 +1,1 @@
-"""A Session: the only door to the tools, and the transcript of what went through it."""
+"""A Session: the only way to call tools, and the transcript of every call."""

@@ -1,4 +1,4 @@
-"""The Host that a call's Context sees: the session's own part of it, and whoever stands around the session."""
+"""The Host of a call's Context: it loads deferred tools, and passes the rest to the program that runs the session."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from handrail.toolkit.toolbox import Toolbox, exported
 
 
 class SessionHost:
-    """Serves deferred tools itself; hands the rest on, and says so where nobody is there."""
+    """Loads deferred tools itself, and passes everything else to `outer`; without one, that is unavailable."""
 
     def __init__(self, toolbox: Toolbox, outer: Host | None, own_loop: OwnLoop, warn: Callable[[str], None]) -> None:
         self.own_loop = own_loop
@@ -26,14 +26,14 @@ class SessionHost:
 
     @on_own_loop
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        return await self._somebody("ask a person").ask(question, choices)
+        return await self._outer_to("ask a person").ask(question, choices)
 
     @on_own_loop
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        return await self._somebody("start a task").spawn(prompt, tools=tools, cwd=cwd)
+        return await self._outer_to("start a task").spawn(prompt, tools=tools, cwd=cwd)
 
     def finish(self, summary: str) -> None:
-        self._somebody("end the loop").finish(summary)
+        self._outer_to("end the loop").finish(summary)
 
     def deferred_tools(self) -> Mapping[str, str]:
         return {
@@ -47,9 +47,9 @@ class SessionHost:
         self._loaded.update(names)
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
-        """Every tool that is not deferred, and those that were loaded, sorted by name.
+        """Every tool that is not deferred, and every loaded one, sorted by name.
 
-        A tool that the provider would refuse, with the whole request, is left out with a warning.
+        A tool that the provider would refuse is left out with a warning, because it would fail the whole request.
         """
         check_provider(provider)
         key = (provider, self._toolbox.changes, len(self._loaded))
@@ -69,7 +69,7 @@ class SessionHost:
                 self._warn(message)
             return None
 
-    def _somebody(self, what: str) -> Host:
+    def _outer_to(self, what: str) -> Host:
         if self.outer is None:
-            raise ToolFailed(Failure("unavailable", f"There is nobody here to {what}; go on without.", retryable=False))
+            raise ToolFailed(Failure("unavailable", f"This session cannot {what}. Go on without it.", retryable=False))
         return self.outer

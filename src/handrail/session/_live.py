@@ -1,7 +1,7 @@
-"""What a call shows while it runs: the first piece at once, then joined, a few times a second, within bounds.
+"""Live output of a call: the first piece at once, the rest joined into a few events a second, within limits.
 
-Each event holds the newest of what came since the last one; what it leaves out is counted. The transcript keeps the
-newest text of each call; older events of it keep their number and lose their text.
+Each event has the newest text since the last one, and counts the bytes that it leaves out. The transcript keeps the
+newest text of each call; older events keep their number and lose their text.
 """
 
 from collections import deque
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from handrail.session._transcript import Transcript
 
 EVENT_INTERVAL: Final = 1 / 16
-"""Seconds between two events of one call: with what its three streams have left at the end, no second has over 20."""
+"""Seconds between two events of one call. With up to three more at its end, it has fewer than 20 a second."""
 EVENT_TEXT_LIMIT: Final = 64 << 10
-"""Bytes of text, as UTF-8, in one event."""
+"""Bytes of UTF-8 text in one event."""
 TRANSCRIPT_TEXT_LIMIT: Final = 64 << 10
-"""Bytes of text that the transcript keeps of one call."""
+"""Bytes of text that the transcript keeps for one call."""
 
 
 class LiveOutput:
-    """One per call that shows something. It may be used from any thread, and after the call ended: a job goes on."""
+    """One for each call with live output. It may be used from any thread, and by a job after its call has ended."""
 
     def __init__(self, transcript: "Transcript", call: Call, own_loop: OwnLoop) -> None:
         self._transcript = transcript
@@ -37,7 +37,7 @@ class LiveOutput:
         self._timed = False
 
     def show(self, text: str, stream: str) -> None:
-        """Now, if nothing was shown a moment ago, else joined with what comes until the next event is due."""
+        """Emit the text now if no event was emitted a moment ago; otherwise with the next event."""
         if not text:
             return
         with self._transcript.lock:
@@ -48,16 +48,16 @@ class LiveOutput:
             self._waiting[stream].add(text)
             if monotonic() >= self._last + EVENT_INTERVAL:
                 self._write_oldest()
-            self._look_after()
+            self._schedule()
 
     def finish(self) -> None:
-        """Show what still waits, of every stream."""
+        """Emit all waiting text of every stream."""
         with self._transcript.lock:
             while self._waiting:
                 self._write_oldest()
 
-    def _look_after(self) -> None:
-        """Whatever waits is shown when the next event is due, or before the call ends."""
+    def _schedule(self) -> None:
+        """Schedule the next event if text waits; the end of the call emits it earlier."""
         if not self._waiting:
             self._transcript.waiting_output.pop(self._call.id, None)
             return
@@ -74,7 +74,7 @@ class LiveOutput:
             if self._waiting and not self._transcript.closed:
                 if monotonic() >= self._last + EVENT_INTERVAL:  # else `show` wrote one in the meantime
                     self._write_oldest()
-                self._look_after()
+                self._schedule()
 
     def _write_oldest(self) -> None:
         stream = next(iter(self._waiting))
@@ -91,7 +91,7 @@ class LiveOutput:
 
 
 class _Joined:
-    """The newest text of one stream that no event has shown yet."""
+    """The newest text of one stream that was not emitted yet."""
 
     __slots__ = ("_left_out", "_pieces", "_size")
 
@@ -110,11 +110,11 @@ class _Joined:
             self._left_out += gone
 
     def take(self) -> tuple[str, int, int]:
-        """The text, its bytes, and the bytes before it that were left out."""
+        """The text, its size in bytes, and the number of bytes left out before it."""
         text, size = "".join(piece for piece, _ in self._pieces), self._size
         if size > EVENT_TEXT_LIMIT:
             data = text.encode("utf-8", "surrogatepass")[-EVENT_TEXT_LIMIT:]
-            while data[0] & 0xC0 == 0x80:  # the rest of a character that was cut
+            while data[0] & 0xC0 == 0x80:  # skip the rest of a cut character
                 data = data[1:]
             text, size = data.decode("utf-8", "surrogatepass"), len(data)
         return text, size, self._left_out + self._size - size

@@ -1,4 +1,4 @@
-"""Give each reader every event on a queue of its own; drop the one that raises, blocks or falls behind."""
+"""Give every event to each reader through its own queue; drop a reader that raises, blocks or falls behind."""
 
 import inspect
 import threading
@@ -16,11 +16,11 @@ from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
 
 QUEUE_LIMIT: Final = 1_000
-"""Events a reader may be behind."""
+"""Events that a reader may fall behind."""
 
 
 class ReaderQueue:
-    """One reader. `put` never blocks or raises; a plain reader runs in a daemon thread, an async one in a task."""
+    """One reader's queue. `put` never blocks or raises. A plain reader runs in a thread, an async one in a task."""
 
     def __init__(self, reader: Reader, warn: Callable[[str], None]) -> None:
         self._reader: Callable[[Event], Any] = reader
@@ -38,7 +38,7 @@ class ReaderQueue:
         self.is_async = inspect.iscoroutinefunction(reader) or inspect.iscoroutinefunction(call)
 
     def put(self, event: Event) -> None:
-        """From any thread."""
+        """Queue an event, from any thread."""
         if self._dropped:
             return
         if len(self._events) >= QUEUE_LIMIT:
@@ -50,7 +50,7 @@ class ReaderQueue:
             self._wake()
 
     def begin(self) -> None:
-        """An async reader gets a task of its own, in which nothing that happens to the session can disturb it."""
+        """Start an async reader in its own task, apart from the session's cancellations."""
         if self.is_async:
             self._loop, self._serving = running_loop(), True
             in_background(self._serve())
@@ -67,7 +67,7 @@ class ReaderQueue:
         self._serving = False
 
     async def finish(self) -> None:
-        """Wait, a bounded time, until it has seen everything."""
+        """Wait until the reader has received every event, or drop it after READER_WAIT seconds."""
         self._ending = True
         self._wake()
         limit = monotonic() + READER_WAIT
@@ -75,7 +75,7 @@ class ReaderQueue:
             if monotonic() > self._deadline:
                 self._drop(f"took more than {READER_WAIT:g} s over one event")
             elif monotonic() > limit:
-                self._drop(f"had not finished {READER_WAIT:g} s after the session ended")
+                self._drop(f"did not finish within {READER_WAIT:g} s after the session ended")
             await anyio.sleep(0.002)
 
     async def _give(self, event: Event) -> None:
@@ -83,7 +83,7 @@ class ReaderQueue:
         try:
             with anyio.move_on_after(READER_WAIT) as limit:
                 await self._reader(event)
-        except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
+        except BaseException as error:  # noqa: BLE001 - a reader may raise anything
             self._drop(f"raised {describe_error(error)}")
         if limit.cancelled_caught or monotonic() > self._deadline:
             self._drop(f"took more than {READER_WAIT:g} s over one event")
@@ -111,7 +111,7 @@ class ReaderQueue:
                 if inspect.iscoroutine(made := self._reader(self._events.popleft())):
                     made.close()
                     self._drop("is a plain function that returned a coroutine: make it `async def`,")
-            except BaseException as error:  # noqa: BLE001 - a reader may fail as it likes
+            except BaseException as error:  # noqa: BLE001 - a reader may raise anything
                 self._drop(f"raised {describe_error(error)}")
             self._deadline = inf
 
@@ -121,4 +121,4 @@ class ReaderQueue:
             self._events.clear()
             self._wake()
             name = getattr(self._reader, "__qualname__", type(self._reader).__qualname__)
-            self._warn(f"The event reader {name} {why} and was dropped; nothing else is affected.")
+            self._warn(f"The event reader {name} {why} and was dropped. Nothing else is affected.")

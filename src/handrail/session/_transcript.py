@@ -1,4 +1,4 @@
-"""The append-only list of a session's events, which many may follow at their own pace."""
+"""The append-only list of a session's events. Many readers may follow it, each at its own pace."""
 
 import threading
 from collections import deque
@@ -15,19 +15,19 @@ from handrail.session._live import LiveOutput
 
 
 class Transcript:
-    """Events may be written from any thread; `seq` has no gaps; no event is changed, but old live output goes."""
+    """May be written from any thread; `seq` has no gaps. Events never change, but old live output is dropped."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
-        """Called in the writer's thread with each event, in order; they must not block or raise."""
+        """Called with each event, in order, in the writer's thread; a listener must not block or raise."""
         self.lock = threading.RLock()
         """Held while anything is written."""
         self.waiting_output: dict[str, LiveOutput] = {}
         """By call: live output that waits for its next event."""
         self.closed = False
-        self._untold: deque[Event] = deque()
-        self._telling = False
+        self._undelivered: deque[Event] = deque()
+        self._delivering = False
         self._waiting: list[tuple[Any, anyio.Event]] = []
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
@@ -37,29 +37,29 @@ class Transcript:
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)
             if self.listeners:
-                self._tell(event)
+                self._deliver(event)
         if self._waiting:
             self._wake()
         return event
 
     def drop_text(self, seq: int, size: int) -> None:
-        """Old live output: the event keeps its number and loses its text, which had so many bytes."""
+        """Drop the text of an old live-output event; `size` is the number of its bytes."""
         event = self.events[seq]
         self.events[seq] = replace(event, data={**event.data, "text": "", "dropped": size})
 
     def finish_output(self) -> None:
-        """Show all live output that still waits."""
+        """Emit all live output that still waits."""
         with self.lock:
             while self.waiting_output:
                 self.waiting_output.popitem()[1].finish()
 
     def close(self) -> None:
-        """Nothing more will be written: those who follow come to the end."""
+        """End the transcript, and every `follow`."""
         self.closed = True
         self._wake()
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
-        """Every event from number `start` on, then each new one, until the transcript is closed."""
+        """Yield every event from number `start`, then each new one, until the transcript is closed."""
         while True:
             while start < len(self.events):
                 start += 1
@@ -71,17 +71,17 @@ class Transcript:
                     return
                 await woken.wait()
 
-    def _tell(self, event: Event) -> None:
-        """A listener that writes an event itself (to say that it was dropped) does not change the order."""
-        self._untold.append(event)
-        if self._telling:
+    def _deliver(self, event: Event) -> None:
+        """Listeners see events in order, even if a listener writes one (that it was dropped)."""
+        self._undelivered.append(event)
+        if self._delivering:
             return
-        self._telling = True
-        while self._untold:
-            event = self._untold.popleft()
+        self._delivering = True
+        while self._undelivered:
+            event = self._undelivered.popleft()
             for listener in self.listeners:
                 listener(event)
-        self._telling = False
+        self._delivering = False
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []

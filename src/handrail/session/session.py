@@ -1,4 +1,4 @@
-"""The only door: every call, whoever makes it, enters here, walks the gates, and stays in the transcript."""
+"""A Session: every call enters here, passes the gates, and is recorded in the transcript."""
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -38,15 +38,15 @@ from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
 
 if TYPE_CHECKING:
     from handrail.tools import builtin as _builtin
-else:  # only a policy with rules needs their names
+else:  # only a policy with rules needs the names of the built-in tools
     _builtin = Lazy("handrail.tools.builtin")
 
 CALLS_PER_TURN: Final = 64
-"""Calls after which everybody else on the event loop gets a turn."""
+"""Calls after which other tasks on the event loop get a turn."""
 
 
 class Session:
-    """Tools, their sandbox and their rules for one piece of work. Use it with `async with`."""
+    """Tools, their sandbox and their rules for one task. Use it with `async with`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Session:
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts)
         self._closed = False
-        self._open.callback(_hear_late(self, sandbox))
+        self._open.callback(_report_late_to(self, sandbox))
         self._check_tools(policy)
 
     async def __aenter__(self) -> "Session":
@@ -102,7 +102,7 @@ class Session:
         self._closed = True
         try:
             return await self._open.__aexit__(kind, error, trace)
-        finally:  # what the sandbox's end brought about is still seen
+        finally:  # readers still get the events of the sandbox's closing
             try:
                 await finish(self._finish)
             finally:
@@ -118,18 +118,18 @@ class Session:
         parent: str | None = None,
         id: str | None = None,
     ) -> Result:
-        """Run one tool and give back its one result. A tool's fault is a Failure, never an exception.
+        """Run one tool and return its result. A tool's error is a Failure, never an exception.
 
-        `parent` is the id of the running call of which this one is a part.
+        `parent` is the id of the running call that makes this one.
         """
         call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))
 
     @on_own_loop
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
-        """Run calls together where their lanes allow; the answers come in the order asked.
+        """Run calls concurrently where their lanes allow; return the results in the order of the calls.
 
-        `into` is filled as they come, so that a cancelled caller still has those that did.
+        `into` is filled as results arrive, so that a cancelled caller still has them.
         """
         results: dict[int, Result] = {} if into is None else into
         steps = [self._admit(call) for call in calls]
@@ -142,18 +142,18 @@ class Session:
         return [results[number] for number in range(len(steps))]
 
     def begin_run(self) -> None:
-        """A new user turn: budgets and breaker start anew. Calls of the old one keep theirs."""
+        """Start a new user turn with new budgets and breaker counts. Calls that still run keep the old ones."""
         self.shared.counts = Counts(self.shared.budget.seconds)
         self.shared.counts.clock.start()
 
     @on_own_loop
     async def terminate(self, id: str) -> bool:
-        """End a running call or a background job, as a person does. Whether there was one.
+        """End a running call or background job for a person. Returns whether there was one.
 
-        A command gets TERM, 3 s and KILL, and its call keeps what was printed; any other call ends at once.
+        A command gets TERM, 3 s later KILL, and its call keeps the output; any other call ends at once.
         """
         if self.sandbox is not None and (
-            await self.sandbox.terminate(self._name(id)) or await self.sandbox.terminate(id)
+            await self.sandbox.terminate(self._sandbox_id(id)) or await self.sandbox.terminate(id)
         ):
             return True
         step = self._running.get(id)
@@ -162,11 +162,11 @@ class Session:
         return step is not None
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
-        """What to offer to the model: sorted, stable, in this provider's form."""
+        """The schemas to offer to the model, in this provider's form, in a stable order."""
         return self.host.schemas(provider)
 
     def events(self, start: int = 0) -> AsyncIterator[Event]:
-        """Every event from number `start` on, then each new one, until the session ends."""
+        """Yield every event from number `start`, then each new one, until the session ends."""
         return self._transcript.follow(start)
 
     @property
@@ -184,16 +184,16 @@ class Session:
         self._transcript.write(type, call_id, parent, data or {})
 
     def live_output(self, call: Call) -> LiveOutput:
-        """Where this call shows what it does while it runs."""
+        """The live output of a call."""
         return LiveOutput(self._transcript, call, self.own_loop)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
-        """What a tool keeps for the length of this session."""
+        """A dictionary that a tool keeps for the rest of the session."""
         return self._memory.setdefault(tool_name, {})
 
     @property
     def tokens_left(self) -> int | None:
-        """Tokens left in the model's context, which answers are kept small by; None until a loop sets it."""
+        """Tokens left in the model's context; answers shrink with it. None until a loop sets it."""
         return self.shared.tokens_left
 
     @tokens_left.setter
@@ -207,20 +207,22 @@ class Session:
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
         if self.sandbox is None:
-            raise ToolFailed(Failure("unavailable", "This session has no sandbox.", retryable=False))
+            raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
         call = context.call
         started = partial(self._job_started, call)
-        return self.sandbox.bind(clock=context.clock, call_id=self._name(call.id), caps=context.caps, on_job=started)
+        return self.sandbox.bind(
+            clock=context.clock, call_id=self._sandbox_id(call.id), caps=context.caps, on_job=started
+        )
 
-    def _name(self, call_id: str) -> str:
-        """A call as the sandbox knows it, which may serve several sessions whose calls have the same ids."""
+    def _sandbox_id(self, call_id: str) -> str:
+        """The sandbox's id for a call: a sandbox may serve sessions whose calls have the same ids."""
         return f"{self.id}/{call_id}"
 
     def _admit(self, call: Call) -> Step:
-        """Accept a call: from here on it will have exactly one terminal event."""
+        """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
-            raise HandrailError(f"session {self.id} is closed; calls go into an open one")
-        while call.id in self._ids:  # some models number their calls anew in every answer
+            raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
+        while call.id in self._ids:  # some models use the same ids in every answer
             call = Call(
                 f"{call.id}#{next(self._numbers)}", call.name, call.arguments,
                 origin=call.origin, parent=call.parent, cut=call.cut,
@@ -241,7 +243,7 @@ class Session:
     async def _run(self, step: Step) -> Result:
         self._running[step.call.id] = step
         if self.call_count % CALLS_PER_TURN == 0:
-            await cancel_shielded_checkpoint()  # readers get their turn, even if no tool ever waits for anything
+            await cancel_shielded_checkpoint()  # readers get their turn even if no tool awaits anything
         try:
             return await self._walk(step)
         finally:
@@ -252,7 +254,7 @@ class Session:
                 step.slot.leave()
 
     def _check_tools(self, policy: Policy) -> None:
-        """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about a tool nobody knows."""
+        """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about an unknown tool."""
         for tool in self.toolbox:
             if lacks := self.shared.lacks(tool):
                 raise HandrailError(f"tool {lacks}")
@@ -270,15 +272,15 @@ class Session:
             await reader.finish()
 
     def _scoped(self, given: Artifacts | Scope | None) -> Scope:
-        """What it sees of the artifacts; a store of its own goes with it."""
+        """The session's scope of the artifacts; a store of its own is closed with the session."""
         scope, own = scope_for(self.id, given)
         if own is not None:
             self._open.callback(own.close)
         return scope
 
-    def tell_late(self, late: Late) -> None:
-        """What came of a command after its call was answered without it."""
-        own = self._name("")
+    def record_late(self, late: Late) -> None:
+        """Record the outcome of a command that ended after its call was answered."""
+        own = self._sandbox_id("")
         if "/" in late.id and not late.id.startswith(own):  # a call of another session on the same sandbox
             return
         outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
@@ -301,14 +303,14 @@ class Session:
         self.emit("warning", data={"message": message})
 
 
-def _hear_late(session: Session, sandbox: Sandbox | None) -> Callable[[], object]:
-    """Tell the session what comes late, entered or not, while it lives; what this gives is called to stop that."""
+def _report_late_to(session: Session, sandbox: Sandbox | None) -> Callable[[], object]:
+    """Report late outcomes to the session while it exists, entered or not. Call the returned function to stop."""
     heard = weakref.ref(session)
     on_late = sandbox.on_late if sandbox is not None else []
 
     def tell(late: Late) -> None:
         if (listener := heard()) is not None:
-            listener.tell_late(late)
+            listener.record_late(late)
 
     on_late.append(tell)
     return weakref.finalize(session, on_late.remove, tell)

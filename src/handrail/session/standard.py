@@ -1,4 +1,4 @@
-"""The gates every call walks through, in order."""
+"""The gates that every call passes, in order."""
 
 from typing import Final
 

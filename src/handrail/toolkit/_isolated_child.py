@@ -1,4 +1,4 @@
-"""The other side of isolated.py: import one function, call it once, and send back what it gave."""
+"""The child process of isolated.py: import one function, call it once, and send back its value."""
 
 import inspect
 import os
@@ -17,11 +17,11 @@ from handrail.toolkit.isolated import LENGTH_BYTES
 
 
 def main() -> None:
-    """Standard output becomes the private way back; what the function prints goes to the error stream."""
-    way_back = os.dup(1)
+    """The answer goes to standard output; what the function prints goes to standard error."""
+    answer_stream = os.dup(1)
     os.dup2(2, 1)
     answer = _answer()
-    with open(way_back, "wb") as stream:
+    with open(answer_stream, "wb") as stream:
         stream.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
 
 
@@ -31,9 +31,9 @@ def _answer() -> bytes:
         return pickle.dumps(("value", value))
     except ToolFailed as error:
         return pickle.dumps(("failure", error.failure))
-    except (OSError, Unavailable) as error:  # they mean the same to the model wherever they were raised
+    except (OSError, Unavailable) as error:  # invoke turns these into a Failure, as for any other body
         return pickle.dumps(("error", error))
-    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller is told
+    except BaseException as error:  # noqa: BLE001 - the caller gets every error
         return pickle.dumps(("failure", Failure("execution_error", f"{type(error).__name__}: {error}"[:2_000])))
 
 

@@ -1,4 +1,4 @@
-"""The one bridge from plain code into Handrail's async world."""
+"""run_sync: call async code from plain code."""
 
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
@@ -15,11 +15,10 @@ T = TypeVar("T")
 
 
 def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
-    """Run a coroutine, or an async function with its arguments, to its end, and return what it returns.
+    """Run a coroutine, or an async function with its arguments, and return its value.
 
-    The body of a `def` tool may use it too, for it runs in a thread of its own, and so may threads that it starts:
-    the sandbox and the session do their part on their own event loop. Raises HandrailError inside a
-    running event loop, where `await` is the way.
+    The body of a `def` tool, and threads that it starts, may use it too: the sandbox and the session do their part on
+    their own event loop. Raises HandrailError inside a running event loop; use `await` there.
     """
     try:
         current_token()
@@ -31,7 +30,7 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
 
 
 def _without_loop() -> Context:
-    """The caller's context but for what it says of an event loop: a body's thread carries that of its caller."""
+    """A copy of the caller's context without its event loop, which a body's thread inherits from its caller."""
     context = Context()
     for variable, value in copy_context().items():
         if "async_library" not in variable.name:

@@ -1,6 +1,6 @@
-"""A clock for one call whose limits stand still, with those of every clock around it, while a person is asked.
+"""A clock for one call. It and its parents are paused while a person is asked.
 
-It may be asked and paused from any thread. A limit belongs to the event loop on which it was entered.
+It may be read and paused from any thread. A limit belongs to the event loop on which it was entered.
 """
 
 import threading
@@ -20,7 +20,7 @@ _pausing = threading.Lock()
 
 
 class CallLimit:
-    """One limit: a cancel scope whose deadline moves on when its clock was paused."""
+    """One limit: a cancel scope whose deadline moves by as long as its clock is paused."""
 
     __slots__ = ("_clock", "_end", "_graces", "loop", "scope", "seconds")
 
@@ -34,7 +34,7 @@ class CallLimit:
         try:
             self.loop: Any = running_loop()
         except RuntimeError:
-            raise HandrailError("a limit can end async work only; a `def` body calls context.check()") from None
+            raise HandrailError("a limit can only end async work; in a `def` body call context.check()") from None
         self._end = clock.elapsed() + self.seconds
         self.scope = anyio.CancelScope()
         clock.limits.append(self)
@@ -68,7 +68,7 @@ class CallLimit:
             self.settle()
 
     def settle(self) -> None:
-        """Run out as the clock does now: not at all while it is paused. A limit that has passed stays passed."""
+        """Set the deadline by the clock: none while it is paused. A limit that has passed stays passed."""
         left = self._end - self._clock.elapsed()
         if left > 0:
             self.scope.deadline = inf if self._clock.paused else self.loop.time() + left
@@ -77,9 +77,9 @@ class CallLimit:
 
 
 class CallClock:
-    """Implements contract.clock.Clock. `parent` is the clock of the call, or run, inside which this one runs.
+    """Implements contract.clock.Clock. `parent` is the clock of the parent call, or of the run.
 
-    `seconds` is the budget of a run: how long its calls may take together.
+    `seconds` is the time budget of a run, for all its calls together.
     """
 
     __slots__ = ("_began", "_parent", "_seconds", "_state", "limits")
@@ -89,7 +89,7 @@ class CallClock:
         self._seconds = inf if seconds is None else seconds
         self._began: float | None = None
         self._state = (0, 0.0, 0.0)
-        """How often it is paused, since when, and the seconds that earlier pauses took; changed all at once."""
+        """Open pauses, when the first of them began, and the seconds of earlier pauses; always replaced as one."""
         self.limits: list[CallLimit] = []
 
     @property
@@ -97,7 +97,7 @@ class CallClock:
         return self._state[0] > 0
 
     def start(self) -> None:
-        """Begin to count; `now` is 0 until then."""
+        """Start counting; `now` is 0 until then."""
         if self._began is None:
             self._began = self.elapsed()
 
@@ -106,7 +106,7 @@ class CallClock:
 
     @contextmanager
     def pause(self, *, run: bool = True) -> Iterator[None]:
-        """Stop this clock and those around it; the outermost, which is the run's, only with `run`."""
+        """Pause this clock and its parents; the outermost, which is the run's, only with `run`."""
         clocks: list[CallClock] = []
         clock: CallClock | None = self
         while clock is not None:
@@ -125,7 +125,7 @@ class CallClock:
         return 0.0 if self._began is None else self.elapsed() - self._began
 
     def elapsed(self) -> float:
-        """Seconds of unpaused time, from no particular moment on."""
+        """Seconds of unpaused time since an arbitrary moment."""
         pauses, since, lost = self._state
         return (since if pauses else monotonic()) - lost
 

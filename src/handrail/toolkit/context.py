@@ -1,4 +1,4 @@
-"""A Context: everything a tool's body may reach, bound to the one call it answers."""
+"""A Context: everything that a tool's body may use, bound to one call."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,35 +22,35 @@ State = TypeVar("State", default=Any)
 
 
 class Host(Protocol):
-    """Who stands around a session: a loop, a person, a program. What it cannot do raises ToolFailed(unavailable)."""
+    """The program that runs a session, such as an agent loop. What it cannot do raises ToolFailed(unavailable)."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """Put a question to the person and wait for the answer."""
+        """Ask the person a question and wait for the answer."""
 
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        """Give a task to a child session and wait for what it found."""
+        """Give a task to a child session and wait for its result."""
 
     def finish(self, summary: str) -> None:
         """End the loop after this round."""
 
     def deferred_tools(self) -> Mapping[str, str]:
-        """Names and descriptions of tools that are not loaded. The Session serves this."""
+        """Names and descriptions of the tools that are not loaded. The Session implements this."""
 
     def load_tools(self, names: Sequence[str]) -> None:
-        """Put them among the schemas from the next request on. The Session serves this."""
+        """Include these tools in the schemas from the next request on. The Session implements this."""
 
 
 _beginning = threading.Lock()
 
 
 class LiveOutput(Protocol):
-    """What one call shows while it runs."""
+    """The live output of one call."""
 
     def show(self, text: str, stream: str) -> None: ...
 
 
 class SessionView(Protocol):
-    """What a Context may see of its session."""
+    """The part of a Session that a Context may use."""
 
     @property
     def id(self) -> str: ...
@@ -71,9 +71,9 @@ class SessionView(Protocol):
 
 
 class Context(Generic[State]):
-    """Made for one call. After it, a job that the call started may still `show`.
+    """Created for one call. After the call, a job that it started may still `show`.
 
-    `Context[Settings]` says of what type the session's state is.
+    `Context[Settings]` gives the type of the session's state.
     """
 
     __slots__ = ("_live", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
@@ -82,7 +82,7 @@ class Context(Generic[State]):
         self.call = call
         self.clock = clock
         self.stopped = ""
-        """Why the body should stop, once it should."""
+        """Why the body should stop; empty while it should not."""
         self._session = session
         self._output_cap = output_cap
         self._live: LiveOutput | None = None
@@ -94,7 +94,7 @@ class Context(Generic[State]):
 
     @property
     def state(self) -> State:
-        """The object that the caller gave to the session."""
+        """The object given to the session as `state`."""
         state: State = self._session.state
         return state
 
@@ -104,7 +104,7 @@ class Context(Generic[State]):
 
     @property
     def artifacts(self) -> "Scope":
-        """What is stored beside the conversation, as this session may see it."""
+        """The artifacts that this session may see."""
         return self._session.artifacts
 
     @property
@@ -114,13 +114,13 @@ class Context(Generic[State]):
 
     @property
     def sandbox(self) -> Sandbox:
-        """The Sandbox, bound to this call's clock and id. Raises ToolFailed(unavailable) where there is none."""
+        """The Sandbox, bound to this call's clock and id. Raises ToolFailed(unavailable) without one."""
         if self._sandbox is None:
             self._sandbox = self._session.sandbox_for(self)
         return self._sandbox
 
     def show(self, output: str | bytes, *, stream: str = "progress") -> None:
-        """Let whoever watches see this now; many pieces are joined. It is not part of the result."""
+        """Emit live output for the event readers; pieces are joined. It is not part of the result."""
         text = output if isinstance(output, str) else output.decode("utf-8", "replace")
         live = self._live
         if live is None:
@@ -129,16 +129,16 @@ class Context(Generic[State]):
         live.show(text, stream)
 
     def check(self) -> None:
-        """Raise when the call was cancelled or its time is over: for long `def` bodies, which nobody can stop."""
+        """Raise if the call was cancelled or timed out: for long `def` bodies, which cannot be stopped from outside."""
         if self.stopped:
             raise ToolFailed(Failure("cancelled", self.stopped))
 
     async def use(self, name: str, arguments: Arguments = "{}") -> Result:
-        """Call another tool, through every gate, as part of this call."""
+        """Call another tool as part of this call, through every gate."""
         return await self._session.call(name, arguments, origin=self.call.origin, parent=self.call.id)
 
     def memory(self, tool_name: str) -> dict[str, Any]:
-        """What this tool keeps for the length of the session."""
+        """A dictionary that a tool keeps for the rest of the session."""
         return self._session.memory(tool_name)
 
 

@@ -1,4 +1,4 @@
-"""The shape of the pipeline: a Step walks through Gates, and a Result walks back."""
+"""The pipeline: a Step passes through Gates, and a Result comes back."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +21,7 @@ from handrail.toolkit.tool import Tool
 
 
 class Counts:
-    """What the gates count in one run, which may take so many seconds. A new user turn brings a new one."""
+    """What the gates count in one run. A new user turn starts with new counts. `seconds` is the run's time budget."""
 
     __slots__ = ("calls", "clock", "failures", "refusals", "scripts")
 
@@ -29,14 +29,14 @@ class Counts:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
-        """Calls made by each script."""
+        """The number of calls by each script."""
         self.failures: dict[str, dict[str, tuple[str, int]]] = {}
-        """By tool, then by arguments: how a call last failed, and how often in a row."""
+        """By tool, then by arguments: how a call last failed, and how many times in a row."""
         self.clock = CallClock(seconds=seconds)
 
 
 class SessionState:
-    """What the calls of a session share: its policy, budget, approver and sandbox, and what the gates keep."""
+    """What the calls of a session share: its policy, budget, approver and sandbox, and the gates' own state."""
 
     __slots__ = (
         "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "lanes", "open_guard", "policy",
@@ -51,12 +51,12 @@ class SessionState:
         self.approver = approver
         self.sandbox = sandbox
         self.caps = caps
-        """As the session was given them; a call has `context.caps`."""
+        """The session's caps; a call uses `context.caps`."""
         self.tokens_left = None
         self.remembered: list[Rule] = []
-        """What a person allowed for the rest of the session."""
+        """Rules that a person accepted for the rest of the session."""
         self.lanes: dict[str, Any] = {}
-        """The lanes that tools name; gates/lane.py keeps them here."""
+        """Named lanes; managed by gates/lane.py."""
         self.open_guard: OpenGuard | None = None
         """For isolated tools."""
         self.counts = Counts(budget.seconds)
@@ -65,7 +65,7 @@ class SessionState:
 
     @property
     def tokens_left(self) -> int | None:
-        """In the model's context; answers shrink with it."""
+        """Tokens left in the model's context; answers shrink with it."""
         return self._tokens_left
 
     @tokens_left.setter
@@ -81,7 +81,7 @@ class SessionState:
         return rules
 
     def lacks(self, tool: Tool) -> str:
-        """What the tool needs and the sandbox does not enforce, as a sentence without its full stop; "" for nothing."""
+        """Which needs of the tool the sandbox does not enforce, as a sentence without a full stop; "" if none."""
         if tool not in self._lacks:
             self._lacks[tool] = _lacks(tool, self.sandbox)
         return self._lacks[tool]
@@ -97,7 +97,7 @@ def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
 
 
 class Step:
-    """One call on its way. Gates read it, and fill in what the later ones need."""
+    """One call on its way through the gates. They read it, and fill in what later gates need."""
 
     __slots__ = (
         "_session",
@@ -130,26 +130,26 @@ class Step:
         self.clock = clock
         self.shared = shared
         self.counts = shared.counts
-        """Those of the run in which the call began."""
+        """The counts of the run in which the call began."""
         self.parent = parent
-        """The running call inside which this one was made."""
+        """The running call that made this one."""
         self._session = session
         self.arguments_hash = ""
-        """Of the arguments as they were sent."""
+        """The hash of the arguments as they were sent."""
         self.arguments: Mapping[str, Any] = {}
-        """What preflight let through: plain JSON that fits the schema."""
+        """The arguments after preflight: plain JSON that fits the schema."""
         self.converted: Mapping[str, Any] = {}
-        """The same in the function's own types."""
+        """The same arguments in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self.slot: Any = None
-        """The Slot that gates/lane.py reserved for it when it was accepted; None for a call without a lane."""
+        """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
         self.still_running = False
-        """The body could not be stopped and may still be at work."""
+        """Whether the body could not be stopped and may still be running."""
         self.run_limit: CallLimit | None = None
-        """What ends the call when the seconds of its run are over."""
+        """The limit that ends the call when the run's seconds are used up."""
         self.scope: anyio.CancelScope | None = None
-        """What to cancel when a person ends this call now."""
+        """The scope to cancel when a person ends the call."""
         self.terminated = False
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
@@ -161,18 +161,18 @@ class Step:
         return [asdict(repair) for repair in self.repairs]
 
     def watch(self, scope: anyio.CancelScope) -> None:
-        """From now on this is what ends when a person ends the call; at once, if that was asked before."""
+        """Set the scope that is cancelled when a person ends the call; cancel it now if they already have."""
         self.scope = scope
         if self.terminated:
             scope.cancel()
 
     @property
     def how_it_ended(self) -> str:
-        """What became of the body of a call that was ended, as the model is told."""
+        """A sentence for the model: what happened to the body of a call that was ended."""
         return "Its thread cannot be stopped and may still be running." if self.still_running else "It was ended."
 
     def terminate(self) -> None:
-        """A person ends the call, wherever it is."""
+        """End the call, at any gate, for a person."""
         self.terminated = True
         if self.scope is not None:
             self.scope.cancel()
@@ -183,7 +183,7 @@ Gate = Callable[[Step, Next], Awaitable[Result]]
 
 
 def fold(gates: Sequence[Gate]) -> Next:
-    """One function that walks the whole list; the last gate has nobody behind it."""
+    """Combine the gates into one function. The last gate must not call `proceed`."""
     chain: Next = _end
     for gate in reversed(gates):
         chain = _link(gate, chain)

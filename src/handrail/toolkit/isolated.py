@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, which is killed, with all it started, when nobody waits any more."""
+"""Run a function in its own process, which is killed with everything it started when the call ends."""
 
 import os
 import pickle
@@ -19,39 +19,41 @@ from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
 
 OpenGuard = Callable[[], Awaitable[Driver | None]]
-"""Opens a driver whose commands run on this machine in this process's own environment; None where there is none."""
+"""Opens a driver whose commands run on this machine in this process's environment; returns None if unavailable."""
 LENGTH_BYTES: Final = 8
-"""Bytes of the length before the answer."""
+"""Bytes of the length field before the answer."""
 STDERR_KEPT: Final = 4_000
-"""Bytes of what the process printed to its error stream, for the message when it dies."""
+"""Bytes of the process's stderr that are kept for the message when it dies."""
 _SOURCE_DIRECTORY: Final = str(Path(__file__).parents[2])
 _CHILD_CODE: Final = (
     "import pickle, sys; sys.path.append(pickle.load(sys.stdin.buffer)); "
     "from handrail.toolkit._isolated_child import main; main()"
 )
-"""What the process runs. With -P nothing that lies in its directory is loaded before the function's own module."""
+"""The process's code. With -P, files in its working directory do not shadow modules."""
 
 
 def refuse_unimportable(name: str, function: Callable[..., Any], context_parameter: str | None) -> None:
-    """Raise HandrailError for what another process cannot import: lambdas, local functions, bound methods."""
+    """Raise HandrailError for a function that another process cannot import: a lambda, a local function, a method."""
     qualname, module = getattr(function, "__qualname__", ""), getattr(function, "__module__", None)
     if context_parameter is not None:
-        raise HandrailError(f"tool {name}: isolate=True cannot pass the Context parameter {context_parameter!r} along")
+        raise HandrailError(
+            f"tool {name}: isolate=True cannot pass a Context, remove the parameter {context_parameter!r}"
+        )
     if not qualname or not module or "<" in qualname or getattr(function, "__self__", None) is not None:
         raise HandrailError(
             f"tool {name}: isolate=True needs a function that another process can import by name; "
             f"{qualname or function!r} is a lambda, a local function or a method: move it to the top of a module"
         )
     if module == "__main__" and not hasattr(sys.modules.get("__main__"), "__file__"):
-        raise HandrailError(f"tool {name}: isolate=True needs a function in a file, and {qualname} is in none")
+        raise HandrailError(f"tool {name}: isolate=True needs a function in a file, and {qualname} is not in a file")
 
 
 async def run_isolated(
     function: Callable[..., Any], arguments: Mapping[str, Any], open_guard: OpenGuard | None = None
 ) -> Any:
-    """The function's value; what it raised comes as ToolFailed. Cancelling kills the process.
+    """Return the function's value; raise ToolFailed for what it raised. Cancelling kills the process.
 
-    Under a guard everything that the process started dies with it; without one, what stayed in its process group.
+    With a guard, everything that the process started dies with it; without one, only its process group.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) if function.__module__ == "__main__" else None
     target = (list(sys.path), _umask(), main, function.__module__, function.__qualname__)
@@ -63,7 +65,7 @@ async def run_isolated(
 
 
 def _umask() -> int:
-    """This process's own, which can only be asked for by changing it, but on Linux is told."""
+    """This process's umask, read from /proc because os.umask would change it; -1 if unknown."""
     with suppress(OSError):
         if found := re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE):
             return int(found[1], 8)
@@ -71,7 +73,7 @@ def _umask() -> int:
 
 
 class _Answer:
-    """What to say to the process, and what it said."""
+    """The order for the process, and the answer it sends back."""
 
     def __init__(self, order: bytes) -> None:
         self.order = order
@@ -88,12 +90,12 @@ class _Answer:
 
     @property
     def whole(self) -> bool:
-        """Whether the answer is there; what the process left behind then holds nobody up."""
+        """Whether the answer is complete. Processes that the function left behind are not waited for."""
         received, length = len(self._stdout), int.from_bytes(self._stdout[:LENGTH_BYTES], "big")
         return received >= LENGTH_BYTES and received >= LENGTH_BYTES + length
 
     def value(self) -> Any:
-        """The function's value. Raises what it raised, or ToolFailed when the process never answered."""
+        """The function's value. Raises what the function raised, or ToolFailed if the process did not answer."""
         if not self.whole:
             last = self._stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no error"]
             ended = f"The tool's process ended with exit code {self.exit_code} before it answered"
@@ -101,7 +103,9 @@ class _Answer:
         try:
             outcome, value = pickle.loads(self._stdout[LENGTH_BYTES:])
         except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
-            raise ToolFailed(Failure("execution_error", f"The answer cannot leave its process: {error}")) from None
+            raise ToolFailed(
+                Failure("execution_error", f"The function's value cannot be sent between processes: {error}")
+            ) from None
         if outcome == "failure":
             raise ToolFailed(value)
         if outcome == "error":
@@ -132,7 +136,7 @@ async def _under_guard(driver: Driver, argv: tuple[str, ...], answer: _Answer) -
 
 
 async def _feed(process: Process, data: bytes) -> None:
-    with suppress(BrokenPipeError, Unavailable):  # whoever listens hears that it has ended
+    with suppress(BrokenPipeError, Unavailable):  # the reader of its output notices that it has ended
         await process.send(data)
         await process.send(None)
 

@@ -1,4 +1,4 @@
-"""Run a `def` body in a daemon thread of its own: a stuck one delays neither the next call nor the exit."""
+"""Run a `def` body in its own daemon thread: a stuck body delays neither the next call nor the exit."""
 
 import threading
 from collections import deque
@@ -12,11 +12,11 @@ import anyio
 from handrail.aio import call_on, running_loop
 
 IDLE_THREADS = 16
-"""Threads kept for the next call; a stuck one is never waited for, another is started."""
+"""Idle threads kept for later calls. A new thread is started when all are busy."""
 
 
 class Work:
-    """One body in a thread. `on_late` is called there if it ends after its caller has left."""
+    """One body in a thread. If it ends after its caller has left, it calls `on_late` in that thread."""
 
     def __init__(self, function: Callable[[], Any], on_late: Callable[["Work"], None]) -> None:
         self.value: Any = None
@@ -31,7 +31,7 @@ class Work:
         self._woken: anyio.Event | None = None
 
     async def wait(self) -> Any:
-        """The body's value, or its exception. A cancelled caller leaves at once; the body runs on."""
+        """Return the body's value or raise its exception. A cancelled caller leaves at once; the body keeps running."""
         self._loop, self._woken = running_loop(), anyio.Event()
         _hand_out(self)
         try:
@@ -49,7 +49,7 @@ class Work:
         return self._left
 
     def execute(self) -> None:
-        """In the thread: run, keep the outcome, wake the caller if somebody still waits."""
+        """In the thread: run the body, keep its outcome, and wake the caller if it still waits."""
         try:
             self.value = self._context.run(self._run)
         except BaseException as error:  # noqa: BLE001 - every outcome of a body belongs to its caller

@@ -1,4 +1,4 @@
-"""A Toolbox: tools by name, in one stable order, shared by as many sessions as like."""
+"""A Toolbox: tools by name, in a stable order. May be shared between sessions."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import Tool, ToolOptions, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
-"""Names that only Handrail's own tools may carry."""
+"""Names that only Handrail's own tools may have."""
 TOOL_OPTIONS: Final = ("description", "output", *ToolOptions.__annotations__)
 ToolLike = Tool | Callable[..., Any]
 
@@ -22,25 +22,25 @@ class Toolbox:
 
     def __init__(self, tools: "Iterable[ToolLike] | Toolbox" = ()) -> None:
         self.changes = 0
-        """Counts every add and replace, so that what was made of the tools can be kept."""
+        """Counts every add and replace, so that readers know when their cached schemas are stale."""
         self._tools: dict[str, Tool] = {}
         for each in tools:
             self.add(each)
 
     def add(self, tool: ToolLike) -> Tool:
-        """Raises NameConflict for a name that is taken or reserved, saying by what."""
+        """Add a tool. Raises NameConflict, naming both tools, for a name that is taken or reserved."""
         made = as_tool(tool)
         if made.name in RESERVED and not _is_ours(made):
             raise NameConflict(f"the name {made.name!r} is reserved for Handrail's own tool; rename {_where(made)}")
         if other := self._tools.get(made.name):
             both = f"{_where(other)} and {_where(made)}"
-            raise NameConflict(f"two tools are called {made.name!r}: {both}; use replace() if that is meant")
+            raise NameConflict(f"two tools are called {made.name!r}: {both}; use replace() to replace the first")
         self._tools[made.name] = made
         self.changes += 1
         return made
 
     def replace(self, tool: ToolLike) -> Tool:
-        """Put a tool in the place of the one that has its name. Raises HandrailError when there is none."""
+        """Replace the tool of the same name. Raises HandrailError if there is none."""
         made = as_tool(tool)
         if made.name not in self._tools:
             raise HandrailError(f"there is no tool {made.name!r} to replace; use add()")
@@ -52,7 +52,7 @@ class Toolbox:
         return self._tools.get(name)
 
     def find(self, name: str) -> Tool:
-        """Never None: the unknown tool is a Tool that says so."""
+        """The tool of this name; for an unknown name, a Tool that answers tool_not_found."""
         return self._tools.get(name) or _unknown(name, self._tools)
 
     def all(self) -> list[Tool]:
@@ -68,7 +68,7 @@ class Toolbox:
         return [each for each in self.all() if effect in each.effects]
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
-        """Every tool that is not deferred, sorted by name. Raises HandrailError for one that the provider refuses."""
+        """Every tool that is not deferred, sorted by name. Raises HandrailError if the provider would refuse one."""
         check_provider(provider)
         return [exported(provider, each) for each in self.all() if not each.deferred]
 
@@ -92,22 +92,24 @@ class Toolbox:
 
 
 def as_tool(given: object) -> Tool:
-    """The Tool that `given` is or stands for."""
+    """Turn `given` into a Tool."""
     if isinstance(given, Tool):
         return given
     if isinstance(given, type):
         raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
     if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
         options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
-        said = {option: held for option, held in options.items() if held is not None or option == "timeout"}
-        return Tool(given.name, given.parameters, given, **said)
+        options = {option: value for option, value in options.items() if value is not None or option == "timeout"}
+        return Tool(given.name, given.parameters, given, **options)
     if callable(given):
         return tool(given)
-    raise HandrailError(f"{given!r} is no tool: give a typed function, a Tool, or an object with name and parameters")
+    raise HandrailError(
+        f"{given!r} is not a tool: give a typed function, a Tool, or an object with name and parameters"
+    )
 
 
 def exported(provider: str, tool: Tool) -> dict[str, Any]:
-    """A tool in this provider's form. Raises HandrailError where the provider would refuse it."""
+    """The tool's schema in this provider's form. Raises HandrailError if the provider would refuse it."""
     return export(provider, tool.name, tool.description, tool.parameters, tool.output)
 
 
