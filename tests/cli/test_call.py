@@ -192,7 +192,7 @@ def test_a_question_of_a_tool_is_put_to_the_person(tmp_path: Path) -> None:
 def test_without_a_terminal_nothing_waits(tmp_path: Path) -> None:
     denied = plain(*bash("touch made"), "--mode", "ask", cwd=tmp_path)
     assert (denied.returncode, json.loads(denied.stdout)["kind"]) == (1, "rejected")
-    assert "nobody can be asked" in json.loads(denied.stdout)["message"]
+    assert "has no approver" in json.loads(denied.stdout)["message"]
     asked = plain("call", "ask_user", '{"question": "Which?"}', cwd=tmp_path)
     assert json.loads(asked.stdout)["kind"] == "unavailable"
     agreed = plain(*bash("touch made"), "--mode", "ask", "--yes", cwd=tmp_path)

@@ -47,7 +47,7 @@ async def test_read_what_is_missing_three_times_then_write_it_then_read_it() -> 
         assert isinstance(refused, Failure)
         assert refused.kind == "rejected"
         assert refused.data == {"repeats": 3, "kind": "not_found"}
-        assert "make it" in refused.message
+        assert "create it" in refused.message
         assert shelf.ran == 3
         assert (await session.call("write", {"path": "a"})).ok
         assert (await session.call("read", {"path": "a"})).ok
@@ -159,7 +159,7 @@ async def test_a_tool_that_does_not_exist_trips_it_until_it_is_added() -> None:
     async with Session([]) as session:
         results = [await session.call("later", {"n": 1}) for _ in range(5)]
         assert [result.kind for result in results] == ["tool_not_found"] * 3 + ["rejected"] * 2  # type: ignore[union-attr]
-        assert "Call one of the tools" in results[3].message  # type: ignore[union-attr]
+        assert "Call one of the listed tools" in results[3].message  # type: ignore[union-attr]
         assert (await session.call("other", {"n": 1})).kind == "tool_not_found"  # type: ignore[union-attr]
         assert (await session.call("later", {"n": 2})).kind == "tool_not_found"  # type: ignore[union-attr]
         session.toolbox.add(Tool("later", {"type": "object"}, lambda context, arguments: arguments["n"]))

@@ -122,7 +122,7 @@ async def test_a_call_that_runs_when_the_seconds_are_over_is_ended_as_budget_exh
             result = await session.call("naps")
     assert not result.ok
     assert (result.kind, result.retryable, state) == ("budget_exhausted", False, ["ended"])
-    assert "0.2 s of this run are over" in result.message
+    assert "0.2 s of this run are used up" in result.message
     assert kinds(session) == ["budget_exhausted"]
 
 

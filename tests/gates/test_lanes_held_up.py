@@ -37,7 +37,7 @@ async def test_a_stuck_body_makes_its_lane_unavailable_naming_the_call_until_it_
         results.append(await session.call("look", doing()))
         assert [result.kind for result in results] == ["timeout", "unavailable", "unavailable"]
         assert "may still be running" in results[0].message
-        assert all("held by h" in result.message and result.retryable for result in results[1:])
+        assert all("still used by h" in result.message and result.retryable for result in results[1:])
         assert world.order == []
         stuck.end.set()
         await until(lambda: len(lane_of_sandbox(sandbox)) == 0)
@@ -104,7 +104,7 @@ async def test_of_two_calls_that_would_wait_for_each_other_one_is_told_and_the_o
     (told,) = [
         event.data["result"] for event in events_of(session, "call_ended") if event.data["kind"] == "unavailable"
     ]
-    assert "waits for the call around this one" in told["message"]
+    assert "waits for the call that made this one" in told["message"]
 
 
 async def test_waiting_in_a_lane_runs_out_no_deadline_around_it_but_the_seconds_of_the_run_go_on() -> None:

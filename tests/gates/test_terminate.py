@@ -154,7 +154,7 @@ async def test_a_call_that_waits_in_a_lane_is_ended_and_frees_its_place() -> Non
         assert len(lane_of_sandbox(sandbox)) == 1
         go.set()
     check(result, session)
-    assert "before it began" in result.message
+    assert "before it started" in result.message
     assert world.order == []
 
 

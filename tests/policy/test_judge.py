@@ -196,7 +196,7 @@ async def test_what_would_be_asked_is_refused_where_nobody_answers_and_the_reaso
     assert not result.ok
     assert result.kind == "rejected"
     assert "'acts(path=./a)' asks" in result.message
-    assert "nobody can be asked" in result.message
+    assert "has no approver" in result.message
 
 
 async def test_a_tool_may_say_who_calls_it() -> None:

@@ -274,7 +274,7 @@ async def ended_by_the_budget(here: World, name: str, arguments: dict[str, Any])
             result = await session.call(name, arguments)
         assert not result.ok
         assert (result.kind, result.retryable) == ("budget_exhausted", False)
-        assert re.search(r"of this run (are over|is spent)", result.message)
+        assert re.search(r"of this run (are used up|is spent)", result.message)
         assert (await session.call("bash", {"command": "true"})).kind == "budget_exhausted"
     assert (await here.value("bash", command="echo usable"))["stdout"] == "usable\n"
     return result

@@ -1,4 +1,4 @@
-"""Turn whatever a body returned into plain JSON data, keeping Images, ArtifactRefs and Excerpts, or say why not."""
+"""Convert a body's value to plain JSON data, keeping Images, ArtifactRefs and Excerpts."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -17,21 +17,21 @@ FLAT: Final = SCALARS | {str}
 KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
 MAX_DEPTH: Final = 200
 MAX_INTEGER: Final = 10**4_000
-"""Integers beyond it cannot be written as text."""
+"""Larger integers cannot be written as text."""
 MAX_WARNINGS: Final = 5
 LONE_SURROGATE: Final = "has half of a character pair (a lone surrogate), shown as `?`"
 Odd = list[tuple[tuple[str | int, ...], str]]
-"""Where something stood that JSON cannot hold, and what it was."""
+"""The path of each value that has no JSON form, and a note on it."""
 
 
 class NotPlain(ValueError):
-    """The value has no JSON form; the message says which part of it."""
+    """The value has no JSON form; the message says which part."""
 
 
 def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
-    """JSON data, of which nobody else holds a part that could change. Raises NotPlain.
+    """JSON data that shares no mutable part with `value`. Raises NotPlain.
 
-    What has no JSON form but may be shown as text is noted in `odd`.
+    Values that have no JSON form but can be shown as text are noted in `odd`.
     """
     kind = type(value)
     if kind is int and not -MAX_INTEGER < value < MAX_INTEGER:
@@ -52,16 +52,16 @@ def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
 
 
 def notes_of(value: Any) -> tuple[str, ...]:
-    """What the sandbox noted on the commands that a body returned: one, or several in a list or an object."""
+    """The sandbox's notes on the commands that a body returned: one, or several in a list or an object."""
     kind = type(value)
-    held = (value,) if kind is Completed else value.values() if kind is dict else value
-    if kind not in (Completed, dict, list, tuple) or Completed not in map(type, held):
+    items = (value,) if kind is Completed else value.values() if kind is dict else value
+    if kind not in (Completed, dict, list, tuple) or Completed not in map(type, items):
         return ()
-    return tuple(note for each in held if type(each) is Completed for note in each.notes)
+    return tuple(note for each in items if type(each) is Completed for note in each.notes)
 
 
 def sendable(text: str, odd: Odd | None = None) -> str:
-    """The text without halves of character pairs, which no provider takes."""
+    """The text without lone surrogates, which no provider accepts."""
     if text.isascii():
         return text
     try:
@@ -74,10 +74,10 @@ def sendable(text: str, odd: Odd | None = None) -> str:
 
 
 def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
-    """What to tell the model of the things that were shown as text."""
-    said = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MAX_WARNINGS]]
+    """Warnings for the model about values that are shown as text."""
+    listed = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MAX_WARNINGS]]
     more = len(odd) - MAX_WARNINGS
-    return (*said, *([f"and {more} more values that JSON cannot hold"] if more > 0 else []))
+    return (*listed, *([f"and {more} more values that JSON cannot hold"] if more > 0 else []))
 
 
 def _not_finite(value: float, odd: Odd | None) -> str:
@@ -90,7 +90,7 @@ def _not_finite(value: float, odd: Odd | None) -> str:
 
 
 def _inside(step: str | int, value: Any, depth: int, odd: Odd | None) -> Any:
-    """The value at one step further in, which what is noted of it names."""
+    """Convert a nested value; the notes on it get `step` in their path."""
     before = len(odd) if odd is not None else 0
     made = plain(value, depth + 1, odd)
     if odd is not None and len(odd) > before:
@@ -121,7 +121,7 @@ def _sequence(value: Any, depth: int, odd: Odd | None) -> Any:
 
 
 def _other(value: Any, depth: int, odd: Odd | None) -> Any:
-    """Models, dataclasses, enums, dates, sets and the like, by pydantic's rules."""
+    """Models, dataclasses, enums, dates, sets and so on, by pydantic's rules."""
     if isinstance(value, Completed):
         return plain(value.to_data(), depth, odd)
     if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):

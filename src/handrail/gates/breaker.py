@@ -1,4 +1,4 @@
-"""Stop a call that keeps failing the same way, and say what to try instead."""
+"""Stop a call that keeps failing in the same way, and suggest what to do instead."""
 
 from typing import Final
 
@@ -8,20 +8,20 @@ from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Step
 
 MAX_EQUAL_FAILURES: Final = 3
-"""Equal failures after which the same call is not run again."""
+"""Equal failures after which the same call is refused."""
 FAILURES_KEPT: Final = 200
-"""Calls of one tool, or of tools that do not exist, that are remembered; the oldest is forgotten first."""
+"""Failed calls remembered for each tool, and for all unknown tools together; the oldest is forgotten first."""
 ADVICE: Final = {
     "invalid_args": "Change the arguments as the message says",
-    "not_found": "Look at what is there first, or make it",
-    "tool_not_found": "Call one of the tools that there are",
-    "execution_error": "Try another way, or other arguments",
+    "not_found": "List what exists first, or create it",
+    "tool_not_found": "Call one of the listed tools",
+    "execution_error": "Try other arguments or another approach",
 }
-"""The kinds that are counted, and what to do instead of the same call."""
+"""The kinds that are counted, and what to do instead."""
 
 
 async def breaker(step: Step, proceed: Next) -> Result:
-    """Counted per run; any success with effects clears everything, for it may have removed the cause."""
+    """Failures are counted per run. A success with effects clears the counts, because it may have removed the cause."""
     seen = step.counts.failures
     known = seen.get(step.tool.name)
     key = _key(step) if known else None
@@ -47,7 +47,7 @@ async def breaker(step: Step, proceed: Next) -> Result:
 
 
 def _key(step: Step) -> str:
-    """The call among those of its tool. Tools that do not exist are one tool here, so the name counts too."""
+    """The key of a call. Unknown tools share one table, so their key includes the name."""
     name = "" if step.tool.name == step.call.name else step.call.name[:100]
     return name + arguments_hash(step.call.arguments)
 

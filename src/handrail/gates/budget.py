@@ -1,4 +1,4 @@
-"""Hold a run to its number of calls, refusals and seconds; a refused call gets its place back."""
+"""Enforce a run's budget of calls, refusals and seconds. A refused call does not count as a call."""
 
 from contextlib import ExitStack
 from math import inf
@@ -9,7 +9,7 @@ from handrail.toolkit.gate import Counts, Next, Step
 
 
 async def budget(step: Step, proceed: Next) -> Result:
-    """The place is taken before the first await, so that calls that arrive together cannot share one."""
+    """The call is counted before the first await, so that concurrent calls cannot exceed the budget together."""
     counts = step.counts
     if spent := _spent(step, counts, step.shared.budget):
         return Failure("budget_exhausted", spent)
@@ -27,8 +27,10 @@ async def budget(step: Step, proceed: Next) -> Result:
 
 
 async def _in_time(step: Step, proceed: Next) -> Result:
-    """End the call when the seconds of its run are over. A tool that keeps its own clock ends its work by itself: it
-    gets some time to report what came of it, and so do the calls around it."""
+    """End the call when the run's seconds are used up.
+
+    A tool that keeps its own clock ends its work itself: it and its parents get a grace period to report the outcome.
+    """
     left = step.counts.clock.left()
     if left == inf:
         return await proceed(step)
@@ -40,11 +42,11 @@ async def _in_time(step: Step, proceed: Next) -> Result:
                 waiting.enter_context(outer.run_limit.grace(grace))
             outer = outer.parent
         return await proceed(step)
-    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still at work. {step.how_it_ended} "))
+    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still running. {step.how_it_ended} "))
 
 
 def _over(step: Step, what: str = "") -> str:
-    return f"The {step.shared.budget.seconds:g} s of this run are over. {what}Answer with what you have."
+    return f"The {step.shared.budget.seconds:g} s of this run are used up. {what}Answer with what you have."
 
 
 def _spent(step: Step, counts: Counts, limits: Budget) -> str | None:

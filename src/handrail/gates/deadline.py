@@ -1,4 +1,4 @@
-"""Hold a call to its deadline, and end the work when it passes, or when a person says so."""
+"""Enforce a call's deadline: end the work when it passes, or when a person ends the call."""
 
 from math import inf
 

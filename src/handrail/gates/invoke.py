@@ -1,4 +1,4 @@
-"""Call the tool's body, here and nowhere else, and make a Result of whatever comes out of it."""
+"""Call the tool's body, and turn its value or exception into a Result. Nothing else calls a body."""
 
 import errno
 import inspect
@@ -34,31 +34,31 @@ KIND_BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
     NotADirectoryError: "invalid_args",
     PermissionError: "rejected",
 }
-"""What an OSError of a body means to the model, by number, else by type; every other is an execution_error."""
+"""The failure kind of an OSError, by number or else by type; any other is an execution_error."""
 
 
 async def invoke(step: Step, proceed: Next) -> Result:
-    """The last gate. Nothing leaves it but a Result and the caller's own cancellation."""
+    """The last gate. It returns a Result, or raises the caller's cancellation."""
     await checkpoint_if_cancelled()
     task = this_task()
     before = task.cancelling()
     result = _sendable(await _outcome(step))
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
-        await checkpoint_if_cancelled()  # a body that swallowed its cancellation has not undone it
+        await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
     return result
 
 
 async def _outcome(step: Step) -> Result:
     try:
-        return _settle(step.tool, await _run(step))
+        return _result_of(step.tool, await _run(step))
     except ToolFailed as error:
-        return _told(error.failure)
+        return _with_plain_data(error.failure)
     except Unavailable as error:
         return Failure("unavailable", str(error), retryable=error.retryable)
     except OSError as error:
         return _os_failure(error)
-    except Exception as error:  # noqa: BLE001 - a body may raise anything; the model is told what
+    except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
         return _bug(error)
     except KeyboardInterrupt:
         raise
@@ -82,7 +82,7 @@ async def _run(step: Step) -> Any:
 
 
 async def _in_thread(step: Step) -> Any:
-    """A caller who leaves is let go at once; what the body does after that is told as `call_late`."""
+    """A cancelled caller leaves at once; if the body ends later, a `call_late` event says so."""
     tool, context, arguments = step.tool, step.context, step.converted
 
     def late(work: Work) -> None:
@@ -99,13 +99,13 @@ async def _in_thread(step: Step) -> Any:
         step.still_running = work.left_running
         if step.still_running and step.slot is not None:
             step.slot.hold()
-        context.stopped = f"{tool.name} was cancelled or ran out of time: stop here."
+        context.stopped = f"{tool.name} was cancelled or timed out. Stop now."
         raise
 
 
-def _settle(tool: Tool, value: Any) -> Result:
+def _result_of(tool: Tool, value: Any) -> Result:
     if isinstance(value, Failure):
-        return _told(value)
+        return _with_plain_data(value)
     warnings: tuple[str, ...] = ()
     if isinstance(value, Success):
         value, warnings = value.value, value.warnings
@@ -118,8 +118,8 @@ def _settle(tool: Tool, value: Any) -> Result:
             "execution_error", f"{tool.name} returned {type(value).__name__}, which has no JSON form: {error}"
         )
     warnings += warnings_of(odd) if odd else ()
-    if tool.output_checks is not None and not tool.output_checks.is_valid(shown := to_wire(value)):
-        problem = tool.output_checks.problems(shown)[0]
+    if tool.output_checks is not None and not tool.output_checks.is_valid(wire := to_wire(value)):
+        problem = tool.output_checks.problems(wire)[0]
         where = f" at {problem.path}" if problem.path else ""
         message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:MAX_MESSAGE]
         return Failure("execution_error", message, warnings=warnings)
@@ -127,14 +127,14 @@ def _settle(tool: Tool, value: Any) -> Result:
 
 
 def _sendable(result: Result) -> Result:
-    """A failure whose message may be sent: a path may hold half of a character pair."""
+    """Replace lone surrogates in a failure's message; paths may contain them."""
     if result.ok or (message := sendable(result.message)) is result.message:
         return result
     return replace(result, message=message, warnings=(*result.warnings, f"the message {LONE_SURROGATE}"))
 
 
-def _told(failure: Failure) -> Failure:
-    """A body's own Failure, whose data must be JSON too."""
+def _with_plain_data(failure: Failure) -> Failure:
+    """The body's own Failure, with its data as plain JSON."""
     if not failure.data:
         return failure
     odd: Odd = []

@@ -1,9 +1,9 @@
-"""Keep calls that touch the same thing apart: readers together, a writer alone, in the order asked.
+"""Keep conflicting calls apart: readers run together, a writer runs alone, in the order of the calls.
 
 A call reserves its slot in a lane when it is accepted, before anything runs, and enters it after approval. A slot
-counts from the moment it is reserved: a later call that conflicts with it waits behind it, so nobody starves. A call
-inside a call passes the slot of the call around it and takes one in the lane's inner lane, where those inside are kept
-apart from each other. Sessions on several event loops may share a lane.
+counts from the moment it is reserved: a later call that conflicts with it waits behind it, so no call starves. A child
+call does not wait for its parent's slot; it takes one in the lane's inner lane, which keeps the children apart from
+each other. Sessions on several event loops may share a lane.
 """
 
 import threading
@@ -21,7 +21,7 @@ from handrail.toolkit.gate import Next, Step
 
 
 async def lane(step: Step, proceed: Next) -> Result:
-    """The slot was reserved by `admit`; it is entered now."""
+    """Enter the slot that `admit` reserved."""
     slot = step.slot
     if slot is None:
         return await proceed(step)
@@ -35,7 +35,7 @@ async def lane(step: Step, proceed: Next) -> Result:
 
 
 def admit(step: Step) -> None:
-    """Reserve the call's slot in its lane, if it has one; inside a call that holds that lane, in its inner lane."""
+    """Reserve the call's slot in its lane, if it has one; if a parent has a slot in that lane, in its inner lane."""
     own = _lane_of(step)
     if own is None:
         return
@@ -55,7 +55,7 @@ def lane_of_sandbox(sandbox: Sandbox) -> "Lane":
 
 
 def _lane_of(step: Step) -> "Lane | None":
-    """The lane that the tool names, else the sandbox's where it needs one."""
+    """The lane that the tool names, or else the sandbox's lane if the tool needs the sandbox."""
     name, shared = step.tool.lane, step.shared
     if name == "none":
         return None
@@ -66,7 +66,7 @@ def _lane_of(step: Step) -> "Lane | None":
 
 
 def _parents_of(step: Step) -> "list[Slot]":
-    """The slots of the calls around this one, the nearest first."""
+    """The slots of the parent calls, nearest first."""
     slots, outer = [], step.parent
     while outer is not None:
         if outer.slot is not None:
@@ -76,7 +76,7 @@ def _parents_of(step: Step) -> "list[Slot]":
 
 
 async def _wait(step: Step, entering: Awaitable[None], behind: tuple[str, ...]) -> Failure | None:
-    """Waiting is an event, can be ended, and uses up no deadline; the seconds of the run go on, because others work."""
+    """Wait for the slot, with an event. The call's clock is paused, the run's is not. A person can end the wait."""
     step.emit("call_waiting", {"lane": step.tool.lane or "sandbox", "behind": list(behind)})
     try:
         with step.clock.pause(run=False), anyio.CancelScope() as scope:
@@ -88,13 +88,13 @@ async def _wait(step: Step, entering: Awaitable[None], behind: tuple[str, ...]) 
         step.scope = None
     if scope.cancel_called:
         return Failure(
-            "cancelled", f"{step.tool.name} was ended by the user before it began.", data={"killed_by": "user"}
+            "cancelled", f"{step.tool.name} was ended by the user before it started.", data={"killed_by": "user"}
         )
     return None
 
 
 _changing: Final = threading.RLock()
-"""Held while anybody looks at a lane or changes it; for all lanes, because who waits for whom leads through several."""
+"""Guards every lane. One lock for all, because a chain of waiting calls can pass through several lanes."""
 
 _lanes: "Final[WeakKeyDictionary[object, Lane]]" = WeakKeyDictionary()
 
@@ -112,21 +112,21 @@ class Slot:
         self.writes = writes
         self.who = who
         self.parents = parents
-        """The slots, in any lane, of the calls around this one."""
+        """The slots of the parent calls, in any lane."""
         self.waiting_children: set[Slot] = set()
-        """Those that wait in any lane, of calls inside this one."""
+        """The slots of child calls that wait, in any lane."""
         self.entered = False
         self.stuck = False
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """Who this slot waits for; empty when it can be entered now."""
+        """The ids of the calls that this slot waits for; empty when it can be entered now."""
         return tuple(slot.who for slot in self.lane.before(self))
 
     async def enter(self) -> None:
-        """Wait until everybody before who is in the way has left. A cancelled wait gives the slot back.
+        """Wait until every conflicting earlier call has left. A cancelled wait gives the slot back.
 
-        Raises Unavailable, and gives the slot back, when one of them is stuck, or waits for a call around this one.
+        Raises Unavailable, and gives the slot back, when one of them is stuck or waits for a parent of this call.
         """
         try:
             while (opened := self._closed()) is not None:
@@ -141,22 +141,22 @@ class Slot:
                         slot.waiting_children.discard(self)
 
     def leave(self) -> None:
-        """Give it back. While work that could not be stopped goes on in it, it is stuck instead."""
+        """Give the slot back. While its work cannot be stopped, mark it stuck instead."""
         with _changing:
             if self._work > 0:
                 self.stuck = True
-                self.lane.look_again()
+                self.lane.wake_waiting()
             else:
                 self.lane.drop(self)
 
     def hold(self) -> None:
-        """The work of this call cannot be stopped: its slot, and those around it in this lane, are kept for it."""
+        """Keep this slot, and its parents' slots in this lane, because the call's work cannot be stopped."""
         with _changing:
             for slot in self._family():
                 slot._work += 1
 
     def let_go(self) -> None:
-        """That work has ended after all."""
+        """Release what `hold` kept, because that work has ended."""
         with _changing:
             for slot in self._family():
                 slot._work -= 1
@@ -164,12 +164,12 @@ class Slot:
                     slot.leave()
 
     def wake(self) -> None:
-        """Look again."""
+        """Check again whether the slot can be entered."""
         if self._open is not None:
             call_on(self._loop, self._open.set)
 
     def _closed(self) -> anyio.Event | None:
-        """None when it was entered, else what will be set when it is worth another look."""
+        """None when the slot was entered; otherwise an event that is set when it may have become free."""
         with _changing:
             if self._may_enter():
                 self.entered = True
@@ -185,22 +185,22 @@ class Slot:
     def _may_enter(self) -> bool:
         if self not in self.lane:
             raise RuntimeError(f"the slot of {self.who or 'this call'} was given back before it was entered")
-        in_the_way = self.lane.before(self)
-        stuck = next((slot for slot in in_the_way if slot.stuck), None)
+        conflicts = self.lane.before(self)
+        stuck = next((slot for slot in conflicts if slot.stuck), None)
         if stuck is not None:
             raise Unavailable(
-                f"The sandbox is held by {stuck.who or 'an earlier call'}, whose work could not be stopped. "
+                f"The sandbox is still used by {stuck.who or 'an earlier call'}, whose work could not be stopped. "
                 "Try again when it has ended, or go on without this."
             )
-        if in_the_way and self.parents and self._would_deadlock():
+        if conflicts and self.parents and self._would_deadlock():
             raise Unavailable(
-                f"This would wait for {in_the_way[0].who or 'an earlier call'}, which waits for the call around this "
-                "one. Try again when that has ended, or go on without this."
+                f"This would wait for {conflicts[0].who or 'an earlier call'}, which waits for the call that "
+                "made this one. Try again when that has ended, or go on without this."
             )
-        return not in_the_way
+        return not conflicts
 
     def _would_deadlock(self) -> bool:
-        """Whether somebody before us can only leave when we, or a call around us, have."""
+        """Whether an earlier call can leave only after this one or one of its parents."""
         ours, seen, waiting = {self, *self.parents}, set[Slot](), [self]
         while waiting:
             here = waiting.pop()
@@ -214,7 +214,7 @@ class Slot:
 
 
 class Lane:
-    """One reader–writer lane, of a sandbox, or one that tools name."""
+    """One reader–writer lane: a sandbox's, or one that tools name."""
 
     __slots__ = ("_inner", "_slots", "root")
 
@@ -222,11 +222,11 @@ class Lane:
         self._slots: dict[Slot, None] = {}
         self._inner: Lane | None = None
         self.root: Lane = root or self
-        """The lane itself, for the inner lane of a lane."""
+        """The outermost lane; the lane itself unless it is an inner lane."""
 
     @property
     def inner(self) -> "Lane":
-        """The lane of calls inside calls that hold this one."""
+        """The lane for children of the calls in this one."""
         if self._inner is None:
             self._inner = Lane(self.root)
         return self._inner
@@ -238,23 +238,23 @@ class Lane:
         return len(self._slots)
 
     def reserve(self, writes: bool, who: str = "", parents: Sequence[Slot] = ()) -> Slot:
-        """Take the next slot, at once. `who` is the id of the call."""
+        """Reserve the next slot without waiting. `who` is the id of the call."""
         slot = Slot(self, writes, who, parents)
         with _changing:
             self._slots[slot] = None
         return slot
 
     def stuck(self, who: str) -> bool:
-        """The work of this call cannot be stopped: whom it is in the way of is answered Unavailable until it ends."""
+        """Mark a call's slots as stuck: conflicting calls get Unavailable until its work ends."""
         with _changing:
             slots = [slot for slot in self._slots if slot.who == who]
             for slot in slots:
                 slot.stuck = True
-            self.look_again()
+            self.wake_waiting()
         return bool(slots)
 
     def free(self, who: str) -> bool:
-        """The work of this call has ended after all: its slots are given back."""
+        """Give back the slots of a stuck call, because its work has ended."""
         with _changing:
             slots = [slot for slot in self._slots if slot.who == who]
             for slot in slots:
@@ -262,23 +262,23 @@ class Lane:
         return bool(slots)
 
     def before(self, slot: Slot) -> list[Slot]:
-        """The earlier slots that are in the way of this one."""
-        found = []
+        """The earlier slots that conflict with this one."""
+        earlier = []
         with _changing:
             for other in self._slots:
                 if other is slot:
                     break
                 if other.writes or slot.writes:
-                    found.append(other)
-        return found
+                    earlier.append(other)
+        return earlier
 
     def drop(self, slot: Slot) -> None:
         with _changing:
             if self._slots.pop(slot, slot) is None:
-                self.look_again()
+                self.wake_waiting()
 
-    def look_again(self) -> None:
-        """Wake whoever can enter now, or has somebody stuck in the way."""
+    def wake_waiting(self) -> None:
+        """Wake every slot that can be entered now, or that waits for a stuck one."""
         first, writer, stuck = True, False, False
         for slot in self._slots:
             if stuck or (first if slot.writes else not writer):

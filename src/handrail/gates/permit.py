@@ -1,4 +1,4 @@
-"""Let a call through only where the policy, or a person, allows it."""
+"""Run a call only if the policy or a person allows it."""
 
 from dataclasses import replace
 from time import time
@@ -27,7 +27,7 @@ async def permit(step: Step, proceed: Next) -> Result:
     if step.call.origin not in tool.callable_from:
         allowed = ", ".join(sorted(tool.callable_from))
         return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
-    if tool.needs and (lacks := shared.lacks(tool)):  # it was added after the session was created
+    if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
     if (rules := shared.rules_about(tool)) or shared.remembered:
         verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
@@ -50,7 +50,7 @@ async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
     if shared.approver is None:
         return Failure(
             "rejected",
-            f"{name} was not run: it needs approval ({verdict.reason}), and nobody can be asked here. "
+            f"{name} was not run: it needs approval ({verdict.reason}), and this session has no approver. "
             "Go on without it, or tell the user what you would have done.",
         )
     return await _ask(step, verdict, shared.approver)
@@ -69,7 +69,7 @@ def _bounce(step: Step) -> Failure:
 
 
 async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | None:
-    """None when the call may run, perhaps with edited arguments; otherwise the answer to give instead."""
+    """None if the call may run, perhaps with edited arguments; otherwise its Failure."""
     for _ in range(MAX_EDITS):
         wait = getattr(approver, "wait", APPROVAL_WAIT)
         request = await request_for(
@@ -81,7 +81,7 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
         if isinstance(decision, Failure):
             return decision
         if arguments_hash(step.arguments) != request.arguments_hash:
-            return Failure("rejected", f"{step.tool.name} was not run: its arguments changed while a person was asked.")
+            return Failure("rejected", f"{step.tool.name} was not run: its arguments changed during approval.")
         if decision.verdict != "edit":
             return _apply(step, request, decision)
         edited = await _edit(step, request, decision, verdict)
@@ -94,7 +94,7 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
 
 
 async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wait: float) -> Decision | Failure:
-    """Wait for the answer while the clocks are paused. However it ends, the transcript says so."""
+    """Wait for the answer while the clocks are paused. The transcript records how it ends."""
     settled: dict[str, Any] = {"id": request.id, "decision": "cancelled"}
     before = cancels()
     try:
@@ -102,7 +102,7 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
             step.watch(scope)
             decision = await approver(request)
         await checkpoint_if_cancelled()
-        if cancels() > before and not scope.cancel_called:  # an approver that swallows a cancellation does not undo it
+        if cancels() > before and not scope.cancel_called:  # the approver swallowed it
             raise anyio.get_cancelled_exc_class()
         late = scope.cancel_called or time() > request.expires_at
         answer = _late(step) if late else _checked(step, decision)
@@ -136,17 +136,22 @@ def _late(step: Step) -> Failure:
     if step.terminated:
         return Failure("cancelled", f"{name} was ended by the user.", data={"killed_by": "user"})
     direct = f" Call {name} directly, outside the script, to ask again." if step.call.origin == "script" else ""
-    return Failure("approval_timeout", f"{name} was not run: nobody approved it in time.{direct}")
+    return Failure("approval_timeout", f"{name} was not run: it was not approved in time.{direct}")
 
 
 def _checked(step: Step, decision: object) -> Decision | Failure:
     if isinstance(decision, Decision) and decision.verdict in ANSWERS:
         return decision
-    return Failure("rejected", f"{step.tool.name} was not run: the approver did not answer with a Decision.")
+    return Failure(
+        "rejected",
+        f"{step.tool.name} was not run: the approver returned something that is not a Decision. Go on without it.",
+    )
 
 
 def _failed(step: Step, error: BaseException) -> Failure:
-    return Failure("rejected", f"{step.tool.name} was not run: asking a person failed ({type(error).__name__}).")
+    return Failure(
+        "rejected", f"{step.tool.name} was not run: the approver raised {type(error).__name__}. Go on without it."
+    )
 
 
 def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure | None:
@@ -165,8 +170,8 @@ def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure 
 async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: Verdict) -> Verdict | Failure | None:
     """Check edited arguments again, by preflight and by the policy.
 
-    Whoever edits arguments approves them as they are. A person is asked again when they need approval for another
-    reason, or when a repair changed what they mean.
+    A person who edits arguments approves them as they are. They are asked again if the new arguments need approval
+    for another reason, or if a repair changed their meaning.
     """
     tool, shared = step.tool, step.shared
     given = to_wire(decision.arguments if decision.arguments is not None else {})
@@ -174,7 +179,9 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
         given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
     )
     if isinstance(prepared, Failure):
-        return replace(prepared, message=f"The user changed the arguments, and they do not fit: {prepared.message}")
+        return replace(
+            prepared, message=f"The user changed the arguments, and the new ones are not valid: {prepared.message}"
+        )
     if arguments_hash(prepared.arguments) == request.arguments_hash:
         return None
     step.arguments, step.converted = prepared.arguments, prepared.converted

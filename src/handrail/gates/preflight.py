@@ -1,4 +1,4 @@
-"""Let through only arguments that fit the tool's schema, in the function's own types; the body never sees others."""
+"""Check the arguments against the tool's schema, and convert them to the function's own types."""
 
 from handrail.contract.call import Arguments
 from handrail.contract.result import Failure, Result, to_wire
@@ -8,7 +8,7 @@ from handrail.toolkit.gate import Next, Step
 
 async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
-    if tool.name != call.name:  # there is no such tool, which is the thing to say, whatever the arguments are
+    if tool.name != call.name:  # an unknown tool: say that, whatever the arguments are
         return await proceed(step)
     prepared = prepare(
         _own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
@@ -24,8 +24,8 @@ async def preflight(step: Step, proceed: Next) -> Result:
 
 
 def _own(arguments: Arguments) -> Arguments:
-    """A copy that the body may change: the call itself never does."""
+    """A copy that the body may change, because a call never changes."""
     try:
         return arguments if isinstance(arguments, str) else to_wire(arguments)
-    except RecursionError:  # it contains itself, and will be refused
+    except RecursionError:  # it contains itself; prepare refuses it
         return arguments

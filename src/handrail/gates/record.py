@@ -1,4 +1,4 @@
-"""Write down that a call began and, exactly once, how it ended, whatever happens in between."""
+"""Record that a call started and, exactly once, how it ended."""
 
 import hashlib
 from time import perf_counter
@@ -12,9 +12,9 @@ from handrail.toolkit.gate import Next, Step
 
 
 async def record(step: Step, proceed: Next) -> Result:
-    """Outermost, so it sees every outcome: a result, a bug in a gate, a cancellation."""
+    """The first gate, so that it sees every outcome: a result, a bug in a gate, a cancellation."""
     call, began = step.call, perf_counter()
-    arguments = _kept(call.arguments)
+    arguments = _copy_of(call.arguments)
     step.arguments_hash = _hash(arguments)
     step.emit(
         "call_started",
@@ -23,7 +23,7 @@ async def record(step: Step, proceed: Next) -> Result:
     try:
         result = await proceed(step)
         envelope = result.to_envelope(call.name)
-    except Exception as error:  # noqa: BLE001 - a gate of the caller's own may hold a bug; the model gets an answer
+    except Exception as error:  # noqa: BLE001 - a custom gate may have a bug; the model still gets an answer
         result = Failure("execution_error", f"A gate failed before {call.name} could answer: {describe_error(error)}")
         envelope = result.to_envelope(call.name)
     except BaseException as error:
@@ -34,16 +34,16 @@ async def record(step: Step, proceed: Next) -> Result:
     return result
 
 
-def _kept(arguments: Arguments) -> Arguments:
-    """As they are now: whoever holds the mapping may change it later."""
+def _copy_of(arguments: Arguments) -> Arguments:
+    """A copy of the arguments, because the caller may change the mapping later."""
     try:
         return arguments if isinstance(arguments, str) else to_wire(arguments)
-    except Exception:  # noqa: BLE001 - a mapping may contain itself, or be none; preflight will say so
+    except Exception:  # noqa: BLE001 - not a mapping, or it contains itself; preflight refuses it
         return f"a {type(arguments).__name__} that cannot be read"
 
 
 def _hash(arguments: Arguments) -> str:
-    """Of the arguments as they were sent; of a mapping, as key-sorted JSON."""
+    """The hash of the raw text, or of a mapping as key-sorted JSON."""
     if isinstance(arguments, str):
         return hashlib.sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()
     return arguments_hash(arguments)

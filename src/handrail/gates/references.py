@@ -1,4 +1,4 @@
-"""Fill artifacts in where arguments refer to them, and hold what comes out to the schema and the rules once more."""
+"""Replace artifact references in arguments by their content, and check the result against schema and rules."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
 
 MAX_FILLED_IN: Final = 512 << 20
-"""Bytes that one call may have filled in."""
+"""Bytes of artifacts that one call may have filled in."""
 BINARY_FORMATS: Final = frozenset({"binary", "base64", "base64url", "byte"})
-"""Formats of strings that stand for bytes."""
+"""String formats that mean bytes."""
 CONTAINERS: Final = frozenset({dict, list})
 Path = tuple[str | int, ...]
 Form = Literal["text", "bytes", "json", "any"]
@@ -36,7 +36,7 @@ class _Unfit(Exception):
 
 
 async def references(step: Step, proceed: Next) -> Result:
-    """Preflight refused unknown references; one that vanished since is refused here. The body never sees one."""
+    """Preflight refuses unknown references; one that has vanished since is refused here."""
     if CONTAINERS.isdisjoint(map(type, step.arguments.values())):
         return await proceed(step)
     found = dict(references_in(step.arguments))
@@ -64,7 +64,7 @@ async def _fill_in(step: Step, found: Mapping[Path, str]) -> Failure | None:
 
 
 async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
-    """What stands at each path: bytes, or text, or JSON, as the schema asks."""
+    """The content for each path: bytes, text or JSON, as the schema requires."""
     artifacts, known = step.context.artifacts, {}
     sizes = {ref: info.size for ref in set(found.values()) if (info := artifacts.info(ref))}
     if sum(sizes.values()) > MAX_FILLED_IN:
@@ -81,7 +81,7 @@ async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
 async def _read(artifacts: "Scope", ref: str, path: Path) -> bytes:
     try:
         return await artifacts.read(ref)
-    except ToolFailed as error:  # the field is the caller's, not a parameter of ours
+    except ToolFailed as error:  # name the argument, not the parameter of `read`
         known = error.failure.field is None
         raise error if known else ToolFailed(replace(error.failure, field=dotted(path))) from None
 
@@ -96,13 +96,15 @@ def _as(form: Form, path: Path, data: bytes, info: Any) -> Any:
         text = data.decode()
         return text if form == "text" else parse(text)
     except UnicodeDecodeError:
-        raise _Unfit(path, "takes text, and the artifact is not UTF-8", "an artifact that holds text") from None
+        raise _Unfit(path, "takes text, and the artifact is not UTF-8", "an artifact of text") from None
     except NotJson as error:
-        raise _Unfit(path, f"needs JSON, and the artifact is none: {error.message}", "an artifact of JSON") from None
+        raise _Unfit(
+            path, f"needs JSON, and the artifact is not JSON: {error.message}", "an artifact of JSON"
+        ) from None
 
 
 def wanted(checks: Validator, path: Path) -> Form:
-    """What the schema takes at a path: text where it says string, bytes where that is binary, else JSON."""
+    """What the schema takes at a path: text for a string, bytes for a binary string, otherwise JSON."""
     locations: list[Location] = [ROOT]
     for name in path:
         locations = [inner for location in _branches(checks, locations) if (inner := _inside(checks, location, name))]
@@ -117,7 +119,7 @@ def wanted(checks: Validator, path: Path) -> Form:
 
 
 def _branches(checks: Validator, locations: list[Location]) -> list[Location]:
-    """The locations and, for each union in them, all of its branches instead."""
+    """The locations, with each union replaced by its branches."""
     found: list[Location] = []
     waiting = list(locations)
     while waiting and len(found) + len(waiting) < 1_000:
@@ -138,19 +140,20 @@ def _inside(checks: Validator, location: Location, name: str | int) -> Location:
 
 
 def _with(value: Any, contents: Mapping[Path, Any], *, keep_bytes: bool, path: Path = ()) -> Any:
-    """A copy with the contents filled in; without `keep_bytes` a reference stays where bytes would be."""
+    """A copy with the contents filled in. Without `keep_bytes`, references to bytes stay references."""
     if path in contents:
-        held = contents[path]
-        return {MARK: value[MARK]} if isinstance(held, bytes) and not keep_bytes and is_reference(value) else held
+        content = contents[path]
+        keep = isinstance(content, bytes) and not keep_bytes and is_reference(value)
+        return {MARK: value[MARK]} if keep else content
     if isinstance(value, Mapping):
-        return {name: _with(held, contents, keep_bytes=keep_bytes, path=(*path, name)) for name, held in value.items()}
+        return {name: _with(item, contents, keep_bytes=keep_bytes, path=(*path, name)) for name, item in value.items()}
     if isinstance(value, list):
-        return [_with(held, contents, keep_bytes=keep_bytes, path=(*path, at)) for at, held in enumerate(value)]
+        return [_with(item, contents, keep_bytes=keep_bytes, path=(*path, at)) for at, item in enumerate(value)]
     return value
 
 
 async def _forbidden(step: Step, filled: Mapping[str, Any]) -> Failure | None:
-    """A rule that denies or asks means the content, not its handle: nothing slips past it behind a reference."""
+    """Apply deny and ask rules to the content too, so that a reference cannot hide it from them."""
     tool, sandbox = step.tool, step.shared.sandbox
     rules = step.shared.rules_about(tool)
     restricting = RuleLists(ask=rules.ask, deny=rules.deny)
@@ -158,7 +161,7 @@ async def _forbidden(step: Step, filled: Mapping[str, Any]) -> Failure | None:
     if verdict.action == "allow":
         return None
     before = await judge("open", restricting, tool, step.arguments, sandbox)
-    if verdict.action == "ask" and before.action == "ask":  # a person was asked, and said yes
+    if verdict.action == "ask" and before.action == "ask":  # a person has approved it
         return None
     advice = "Go on without it" if verdict.action == "deny" else "Send the value itself, so that a person can be asked"
     return Failure("rejected", f"{tool.name} was not run: with the artifact filled in, {verdict.reason}. {advice}.")

@@ -1,4 +1,4 @@
-"""A place to work in: commands with limits that hold, jobs and files, over any driver."""
+"""A Sandbox: commands with enforced limits, jobs and files, over any driver."""
 
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.completed import Completed, EndedBy, Late

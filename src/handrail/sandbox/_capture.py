@@ -1,4 +1,4 @@
-"""Hold the beginning and the end of one stream in bounded memory, and give its text within a cap."""
+"""Keep the beginning and end of one stream in bounded memory, and return its text within a cap."""
 
 import codecs
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _WIDEST: Final = 4
 
 
 class Cut(NamedTuple):
-    """One stream as it is returned. `data` is exactly what `text`, an Excerpt if it was cut, was decoded from."""
+    """One stream as it is returned. `text`, an Excerpt if it was cut, is `data` decoded."""
 
     text: str
     data: bytes
@@ -19,7 +19,7 @@ class Cut(NamedTuple):
 
 
 class Capture:
-    """One stream: its first and last bytes, its true size, and a count of its characters once some are let go.
+    """One stream: its first and last bytes, its true size, and, once bytes are dropped, a count of its characters.
 
     A byte that is not part of a character counts as one.
     """
@@ -40,7 +40,7 @@ class Capture:
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Append the next piece."""
         self.size += len(data)
         self._count(data)
         room = self._head_room - len(self._head)
@@ -55,7 +55,7 @@ class Capture:
                 del self._tail[: -self._tail_room]
 
     def cut(self, whole: Callable[[int, int], bytes] | None = None) -> Cut:
-        """The stream within its cap: whole, or an Excerpt that says what is missing; `whole` reads what it lacks."""
+        """The stream within its cap: whole, or an Excerpt that says what is missing. `whole` reads the full stream."""
         if self.size <= self._cap:
             data = bytes(self._head + self._tail)
             return Cut(data.decode("utf-8", "replace"), data, False)

@@ -1,4 +1,4 @@
-"""The files of a sandbox: bytes and text apart, relative paths from its own directory, errors as OSError's children."""
+"""File operations of a sandbox. Relative paths start at its directory; errors are subclasses of OSError."""
 
 import errno
 import os
@@ -17,19 +17,19 @@ _Entries = list[FileStat]
 
 
 class Files:
-    """The file half of a Sandbox. Each operation raises OSError's children, or Unavailable when the sandbox is gone."""
+    """The file half of a Sandbox. Operations raise OSError or a subclass, or Unavailable when the sandbox is gone."""
 
     _shared: SandboxState
     _cwd: str
 
     @property
     def own_loop(self) -> OwnLoop:
-        """The event loop it belongs to. Its operations may be awaited on any other."""
+        """The event loop that the sandbox belongs to. Its methods may be awaited on any other."""
         return self._shared.own_loop
 
     @on_own_loop
     async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """A file, or a range of it."""
+        """Read a file, or a range of it."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
         target = await self._target(path)
@@ -39,12 +39,12 @@ class Files:
         return data
 
     async def read_text(self, path: str, *, encoding: str = "utf-8") -> str:
-        """A file as text, its line ends as they are. Raises UnicodeDecodeError, a ValueError, for other bytes."""
+        """Read a file as text, with unchanged line endings. Raises UnicodeDecodeError if it cannot be decoded."""
         return (await self.read_bytes(path)).decode(encoding)
 
     @on_own_loop
     async def write_bytes(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Write a file at once or not at all; its parents are made."""
+        """Write a file atomically; missing parents are created."""
         if mode is not None and not 0 <= mode <= 0o7777:
             raise ValueError(f"mode is {mode!r}; give permissions such as 0o644.")
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -53,19 +53,19 @@ class Files:
         await _answer(self._shared.driver.write(target, bytes(data), mode=mode))
 
     async def write_text(self, path: str, text: str, *, mode: int | None = None, encoding: str = "utf-8") -> None:
-        """Write text exactly as it is."""
+        """Write text with unchanged line endings."""
         if not isinstance(text, str):
             raise ValueError(f"text is a string, not {type(text).__name__}; write_bytes takes bytes.")
         await self.write_bytes(path, text.encode(encoding), mode=mode)
 
     @on_own_loop
     async def stat(self, path: str) -> FileStat:
-        """What a path is, and where it really leads."""
+        """The type, size and real path of what is at a path."""
         target = await self._target(path)
         return await _answer(self._shared.driver.stat(target))
 
     async def exists(self, path: str) -> bool:
-        """Whether anything stands at this path, be it a link that leads nowhere."""
+        """Whether there is anything at this path; a dangling link counts."""
         try:
             await self.stat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ class Files:
 
     @on_own_loop
     async def make_dir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it is there."""
+        """Create a directory and its parents. Not an error if it exists."""
         target = await self._target(path)
         await _answer(self._shared.driver.make_dir(target))
 
@@ -91,18 +91,18 @@ class Files:
         return await _answer(self._shared.driver.list(target))
 
     async def _target(self, path: str) -> str:
-        """The path as drivers take it: absolute, and `..` is the parent of where the path before it really leads."""
+        """The absolute path for the driver. `..` is resolved as the kernel does: after following links."""
         self._shared.check_open()
-        asked = resolve(self._cwd, path)
-        if ".." not in asked:
-            return asked
-        found, is_real = "/", True
-        for name in asked.split("/")[1:]:
+        absolute = resolve(self._cwd, path)
+        if ".." not in absolute:
+            return absolute
+        target, is_real = "/", True
+        for name in absolute.split("/")[1:]:
             if name != "..":
-                found, is_real = posixpath.join(found, name), False
+                target, is_real = posixpath.join(target, name), False
             else:
-                found, is_real = posixpath.dirname(found if is_real else await self._real_directory(found)), True
-        return found
+                target, is_real = posixpath.dirname(target if is_real else await self._real_directory(target)), True
+        return target
 
     async def _real_directory(self, path: str) -> str:
         stat = await _answer(self._shared.driver.stat(path))
@@ -112,9 +112,9 @@ class Files:
         return stat.real_path
 
 
-async def _answer(asked: Awaitable[_Answer]) -> _Answer:
+async def _answer(request: Awaitable[_Answer]) -> _Answer:
     try:
-        return await asked
+        return await request
     except (OSError, ValueError, Unavailable, BrokenDriver):
         raise
     except Exception as error:

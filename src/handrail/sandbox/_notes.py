@@ -1,4 +1,4 @@
-"""Say what a reader of an exit code would otherwise have to guess."""
+"""Notes that explain exit codes and missing output."""
 
 import re
 from typing import Final
@@ -14,7 +14,7 @@ _HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev
 
 
 def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
-    """Notes on a command that ended by itself with `exit_code`, after it had printed that many bytes."""
+    """Notes on a command that exited by itself. `printed` is the number of bytes it printed."""
     notes: list[str] = []
     if exit_code == SIGPIPE_EXIT and is_pipeline(command.line):
         notes.append(
@@ -40,10 +40,10 @@ def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
 
 
 def is_pipeline(line: str | None) -> bool:
-    """Whether a `|` outside quotes joins two commands, as far as the line's looks tell."""
+    """Whether a `|` outside quotes joins two commands, judged without parsing the line."""
     return line is not None and "|" in line and _PIPE.search(_NOT_COMMAND.sub("", line)) is not None
 
 
 def hides_errors(line: str | None) -> bool:
-    """Whether errors are sent to /dev/null outside quotes, as far as the line's looks tell."""
+    """Whether errors are sent to /dev/null outside quotes, judged without parsing the line."""
     return line is not None and "/dev/null" in line and _HIDES_ERRORS.search(_NOT_COMMAND.sub("", line)) is not None

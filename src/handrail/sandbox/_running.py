@@ -1,6 +1,6 @@
-"""One command on its way: it always comes to an end that can be told, whatever its driver does.
+"""A running command. It always ends with a definite outcome, whatever its driver does.
 
-The driver is only ever spoken to in tasks of their own, so that a silent driver holds nobody up.
+Every call of the driver has its own task, so that a silent driver blocks nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,17 +25,17 @@ from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
 EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
-"""Sees each piece as it comes; when it returns an awaitable, the command waits for it. One that raises is dropped."""
+"""Called with each chunk. An awaitable that it returns is awaited. If it raises, it is not called again."""
 EXIT_KILLED: Final = 137
 CHECKPOINT_BYTES: Final = 1 << 20
-"""Bytes of output after which others get a turn."""
+"""Bytes of output after which other tasks get a turn."""
 INPUT_PIECE: Final = 256 << 10
-"""Bytes of input given to the driver at a time."""
+"""Bytes of input sent to the driver at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run, and what the caller wants to see of it."""
+    """A checked request: what to run, its input, and how much output it may print."""
 
     command: Command
     cwd: str
@@ -78,13 +78,13 @@ class Running:
         self.task = in_background(self._work())
 
     def request_end(self, reason: EndReason) -> None:
-        """Ask for its end; the first reason stands."""
+        """Request the end of the command. The first reason counts."""
         if self.end_reason is None and not self.ended.is_set():
             self.end_reason = reason
             self.wake.set()
 
     async def end(self, grace: float) -> None:
-        """TERM, `grace` seconds, KILL to the whole tree. Returns when it is over, or when the driver stays silent."""
+        """Stop the process tree: TERM, `grace` seconds, KILL. Returns when it has ended, or if the driver is silent."""
         if grace > 0:
             self._signal("TERM")
             with anyio.move_on_after(grace):
@@ -94,23 +94,23 @@ class Running:
             await self.ended.wait()
 
     async def feed(self, data: bytes | None) -> None:
-        """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
+        """Send input; None closes the input. Raises BrokenPipeError if the command has ended or closed its input."""
         if self.process is None or self.ended.is_set():
-            raise BrokenPipeError("The command has ended and reads no input.")
+            raise BrokenPipeError("The command has ended and no longer reads input.")
         for begin in range(0, len(data or b""), INPUT_PIECE):
             await self.process.send((data or b"")[begin : begin + INPUT_PIECE])
         if data is None:
             await self.process.send(None)
 
     def abandon(self, tell: "Callable[[Running], Awaitable[None]]") -> bool:
-        """Whether the call must be answered without the driver's word; `tell` then hears what came of it."""
+        """Whether the call must be answered before the driver reports the end; `tell` then gets the outcome."""
         if self.ended.is_set():
             return False
         self.on_late = tell
         return True
 
     def outcome(self) -> Completed:
-        """What it came to, as far as is known now. Raises what the driver raised, unless a limit had ended it."""
+        """The outcome, as far as it is known. Raises the driver's exception, unless the end was requested."""
         if self.end_reason == "close":
             raise Unavailable("The sandbox was closed while the command ran.", retryable=False)
         if self.error is not None and self.end_reason is None:
@@ -142,7 +142,7 @@ class Running:
         self.process = process = await self._start()
         self._note_if_slow(self._began, "to start the command")
         self.started.set()
-        if self.end_reason is not None:  # it came too late
+        if self.end_reason is not None:  # its end was requested before it started
             self._signal("KILL")
         feeder = None if self.order.stdin is None else in_background(self._feed_all(self.order.stdin))
         next_checkpoint = CHECKPOINT_BYTES
@@ -174,7 +174,7 @@ class Running:
         except Exception as error:
             raise BrokenDriver(f"The driver's start raised {type(error).__name__}: {error}") from error
         if not all(hasattr(process, name) for name in ("output", "send", "wait", "signal")):
-            raise BrokenDriver(f"The driver's start answered with {process!r}, which is no Process.")
+            raise BrokenDriver(f"The driver's start returned {process!r}, which is not a Process.")
         return process
 
     def _note_if_slow(self, since: float, what: str) -> None:
@@ -194,7 +194,7 @@ class Running:
                 shown = self._on_output(chunk)
                 if isawaitable(shown):
                     await shown
-            except Exception as error:  # noqa: BLE001 - a reader that fails must not end the command
+            except Exception as error:  # noqa: BLE001 - an error in on_output must not end the command
                 self._on_output = None
                 self._notes.append(f"Live output stopped: its reader raised {type(error).__name__}: {error}")
 
@@ -203,7 +203,7 @@ class Running:
             await self.feed(data)
             await self.feed(None)
         except (OSError, Unavailable):
-            pass  # nobody reads: what the command printed and its exit code tell the rest
+            pass  # the command does not read its input; its output and exit code show the rest
 
     def _signal(self, name: SignalName) -> None:
         if self.process is not None:
@@ -211,11 +211,11 @@ class Running:
 
     async def _finish(self) -> None:
         if self.exit_code is None and self.error is None:
-            self.error = Unavailable("The sandbox gave up the command before it ended.")
+            self.error = Unavailable("The sandbox lost the command before it ended.")
         if self.error is not None:
             self._signal("KILL")
         self._duration = monotonic() - self._began
-        self._on_output = None  # a job is kept long after its end, and the one who watched it need not be
+        self._on_output = None  # a job is kept long after its end; its watcher need not be
         self.started.set()
         self.ended.set()
         self.wake.set()
@@ -229,7 +229,9 @@ class Running:
         notes += (str(note) for note in getattr(self.process, "notes", ()))
         gone = self.spool.discarded()
         if gone:
-            notes.append(f"{gone:,} bytes from the middle of the output were discarded: it passed what is kept.")
+            notes.append(
+                f"{gone:,} bytes from the middle of the output were discarded, because it is larger than what is kept."
+            )
         if self.exit_code is None:
             notes.append("The sandbox did not confirm that the command ended: it may still be running.")
             if self.error is not None:
@@ -241,18 +243,18 @@ def _checked(chunk: Chunk) -> Chunk:
     if not isinstance(chunk, Chunk) or not isinstance(chunk.data, bytes):
         raise BrokenDriver(f"The driver gave {type(chunk).__name__} as output, not a Chunk of bytes.")
     if chunk.stream not in ("stdout", "stderr"):
-        raise BrokenDriver(f"The driver named a stream {chunk.stream!r}; there are stdout and stderr.")
+        raise BrokenDriver(f"The driver named a stream {chunk.stream!r}; the streams are stdout and stderr.")
     return chunk
 
 
 def _exit_code(code: int) -> int:
     if type(code) is not int:
-        raise BrokenDriver(f"The driver gave {code!r} as an exit code.")
+        raise BrokenDriver(f"The driver returned {code!r} as an exit code, not an int.")
     return code
 
 
 async def _send_signal(process: Process, name: SignalName) -> None:
     try:
         await process.signal(name)
-    except Exception:  # noqa: BLE001 - whoever asked watches for the end, and tells when it does not come
+    except Exception:  # noqa: BLE001 - `end` notices if the command goes on
         pass

@@ -1,4 +1,4 @@
-"""What all views of one sandbox have in common: the driver, what runs, the jobs, and the end of it all."""
+"""The state that all views of one sandbox share: the driver, running commands, jobs, and closing."""
 
 import logging
 import threading
@@ -23,13 +23,13 @@ from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job
 
 JOBS_KEPT: Final = 256
-"""Ended jobs that can still be asked about."""
+"""Ended jobs that can still be looked up."""
 JOB_SPOOLS_KEPT: Final = 32
 """Ended jobs whose whole output is still on disk."""
 
 
 class SandboxState:
-    """One per sandbox. `calls` holds what runs now, by the id under which a person can end it."""
+    """One for each sandbox. `calls` has the running commands by the id with which `terminate` ends them."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -54,7 +54,7 @@ class SandboxState:
             raise Unavailable("The sandbox is closed; open a new one.", retryable=False)
 
     def hold(self, change: int) -> int:
-        """Count who holds it open, from any thread; how many there are now."""
+        """Change the number of users that keep the sandbox open, from any thread; return the new number."""
         with self._holding:
             self._holders += change
             return self._holders
@@ -69,7 +69,7 @@ class SandboxState:
         return running
 
     async def see_through(self, running: Running, timeout: float | None, idle_timeout: float | None) -> Completed:
-        """Hold it to its limits and give what it came to; if the driver stays silent, what is known so far."""
+        """Enforce the limits and return the outcome; if the driver stays silent, what is known so far."""
         try:
             await supervise(running, timeout, idle_timeout)
         finally:
@@ -79,7 +79,7 @@ class SandboxState:
         return running.outcome()
 
     def keep(self, job: Job) -> None:
-        """Put a job into the table, and let go of what is too old."""
+        """Add a job to the table, and drop the oldest ended ones."""
         self.jobs[job.id] = job
         over = [old for old in self.jobs.values() if not old.running]
         for old in over[:-JOB_SPOOLS_KEPT]:
@@ -88,7 +88,7 @@ class SandboxState:
             del self.jobs[old.id]
 
     async def terminate(self, id: str, by: Literal["user", "model"]) -> bool:
-        """End what runs under this id. Whether anything did."""
+        """End the commands with this id. Returns whether any was running."""
         found = [running for running in self.calls.get(id, ()) if not running.ended.is_set()]
         for running in found:
             running.request_end(by)
@@ -98,9 +98,9 @@ class SandboxState:
         return bool(found)
 
     async def close(self) -> None:
-        """End everything and close the driver. May be called twice; both return when it is done.
+        """End everything and close the driver. May be called twice; both calls return when it is done.
 
-        A cancellation of whoever closes does not reach it, and is raised when it is done.
+        A cancellation of the caller is raised when it is done.
         """
         if self._gone is not None:
             await finish(self._gone.wait)
@@ -111,7 +111,7 @@ class SandboxState:
             await finish(self._close)
 
     async def _close(self) -> None:
-        """Only the event loop's end can cancel this; then the driver is closed all the same."""
+        """Only the end of the event loop cancels this; the driver is closed even then."""
         try:
             await self._end_all()
         finally:
@@ -127,18 +127,18 @@ class SandboxState:
         for job in self.jobs.values():
             job.let_go_of_output()
         self._gone = self._gone or anyio.Event()
-        with suppress(RuntimeError):  # who waits for it may have done so on a loop that was closed
+        with suppress(RuntimeError):  # a waiter's event loop may have been closed
             self._gone.set()
 
     def close_without_loop(self) -> None:
-        """The event loop has ended: the driver's closing does what it can do at once, which is to kill."""
+        """Close without an event loop: the driver's `close` runs up to its first await, which kills everything."""
         if self._is_gone():
             return
         self.closed = True
         closing = self.driver.close()
         try:
             closing.send(None)
-        except BaseException:  # noqa: BLE001 - nobody is left to hear it
+        except BaseException:  # noqa: BLE001 - there is no caller to raise it to
             pass
         finally:
             closing.close()
@@ -160,8 +160,8 @@ class SandboxState:
             try:
                 await self.driver.close()
             except Unavailable:
-                pass  # it is gone already
-            except Exception as error:  # noqa: BLE001 - raised below, as the driver's fault
+                pass  # the sandbox is already gone
+            except Exception as error:  # noqa: BLE001 - raised below as BrokenDriver
                 failed.append(error)
             finally:
                 done.set()
@@ -200,4 +200,4 @@ class SandboxState:
                 if isawaitable(answer):
                     await answer
             except Exception:
-                logging.getLogger("handrail.sandbox").exception("A reader of late outcomes failed on %s", running.id)
+                logging.getLogger("handrail.sandbox").exception("An on_late callback failed for %s", running.id)

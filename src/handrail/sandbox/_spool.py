@@ -1,8 +1,8 @@
-"""Keep what a command printed, up to a limit: small in memory, the rest on disk in a file that has no name.
+"""Keep the output of a command, up to a limit: a little in memory, the rest in an unnamed file on disk.
 
-The first and the last half of the limit are kept, both streams together; what lay between is discarded and counted.
-The file is cut into segments of one size, each of one stream, so that any range is found at once. It may be read
-from any thread while more comes.
+The beginning and the end of both streams are kept, half of the limit each; the bytes between are discarded and counted.
+The file consists of segments of one size, each of one stream, so that any range is found quickly. The output may be
+read from any thread while more arrives.
 """
 
 import os
@@ -16,11 +16,11 @@ from handrail.contract.limits import DEFAULT_CAPS
 
 SEGMENT: Final = 64 << 10
 IN_MEMORY: Final = 200_000
-"""Bytes of one stream that wait in memory before a file is made."""
+"""Bytes of one stream that are kept in memory before a file is created."""
 
 
 class _Side:
-    """Where the segments of one stream are. `head` of them open the stream; those from `oldest` on close it."""
+    """The segments of one stream: the first `head` of them are its beginning, those from `oldest` on its end."""
 
     __slots__ = ("full", "head", "oldest", "rest", "slots")
 
@@ -33,7 +33,7 @@ class _Side:
 
 
 class Spool:
-    """What was printed, readable by range. Offsets run over what is kept; a line stands where bytes were discarded."""
+    """The output of a command, read by range. Offsets count kept bytes; one line marks the discarded ones."""
 
     __slots__ = ("__weakref__", "_broken", "_closed", "_file", "_lock", "_next", "_owners", "_sides", "_slots")
 
@@ -56,7 +56,7 @@ class Spool:
         return self._file is not None
 
     def add(self, stream: StreamName, data: bytes) -> None:
-        """Append to one stream. A full disk loses what no longer fits, and counts it."""
+        """Append to one stream. If the disk is full, the rest is discarded and counted."""
         side = self._sides[stream]
         with self._lock:
             side.rest += data
@@ -68,22 +68,22 @@ class Spool:
                 del side.rest[:whole]
 
     def size(self, stream: StreamName = "stdout") -> int:
-        """How many bytes `read` can give."""
+        """The number of bytes that `read` can return."""
         with self._lock:
             return sum(length for length, _ in self._pieces(self._sides[stream]))
 
     def discarded(self, stream: StreamName | None = None) -> int:
-        """How many bytes are gone: of one stream, or of both."""
+        """The number of discarded bytes: of one stream, or of both."""
         sides = self._sides.values() if stream is None else (self._sides[stream],)
         return sum((side.oldest - side.head) * SEGMENT for side in sides)
 
     def gap(self, stream: StreamName = "stdout") -> range:
-        """Which bytes of a stream are gone, as they were counted when they were printed; they are always together."""
+        """The range of a stream's discarded bytes, by their offset in everything that was printed."""
         side = self._sides[stream]
         return range(side.head * SEGMENT, side.oldest * SEGMENT)
 
     def read(self, start: int = 0, length: int | None = None, *, stream: StreamName = "stdout") -> bytes:
-        """A range of what is kept; shorter at the end. Raises ValueError when the sandbox has given the file back."""
+        """Read a range of the kept bytes; shorter at the end. Raises ValueError if the sandbox has removed the file."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
         with self._lock:
@@ -91,7 +91,7 @@ class Spool:
 
     def _read(self, side: _Side, start: int, left: int) -> bytes:
         if self._closed and side.slots:
-            raise ValueError("This output was given back when its sandbox was closed; read it before that.")
+            raise ValueError("This output was removed when its sandbox was closed. Read it before that.")
         out, at = bytearray(), 0
         for size, source in self._pieces(side):
             begin = max(0, start + len(out) - at)
@@ -101,7 +101,7 @@ class Spool:
         return bytes(out)
 
     def close(self) -> None:
-        """Give the file back. What is in memory stays readable."""
+        """Remove the file. Bytes in memory stay readable."""
         with self._lock:
             self._closed = True
             if self._file is not None:
@@ -113,7 +113,7 @@ class Spool:
         slot, half = self._next, self._slots // 2
         self._next = slot + 1 if slot + 1 < self._slots else half
         if not self._write(slot, data):
-            self._broken = True  # nothing that follows could be joined to what is kept
+            self._broken = True  # later bytes would not be adjacent to the kept ones
             side.oldest = side.full
             return
         owner = self._owners.get(slot)
@@ -139,7 +139,7 @@ class Spool:
             return False
 
     def _pieces(self, side: _Side) -> Iterator[tuple[int, int | bytes]]:
-        """(length, source) of each piece in order; a source is a segment's number, a text, or -1 for the rest."""
+        """(length, source) of each piece, in order. A source is a segment's number, a text, or -1 for memory."""
         for index in range(side.head):
             yield SEGMENT, index
         if side.oldest > side.head:

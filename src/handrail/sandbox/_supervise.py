@@ -1,4 +1,4 @@
-"""Hold a running command to its limits, and end its tree by the right manners when one passes or somebody asks."""
+"""Enforce a command's limits; when one passes, or on request, stop the process tree: TERM, grace period, KILL."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -9,7 +9,7 @@ from handrail.aio import finish
 from handrail.contract.limits import LIMIT_GRACE, USER_GRACE
 from handrail.sandbox._running import EndReason, Running
 
-_GRACE: Final[Mapping[EndReason, float]] = {
+_GRACE_SECONDS: Final[Mapping[EndReason, float]] = {
     "timeout": LIMIT_GRACE,
     "idle": LIMIT_GRACE,
     "output": LIMIT_GRACE,
@@ -22,14 +22,14 @@ _GRACE: Final[Mapping[EndReason, float]] = {
 
 
 async def supervise(running: Running, timeout: float | None, idle_timeout: float | None) -> None:
-    """Return when the command ended, or was ended, or when its driver stays silent.
+    """Return when the command has ended, or when its driver stays silent.
 
-    A cancellation ends the whole tree first, in bounded time, and is passed on.
+    A cancellation first ends the whole tree, in bounded time, and is then raised.
     """
     try:
         await _watch(running, timeout, idle_timeout)
         if running.end_reason is not None:
-            await running.end(_GRACE[running.end_reason])
+            await running.end(_GRACE_SECONDS[running.end_reason])
     except BaseException:
         running.request_end("cancel")
         await finish(partial(running.end, LIMIT_GRACE))

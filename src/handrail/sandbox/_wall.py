@@ -1,4 +1,4 @@
-"""The plain clock: it never stands still, and serves wherever no call has brought its own."""
+"""A clock that is never paused, for commands outside a call."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import anyio
 
 
 class WallLimit:
-    """One limit of the plain clock."""
+    """One limit of a WallClock."""
 
     __slots__ = ("_scope", "seconds")
 
@@ -23,7 +23,7 @@ class WallLimit:
 
 
 class WallClock:
-    """Implements contract.clock.Clock; `pause` stops nothing, because nobody can be asked here."""
+    """Implements contract.clock.Clock; `pause` does nothing, because outside a call no person is asked."""
 
     __slots__ = ("_began",)
 

@@ -1,4 +1,4 @@
-"""Check what a caller asks for before anything starts; each complaint says what to do instead."""
+"""Check a caller's arguments before anything starts; each error says what to give instead."""
 
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from handrail.contract.driver import Command
 
 
 def resolve(directory: str, path: str) -> str:
-    """`path` as an absolute path; a relative one begins in `directory`. `..` stays: it depends on links."""
+    """`path` as an absolute path; a relative one starts at `directory`. `..` stays, because it depends on links."""
     if not isinstance(path, str):
         raise ValueError(f"A path is a string, not {type(path).__name__}.")
     if not path:
@@ -19,7 +19,7 @@ def resolve(directory: str, path: str) -> str:
 
 
 def tidy(path: str) -> str:
-    """Without `.`, double slashes and a final slash, which never change what a path means; `..` may."""
+    """`path` without `.`, double slashes and a final slash. `..` stays, because it depends on links."""
     slash = "/" if path.startswith("/") else ""
     return slash + "/".join(name for name in path.split("/") if name not in ("", ".")) or "."
 
@@ -88,7 +88,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"Environment variables are strings, not {name!r}: {value!r}.")
         if not name or "=" in name:
-            raise ValueError(f"{name!r} is no name for an environment variable: it is empty or holds '='.")
+            raise ValueError(f"{name!r} is not a name for an environment variable: it is empty or contains '='.")
         _no_nul(name, "The environment")
         _no_nul(value, f"The environment variable {name}")
     return dict(env)
@@ -96,4 +96,4 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def _no_nul(text: str, what: str) -> None:
     if "\0" in text:
-        raise ValueError(f"{what} contains a NUL character, which no program can be given; leave it out.")
+        raise ValueError(f"{what} contains a NUL character, which cannot be passed to a program; leave it out.")

@@ -1,11 +1,11 @@
-"""Which languages `run_code` knows, and how each of them is started."""
+"""The languages that `run_code` supports, and how each is started."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
 class Language(NamedTuple):
-    """A program that runs a file, and the ending it expects."""
+    """The command that runs a file, and the file's extension."""
 
     argv: tuple[str, ...]
     ending: str
@@ -31,8 +31,8 @@ LANGUAGES: Final[Mapping[str, Language]] = {
 
 
 def language(name: str) -> Language:
-    """Raises ValueError that lists the known ones."""
+    """The language of this name. Raises ValueError, listing the supported ones, for an unknown name."""
     found = LANGUAGES.get(name.strip().lower()) if isinstance(name, str) else None
     if found is None:
-        raise ValueError(f"language is {name!r}; known are {', '.join(sorted(LANGUAGES))}.")
+        raise ValueError(f"language is {name!r}; supported are {', '.join(sorted(LANGUAGES))}.")
     return found

@@ -1,4 +1,4 @@
-"""What a command came to: its answer, whole or cut, and how it ended."""
+"""The outcome of a command: its exit code, its output, whole or cut, and how it ended."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
@@ -6,14 +6,14 @@ from typing import Any, Final, Literal, get_args
 from handrail.sandbox._spool import Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
-"""What ended it: itself, a limit, a person, the model, too much output, or the end of its run's seconds."""
+"""What ended it: the command itself, a limit, a person, the model, too much output, or the run's time budget."""
 EXIT_TIMED_OUT: Final = 124
-"""The exit code of a command that a limit on its time ended."""
+"""The exit code of a command that a time limit ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Text and bytes are capped, sizes are true. A text is its bytes decoded with replacement characters."""
+    """Text and bytes are capped, sizes are not. A text is its bytes, decoded with replacement characters."""
 
     exit_code: int
     """128 + N after signal N; 124 when a limit ended it."""
@@ -24,19 +24,19 @@ class Completed:
     stdout_size: int = 0
     stderr_size: int = 0
     spool: Spool = field(default_factory=Spool, repr=False, compare=False)
-    """Everything that was kept of both streams, cut or not, read by range."""
+    """Everything that was kept of both streams, read by range."""
     ended_by: EndedBy = "exit"
     duration_ms: int = 0
     cwd: str = ""
     notes: tuple[str, ...] = ()
-    """What should be known about it, each a sentence."""
+    """Remarks on the outcome, each a sentence."""
     truncated: bool = False
     """Whether one of the texts lacks its middle."""
     may_still_run: bool = False
-    """Whether the sandbox never confirmed that it ended."""
+    """Whether the sandbox has not confirmed that the command ended."""
 
     def to_data(self) -> dict[str, Any]:
-        """What `bash` answers with, and any tool whose body returns this."""
+        """The answer of `bash`, and of any tool whose body returns a Completed."""
         return {
             "exit_code": self.exit_code,
             "stdout": self.stdout,
@@ -49,7 +49,7 @@ class Completed:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """So that it may be a tool's return type."""
+        """Allow Completed as a tool's return type."""
         return {"type": "any"}
 
     @classmethod
@@ -64,7 +64,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What came of a command after its call was answered without it: its real exit code, or why nobody knows it."""
+    """The outcome of a command that ended after its call was answered: its exit code, or why it is unknown."""
 
     id: str
     exit_code: int | None = None

@@ -1,4 +1,4 @@
-"""A Job: a command that outlives the call that started it, and can be asked about long after it ended."""
+"""A Job: a command that outlives the call that started it, and can be looked up after it has ended."""
 
 import re
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from handrail.sandbox.checks import as_bytes, seconds
 from handrail.sandbox.completed import Completed
 
 LOG_KEPT: Final = 64 << 10
-"""Bytes of the end of a job's output that stay at hand for `tail` when the rest was let go."""
+"""Bytes of the end of a job's output that are kept for `tail` when the rest is dropped."""
 TAIL_LINES: Final = 20
 
 
 class Log:
-    """Both streams in the order in which they came: up to a limit as they were, and the last bytes whatever happens."""
+    """Both streams in the order of their output: up to a limit, and always the last bytes."""
 
     __slots__ = ("_last", "_size", "_spool")
 
@@ -38,7 +38,7 @@ class Log:
             del self._last[:-LOG_KEPT]
 
     def last(self, n: int, room: int) -> tuple[bytes, bool]:
-        """The last `n` lines, and whether they had to be shortened: to whole lines, or characters, of `room` bytes."""
+        """The last `n` lines, and whether they were shortened, to whole lines or characters, to fit `room` bytes."""
         data = bytes(self._last[-room:])
         lines = data.splitlines(keepends=True)
         if len(lines) > n or len(data) == self._size or n < 1:
@@ -48,12 +48,14 @@ class Log:
         return b"".join(lines[1:]) or re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data), True
 
     def read(self, start: int, end: int | None) -> bytes:
-        """The bytes from `start` to `end`; a line stands for those that were discarded. Raises as `Spool.read` does."""
+        """The bytes from `start` to `end`; one line marks discarded bytes. Raises as `Spool.read` does."""
         gap, kept = self.gap, self._spool.size()
-        line = kept - (self._size - len(gap))  # how long that line is
+        line = kept - (self._size - len(gap))  # the length of that line
 
-        def at(place: int, inside: int) -> int:
-            return place if place <= gap.start else place - len(gap) + line if place >= gap.stop else gap.start + inside
+        def at(offset: int, in_gap: int) -> int:
+            if offset <= gap.start:
+                return offset
+            return offset - len(gap) + line if offset >= gap.stop else gap.start + in_gap
 
         begin = at(start, 0)
         return self._spool.read(begin, max(0, (kept if end is None else at(end, line)) - begin))
@@ -63,12 +65,12 @@ class Log:
         return self._spool.gap()
 
     def close(self) -> None:
-        """Let go of all but the last bytes."""
+        """Drop everything but the last bytes."""
         self._spool.close()
 
 
 class Job:
-    """Made by `Sandbox.start`. It lives until it ends, is ended, or its sandbox closes."""
+    """Created by `Sandbox.start`. It runs until it ends, is ended, or its sandbox is closed."""
 
     def __init__(self, running: Running, log: Log, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
@@ -76,9 +78,9 @@ class Job:
         self.cwd = running.order.cwd
         self.started_at = time()
         self.completed: Completed | None = None
-        """What it came to, once it ended."""
+        """The outcome, once it has ended."""
         self.error: Exception | None = None
-        """Why nobody knows what it came to: the sandbox below it died, or was closed."""
+        """Why the outcome is unknown: the sandbox died or was closed."""
         self._running = running
         self._log = log
         self._done = anyio.Event()
@@ -100,62 +102,64 @@ class Job:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and when nobody knows it."""
+        """None while it runs, and if it is unknown."""
         return None if self.completed is None else self.completed.exit_code
 
     @property
     def spool(self) -> Spool:
-        """What it printed so far, read by range."""
+        """Its output so far, read by range."""
         return self._running.spool
 
     @property
     def size(self) -> int:
-        """How many bytes it printed so far."""
+        """The number of bytes it has printed so far."""
         return self._running.received
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs. Raises Unavailable when nobody can know it any more."""
+        """The exit code, or None while it runs. Raises Unavailable if it cannot be known any more."""
         if self.error is not None:
             raise self.error
         return self.exit_code
 
     @on_own_loop
     async def wait(self, timeout: float | None = None) -> int | None:
-        """The exit code, or None if it still runs after `timeout` seconds. Raises Unavailable as `poll` does."""
+        """Wait for the exit code; None if it still runs after `timeout` seconds. Raises Unavailable as `poll` does."""
         with anyio.move_on_after(seconds(timeout, "timeout")):
             await self._done.wait()
         return self.poll()
 
     def tail(self, n: int = TAIL_LINES) -> str:
-        """The last `n` lines it printed, as far as they are at hand, both streams in the order in which they came."""
+        """The last `n` lines of both streams, in the order of their output, as far as they are kept."""
         return self.last(n)[0].decode("utf-8", "replace")
 
     def last(self, n: int, room: int = LOG_KEPT) -> tuple[bytes, bool]:
-        """The same as bytes, at most `room` of them, and whether the lines had to be shortened for that."""
+        """The last `n` lines as at most `room` bytes, and whether they were shortened for that."""
         return self._log.last(n, min(room, LOG_KEPT))
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Any range of what it printed so far, both streams in the order in which they came.
+        """Read a range of its output so far, both streams in the order of their output.
 
-        One line stands for what was `discarded`. Raises ValueError when the sandbox has let go of the output.
+        One line marks `discarded` bytes. Raises ValueError if the sandbox has removed the output.
         """
         return self._log.read(start, end)
 
     @property
     def discarded(self) -> range:
-        """Which bytes of its output are gone, because there were more than are kept."""
+        """The range of its output that was discarded, because it is larger than what is kept."""
         return self._log.gap
 
     def let_go_of_output(self) -> None:
-        """Give back what its output takes on disk; what `tail` shows stays."""
+        """Remove its output from disk; what `tail` shows stays."""
         self.spool.close()
         self._log.close()
 
     @on_own_loop
     async def send(self, data: str | bytes | None) -> None:
-        """Give it input; None closes the input. Raises BrokenPipeError when it has ended or reads no more."""
+        """Send input; None closes the input. Raises BrokenPipeError if it has ended or closed its input."""
         if not self._running.order.command.input:
-            raise Unavailable("This job's input is closed: the sandbox cannot feed a running command.", retryable=False)
+            raise Unavailable(
+                "This job takes no input: the sandbox cannot send input to a running command.", retryable=False
+            )
         await self._running.feed(as_bytes(data, "data"))
 
     @on_own_loop

@@ -1,4 +1,4 @@
-"""Look at a driver once, before it is used: it has what the contract asks for, and a report."""
+"""Check that a driver has what the contract requires, and find its report."""
 
 from typing import Final, get_args
 
@@ -10,16 +10,16 @@ _FEATURES: Final = frozenset(get_args(Feature))
 
 
 def check_driver(driver: Driver) -> None:
-    """Raises BrokenDriver, naming what is missing or unknown."""
+    """Raise BrokenDriver, naming every missing method or unknown feature."""
     missing = [name for name in _METHODS if not callable(getattr(driver, name, None))]
     if missing:
-        raise BrokenDriver(f"{type(driver).__name__} is no Driver: it lacks {', '.join(missing)}.")
+        raise BrokenDriver(f"{type(driver).__name__} is not a Driver: missing {', '.join(missing)}.")
     features = getattr(driver, "features", None)
     if not isinstance(features, frozenset | set):
         raise BrokenDriver(f"{type(driver).__name__}.features is {features!r}; it is a frozenset of feature names.")
     unknown = sorted(str(feature) for feature in features - _FEATURES)
     if unknown:
-        raise BrokenDriver(f"{type(driver).__name__}.features names what does not exist: {', '.join(unknown)}.")
+        raise BrokenDriver(f"{type(driver).__name__}.features has unknown names: {', '.join(unknown)}.")
 
 
 def report_of(driver: Driver) -> Report:

@@ -1,4 +1,4 @@
-"""A Sandbox: run commands and keep files over any driver, with limits that hold whatever the driver does."""
+"""A Sandbox: commands and files over any driver, with limits that hold even if the driver misbehaves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -28,7 +28,7 @@ WORKSPACE: Final = "/workspace"
 
 
 class Sandbox(Files):
-    """Made over a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
+    """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
 
     def __init__(self, driver: Driver, *, workspace: str | None = None, report: Report | None = None) -> None:
         check_driver(driver)
@@ -56,11 +56,11 @@ class Sandbox(Files):
         on_output: OnOutput | None = None,
         id: str | None = None,
     ) -> Completed:
-        """Run a line (a string) or an argv (a sequence) to its end.
+        """Run a shell line (a string) or an argv (a sequence) to its end.
 
-        `timeout` is wall clock, `idle_timeout` is silence, `max_output` counts bytes of both streams. A passed limit
-        ends the whole tree and keeps what was printed. Raises ValueError for what cannot be asked, OSError's children
-        for what cannot be started, Unavailable when the sandbox below is gone. A cancellation ends the tree first.
+        `timeout` is wall-clock seconds, `idle_timeout` seconds without output, `max_output` bytes of both streams. A
+        passed limit ends the whole tree and keeps the output. Raises ValueError for invalid arguments, OSError if
+        the command cannot be started, Unavailable if the sandbox is gone. A cancellation first ends the tree.
         """
         where = await self._where(cwd)
         order = self._order(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
@@ -83,7 +83,7 @@ class Sandbox(Files):
         max_output: int | None = None,
         on_output: OnOutput | None = None,
     ) -> Job:
-        """Start a command that goes on after this call. `stdin` is fed and closed; without it `Job.send` feeds it."""
+        """Start a command that outlives this call. `stdin` is sent and closed; without it, use `Job.send`."""
         log = Log(self._caps.spool)
         show = log.add if on_output is None else _both(log, on_output)
         fed = as_bytes(stdin, "stdin")
@@ -103,13 +103,13 @@ class Sandbox(Files):
     async def run_code(
         self, code: str, language: str = "python", timeout: float | None = None, *, on_output: OnOutput | None = None
     ) -> Completed:
-        """Run a program given as text, from a hidden file in the sandbox's directory that is removed afterwards."""
+        """Run a program given as text, from a temporary hidden file in the sandbox's directory."""
         tongue = known_language(language)
         if not isinstance(code, str):
             raise ValueError(f"code is text, not {type(code).__name__}.")
         seconds(timeout, "timeout")
         path = await self._target(f".handrail-code-{urandom(4).hex()}{tongue.ending}")
-        await self.stat(".")  # writing would make a directory that is not there
+        await self.stat(".")  # raises if the directory is missing; writing would create it
         await self.write_text(path, code)
         try:
             return await self.run([*tongue.argv, path], timeout=timeout, on_output=on_output)
@@ -119,7 +119,7 @@ class Sandbox(Files):
             await finish(partial(self._remove_quietly, path))
 
     def jobs(self) -> list[Job]:
-        """All jobs, the oldest first; ended ones stay to be asked about."""
+        """All jobs, oldest first, with the ended ones that are still kept."""
         return list(self._shared.jobs.values())
 
     def job(self, id: str) -> Job | None:
@@ -128,11 +128,11 @@ class Sandbox(Files):
 
     @on_own_loop
     async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
-        """End a job or a running call: TERM, 3 s, KILL. Whether it was running. `by` becomes its `ended_by`."""
+        """End a job or a running call: TERM, 3 s, KILL. Returns whether it was running. `by` becomes its `ended_by`."""
         return await self._shared.terminate(id, by)
 
     def at(self, path: str) -> "Sandbox":
-        """A view whose relative paths and commands begin at `path`. It is a default, not a boundary."""
+        """A view whose relative paths and commands start at `path`. This is a default, not a boundary."""
         view = copy(self)
         view._cwd = resolve(self._cwd, path)
         return view
@@ -158,12 +158,12 @@ class Sandbox(Files):
 
     @property
     def cwd(self) -> str:
-        """Where relative paths and commands begin."""
+        """The directory where relative paths and commands start."""
         return self._cwd
 
     @property
     def features(self) -> frozenset[Feature]:
-        """Exactly what the report calls enforced."""
+        """The features that the report lists as enforced."""
         return self.report.features
 
     @property
@@ -173,7 +173,7 @@ class Sandbox(Files):
 
     @property
     def on_late(self) -> list[Callable[[Late], object]]:
-        """Called with what came of a command whose call was answered without it. Append to it."""
+        """Callbacks for commands that end after their call was answered. Append to it."""
         return self._shared.on_late
 
     @property
@@ -181,21 +181,21 @@ class Sandbox(Files):
         return self._shared.closed
 
     def acquire(self) -> Self:
-        """Hold the sandbox open; the last `release` closes it."""
+        """Keep the sandbox open; the last `release` closes it."""
         self._shared.check_open()
         self._shared.hold(1)
         return self
 
     async def release(self) -> None:
-        """Let go; the last one closes the sandbox."""
+        """Undo one `acquire`; the last one closes the sandbox."""
         if self._shared.hold(-1) <= 0:
             await self.close()
 
     async def close(self) -> None:
-        """End every command and job, and close the driver, whoever still holds it. May be called twice.
+        """End every command and job, and close the driver, even if others still use it. May be called twice.
 
-        A cancellation of whoever closes is raised when that is done. Where the event loop has ended, everything is
-        killed without it.
+        A cancellation of the caller is raised when that is done. Without a running event loop, everything is killed
+        at once.
         """
         if loop_here() is None:
             self._shared.close_without_loop()
@@ -227,7 +227,7 @@ class Sandbox(Files):
         return Order(asked, where, stdin, count(max_output, "max_output"), on_output)
 
     async def _where(self, cwd: str | None) -> str:
-        """Where a command begins. Commands may see more than file operations do: there the system finds `..` itself."""
+        """A command's directory. Commands may reach more than file operations do; there the system resolves `..`."""
         path = self._cwd if cwd is None else cwd
         try:
             return await self._target(path)
@@ -241,10 +241,10 @@ class Sandbox(Files):
             job.settle(None, error)
         finally:
             if job.running:
-                job.settle(None, Unavailable("The job was given up.", retryable=False))
+                job.settle(None, Unavailable("The job was abandoned.", retryable=False))
 
     async def _started(self, running: Running) -> None:
-        """Until the driver has answered. A caller who gives up before that gives up the job."""
+        """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""
         try:
             with anyio.move_on_after(JOB_START_WAIT):
                 await running.started.wait()
