@@ -104,3 +104,27 @@ def test_a_list_of_pairs_is_not_the_arguments(sent: str) -> None:
     found = prepare('[{"home": "/root"}]', free)  # the control
     assert isinstance(found, Prepared)
     assert found.arguments == {"home": "/root"}
+
+
+PAIRS = [{"key": 1, "value": 2}, {"name": "A", "value": "1"}, {"name": "A", "value": "1", "type": "string"}, {"A": "1"}]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_an_object_without_a_declared_key_is_never_taken_out_of_its_list(pair: dict[str, Any]) -> None:
+    variables, target = {"type": "object"}, {"type": "object", "properties": {"file": STRING}}
+    checks = Validator(closed({"env": variables, "at": target}))
+    control = prepare({"at": [{"file": "a"}]}, checks, tool="t")
+    assert isinstance(control, Prepared)
+    assert control.arguments == {"at": {"file": "a"}}
+    for name in ("env", "at"):
+        assert isinstance(prepare({name: [pair]}, checks, tool="t"), Failure)
+
+
+@pytest.mark.parametrize(
+    "text", ["read,,Write", "read, ,Write", ",read,Write", "read,Write,", "read; ;Write", "read,,Write none"]
+)
+def test_a_list_of_members_with_an_empty_part_bounces(text: str) -> None:
+    control = answer("scopes", "read,Write")
+    assert isinstance(control, Prepared)
+    assert control.arguments == {"scopes": ["read", "Write"]}
+    assert isinstance(answer("scopes", text), Failure)

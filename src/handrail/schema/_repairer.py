@@ -253,8 +253,8 @@ class Repairer:
 
     def _only(self, location: Location, spec: Spec, value: list[Any], path: Path) -> Any:
         """The only item of a list where one value is wanted, unless it may be a key-value pair of the object wanted."""
-        if isinstance(value[0], dict) and not self._may_be_one(spec, value[0]):
-            return NO
+        if isinstance(value[0], dict) and not keys.holds_declared(self.validator, spec, value[0]):
+            return NO  # a key-value pair, or one of several: nothing tells
         mark = len(self.repairs)
         self.note("taken out of its list", path, value, value[0], changed=True)
         result = self.fix(location, value[0], path, in_list=True)

@@ -146,7 +146,8 @@ def _member_lists(members: list[Any], text: str) -> Iterator[list[str]]:
     """The text split at separators, or at white space too, if every part is a member."""
     known = {member.strip().casefold() for member in members if isinstance(member, str)}
     marked = "".join("\n" if _separates(letter) else " " if letter.isspace() else letter for letter in text)
-    for parts in ([part.strip() for part in marked.split("\n")], marked.split()):
+    separated = [part.strip() for part in marked.split("\n")]
+    for parts in (separated, marked.split() if all(separated) else []):
         if len(parts) > 1 and all(part.casefold() in known for part in parts):
             yield parts
 
