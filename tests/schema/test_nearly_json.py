@@ -308,3 +308,9 @@ def test_a_blank_for_an_optional_choice_from_outside_is_left_out(blank: str) -> 
     assert arguments({"mode": blank}, Validator(closed({"mode": choice}, "mode"))) is None
     assert arguments({"mode": blank}, Validator(closed({"mode": {**TEXT, "minLength": 2}}))) is None
     assert arguments({"mode": ""}, Validator(closed({"mode": {"enum": ["", "a"]}}))) == {"mode": ""}
+
+
+@pytest.mark.parametrize("after", ["//4\n", "/*4*/", "#4\n", "/4", "// 4\n"])
+def test_a_comment_that_touches_a_number_may_be_a_part_of_it_and_bounces(after: str) -> None:
+    assert arguments('{"command": "ls", "max_lines": 3 ' + after.removeprefix("/4") + "}") is not None  # the control
+    assert arguments('{"command": "ls", "max_lines": 3' + after + "}") is None

@@ -25,7 +25,7 @@ _SKIPPED: Final = re.compile(
 )
 _BEGINS_SKIPPED: Final = frozenset("/#" + ODD_SPACE)
 _TWO_BRACES: Final = re.compile(r"\{\s*+\{")
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?(?![A-Za-z0-9_.+-])")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?(?![A-Za-z0-9_.+/#-])")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+")
 _DOUBLE: Final = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
 _SINGLE: Final = re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.DOTALL)
