@@ -145,3 +145,10 @@ def test_a_respelled_key_never_decides_between_branches() -> None:
     assert found.arguments == {"limit": 1, "where": {"note": "a"}}
     absent = {**OPEN, "oneOf": [{"required": ["file_path"]}, {"not": {"required": ["file_path"]}}]}
     assert isinstance(answer({"FilePath": "x"}, absent), Failure)
+
+
+def test_a_property_that_holds_the_whole_of_its_own_schema_bounces() -> None:
+    schema = {"type": "object", "properties": {"p": {"type": "object"}, "q": {}}}
+    assert isinstance(answer({"p": {"type": "string"}}, schema), Prepared)  # the control: another schema is a value
+    assert isinstance(answer({"p": {"type": "object"}}, schema), Failure)
+    assert isinstance(answer({"q": {"type": "object"}}, schema), Prepared)

@@ -74,10 +74,12 @@ def may_be_pair(value: Any) -> bool:
 
 
 def echoes(validator: Validator, location: Location, value: Any, *, least: int) -> bool:
-    """Whether a value repeats its own schema, in at least `least` keywords."""
-    if not isinstance(value, dict) or len(value) < least or not any(keyword in value for keyword in _SCHEMA_KEYWORDS):
+    """Whether a value repeats its own schema: the whole of it, or at least `least` keywords."""
+    if not isinstance(value, dict) or not any(keyword in value for keyword in _SCHEMA_KEYWORDS):
         return False
     own = [schema for _, schema in validator.spec(location).schemas]
+    if len(value) < least and value not in own:
+        return False
     return all(any(key in schema and schema[key] == item for schema in own) for key, item in value.items())
 
 
