@@ -132,3 +132,18 @@ def test_it_can_be_made_of_a_plain_schema_too() -> None:
     assert failure.data is not None
     assert failure.data["example"] == {"n": 1}
     assert refuse("t", {"type": "nonsense"}, [], "x").kind == "invalid_args"
+
+
+def test_a_bounce_never_shows_the_form_of_a_reference() -> None:
+    checks = Validator(
+        {
+            "type": "object",
+            "properties": {"tags": {"type": "array", "items": {"type": "string"}}, "n": {"type": "integer"}},
+        }
+    )
+    sent = ['{"tags": "\\u00e9 x"}', '{"tags": "$artifact x"}', '{"tags": [{"$artifact": "a1"}], "n": "x"}']
+    for text in sent:
+        failure = prepare(text, checks, tool="t", artifact=lambda _: True)
+        assert isinstance(failure, Failure)
+        assert "$artifact, size" not in f"{failure.message} {failure.data}"
+        assert failure.field == ("n" if "n" in text[9:] and "a1" in text else "tags")

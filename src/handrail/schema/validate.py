@@ -9,7 +9,7 @@ import jsonschema_rs as engine
 from handrail.contract.errors import BadSchema
 from handrail.schema._fast_path import Traits, traits_of
 from handrail.schema._formats import only_checked
-from handrail.schema.artifact_refs import accept_references
+from handrail.schema.artifact_refs import accept_references, references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Problem, explain
 from handrail.schema.navigate import Location, Schema, Spec, children, point, resolve, rewrite, spec_at
@@ -37,7 +37,7 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is not an object, or that has outside references.
     """
 
-    __slots__ = ("_compiled", "_inner", "_referring", "_specs", "is_valid", "schema", "traits", "typed")
+    __slots__ = ("_compiled", "_inner", "_plain", "_referring", "_specs", "is_valid", "schema", "traits", "typed")
 
     schema: dict[str, Any]
     typed: bool
@@ -56,6 +56,7 @@ class Validator:
         self._compiled = _compile(self.schema, typed=typed)
         self._inner: engine.ValidatorMap | None = None
         self._referring: Validator | None = None
+        self._plain: Validator | None = None
         self._specs: dict[Location, Spec] = {}
         self.is_valid = self._compiled.is_valid
         self.traits = traits_of(self.schema)
@@ -70,6 +71,13 @@ class Validator:
         """What is wrong, in the order of the schema; empty when the instance is valid."""
         if self.is_valid(instance):
             return []
+        if self._plain is not None:
+            filled_in = {dotted(path) for path, _ in references(instance)}
+            inside = tuple(f"{path}{step}" for path in filled_in for step in ".[")
+            found = self._plain.problems(instance)
+            problems = [one for one in found if one.path not in filled_in and not one.path.startswith(inside)]
+            if problems:
+                return problems
         return explain(self.schema, self.fits, instance) or [_UNEXPLAINED]
 
     def spec(self, location: Location) -> Spec:
@@ -98,6 +106,7 @@ class Validator:
         """A validator of the same schema in which every inner value may be `{"$artifact": ref}`."""
         if self._referring is None:
             self._referring = Validator(accept_references(self.schema), typed=self.typed)
+            self._referring._plain = self
         return self._referring
 
 
