@@ -14,7 +14,7 @@ from pydantic import UUID4, AfterValidator, AnyUrl, Base64Bytes, IPvAnyNetwork, 
 from handrail.contract.result import Failure
 from handrail.schema._formats import FORMAT_SAMPLES
 from handrail.schema.derive import derive
-from handrail.schema.prepare import prepare
+from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import INTEGER, STRING, closed
 
@@ -257,3 +257,28 @@ def test_a_long_text_that_was_sent_is_not_repeated() -> None:
     assert isinstance(failure, Failure)
     assert failure.data is not None
     assert failure.data["example"] == {"path": "a", "text": "text", "n": 1}
+
+
+OPEN = {"type": "object", "properties": {"path": STRING, "max_lines": INTEGER, "x": STRING}}
+NUMBER = closed({"x": {"type": "number"}}, "x")
+SAFE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "a key behind a dash": (OPEN, {"-path": "a"}, {"path": "a"}),
+    "a key that cannot be what it seems": ({**OPEN, "required": ["x"]}, {"Max_Lines": "abc"}, {"x": "text"}),
+    "a number too large for its type": (NUMBER, {"x": "9007199254740993"}, {"x": 1}),
+    "true for a number": (NUMBER, {"x": True}, {"x": 1}),
+    "true for an integer": (closed({"x": INTEGER}, "x"), {"x": True}, {"x": 1}),
+    "true for a member": (closed({"x": {"enum": [1, 2]}}, "x"), {"x": True}, {"x": 1}),
+}
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_an_example_is_taken_as_it_is_without_a_repair(name: str) -> None:
+    schema, sent, right = SAFE[name]
+    validator = Validator(schema, typed=True)
+    failure = prepare(sent, validator, tool="t")
+    assert isinstance(failure, Failure)
+    assert failure.data is not None
+    assert json.dumps(failure.data.get("example")) == json.dumps(right)
+    again = prepare(failure.data["example"], validator, tool="t")
+    assert isinstance(again, Prepared)
+    assert again.repairs == again.warnings == ()

@@ -9,7 +9,7 @@ from handrail.schema._formats import FORMAT_SAMPLES, sample
 from handrail.schema.describe import dotted, near
 from handrail.schema.explain import Convert, NotConvertible, companions, conditions, meant
 from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of
-from handrail.schema.parse import NotJson, parse
+from handrail.schema.parse import NotJson, canonical, parse
 from handrail.schema.validate import Validator
 
 LONG_TEXT: Final = 80
@@ -39,10 +39,11 @@ def example(
     another reason. If `convert` is given, it must accept the example too.
     """
     refused = set(wrong)
+    as_sent = canonical(sent)
     for _ in range(_MOST_TRIES):
         before = len(refused)
         for candidate in _whole(validator, sent, frozenset(refused)):
-            fits = isinstance(candidate, dict) and candidate != sent and validator.is_valid(candidate)
+            fits = isinstance(candidate, dict) and canonical(candidate) != as_sent and validator.is_valid(candidate)
             if fits and len(repr(candidate)) <= most:
                 try:
                     return candidate if convert is None or convert(candidate) is not None else None
@@ -246,7 +247,8 @@ class _Maker:
         result: dict[str, Any] = {}
         declared, required = spec.properties, set(spec.required)
         for key, item in value.items():
-            unknown = key not in declared and spec.closed and not spec.patterned
+            refused = spec.closed or (not spec.others and self._is_wrong((*path, key)))
+            unknown = key not in declared and refused and not spec.patterned
             name = near(key, [other for other in declared if other not in value]) if unknown else key
             if name is None or (self.short and name not in required and _is_long(item)):
                 continue

@@ -92,10 +92,27 @@ def prepare(
         pending = refers and _check_references(prepared.arguments, artifact)
         return prepared if convert is None or pending else replace(prepared, converted=convert(prepared.arguments))
     except (NotConvertible, _Refused) as error:
-        return refuse(tool, validator, error.problems, arguments, convert=convert)
+        problems = error.problems
     except Exception as error:  # noqa: BLE001 - nothing a model sends may raise out of here
-        unknown = _problem(f"the arguments cannot be checked ({type(error).__name__})", "plain JSON", arguments)
-        return refuse(tool, validator, [unknown], arguments, convert=convert)
+        problems = [_problem(f"the arguments cannot be checked ({type(error).__name__})", "plain JSON", arguments)]
+
+    def as_it_is(candidate: Mapping[str, Any]) -> dict[str, Any]:
+        return _unchanged(candidate, validator, own=own, convert=convert, tool=tool)
+
+    return refuse(tool, validator, problems, arguments, convert=as_it_is)
+
+
+def _unchanged(
+    example: Mapping[str, Any], validator: Validator, *, own: bool, convert: Convert | None, tool: str
+) -> dict[str, Any]:
+    """An example, converted. Raises NotConvertible if it would be refused itself, or repaired."""
+    try:
+        prepared = _repair_and_tidy(example, example, validator, own=own, tool=tool)
+    except _Refused as error:
+        raise NotConvertible(error.problems) from None
+    if prepared.repairs or prepared.warnings:
+        raise NotConvertible([Problem(repair.path, str(repair), "", "") for repair in prepared.repairs])
+    return dict(prepared.converted) if convert is None else convert(prepared.arguments)
 
 
 def _read(text: str) -> Any:
