@@ -29,7 +29,6 @@ class Outcome:
 
     reason: Reason
     text: str
-    output: Any = field(default=None, kw_only=True)
     session_id: str = field(default="", kw_only=True)
     usage: Usage = field(default=Usage(), kw_only=True)
 
@@ -38,7 +37,7 @@ class Agent:
     """A model and a session. Call `run` again to continue the conversation."""
 
     def __init__(
-        self, model: str | Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
+        self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
         budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "",
     ) -> None:  # fmt: skip
@@ -146,10 +145,8 @@ class _LoopHost:
         return None
 
 
-def _checked(model: str | Model) -> Model:
-    """The given model. Models cannot be given by name."""
-    if isinstance(model, str):
-        raise HandrailError(f"the model {model!r} is a name; give a Model object instead")
+def _checked(model: Model) -> Model:
+    """The given model. Raises HandrailError for anything else."""
     if not callable(getattr(model, "ask", None)):
         raise HandrailError(f"{type(model).__name__} is not a Model: missing ask")
     return model
