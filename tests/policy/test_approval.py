@@ -182,7 +182,7 @@ async def suggested(name: str, arguments: dict[str, Any]) -> tuple[str, list[Any
 LAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", list(TOOLS))
 @LAWS
 @given(value=values, more=pieces.map(lambda piece: piece[:1]))
 @example(value="path=x", more="x")
@@ -232,3 +232,25 @@ async def test_a_link_that_leads_elsewhere_is_asked_about_each_time(tmp_path: An
     (tmp_path / "link").symlink_to("own")
     assert (await suggested("save", {"path": "link"}))[0] == ""
     assert (await suggested("save", {"path": "own"}))[0] == "save(own)"
+
+
+ANY = Tool("any", {"type": "object", "properties": {"n": {}}}, lambda context, arguments: "ran", effects=["writes"])
+COUNT = Tool(
+    "count",
+    {"type": "object", "properties": {"n": {"type": ["integer", "null"]}}},
+    lambda context, arguments: "ran",
+    effects=["writes"],
+)
+TOOLS |= {"any": (ANY, "n", "n"), "count": (COUNT, "n", "n")}
+
+
+@pytest.mark.parametrize("value", [1, True, None, [1], 1.5, {"a": 1}, "1", "true", "null", "[1]"], ids=repr)
+async def test_a_value_whose_text_may_be_of_another_type_is_not_remembered(value: Any) -> None:
+    rule, kept = await suggested("any", {"n": value})
+    assert (rule, kept) == ("", [])
+
+
+async def test_a_value_of_the_only_type_with_its_text_is_remembered() -> None:
+    assert (await suggested("any", {"n": "word"}))[0] == "any(word)"
+    assert (await suggested("count", {"n": 1}))[0] == "count(1)"
+    assert (await suggested("take", {"word": "1"}))[0] == "take(1)"

@@ -13,7 +13,9 @@ from handrail.policy._match import PathRoots, first_property, is_path, matches, 
 from handrail.policy.glob import escape
 from handrail.policy.rule import Rule, ToolTraits
 from handrail.schema.artifact_refs import references
-from handrail.schema.parse import arguments_hash
+from handrail.schema.navigate import escape as pointer_step
+from handrail.schema.navigate import kind_of, takes
+from handrail.schema.parse import NotJson, arguments_hash, parse
 
 if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox
@@ -96,6 +98,8 @@ async def suggest_rule(tool: ToolTraits, arguments: Mapping[str, Any], sandbox: 
     text = text_of(arguments[name])
     if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([arguments[name]])):
         return ""
+    if _has_two_types(tool, name, arguments[name], text):
+        return ""
     if is_path(tool, name) and text.endswith("/"):  # as a rule it would cover everything below
         return ""
     inner = escape(text)
@@ -105,6 +109,18 @@ async def suggest_rule(tool: ToolTraits, arguments: Mapping[str, Any], sandbox: 
             covers = await matches(Rule(rule), tool, arguments, PathRoots(tool, sandbox), exact=True)
             return rule if covers else ""
     return ""
+
+
+def _has_two_types(tool: ToolTraits, name: str, value: Any, text: str) -> bool:
+    """Whether the property also accepts a value of another type with the same text, such as "1" beside 1."""
+    where = (f"#/properties/{pointer_step(name)}",)
+    if not isinstance(value, str):
+        return takes(tool.parameters, where, "string")
+    try:
+        kind = kind_of(parse(text))
+    except NotJson:
+        return False
+    return kind != "string" and takes(tool.parameters, where, kind)
 
 
 def render(tool: str, arguments: Mapping[str, Any]) -> str:
