@@ -183,3 +183,10 @@ async def test_beyond_64_mib_both_ends_are_kept() -> None:
     assert (text[0], text[-1]) == ("a", "z")
     assert "discarded here" in text
     assert f"of {len(whole):,} characters left out" in result.value
+
+
+async def test_keys_that_become_one_are_said_in_a_warning() -> None:
+    result = await result_of({"rows": {1: "a", "1": "b"}})
+    assert result.value == {"rows": {"1": "b"}}
+    assert any("`rows.1`" in warning and "several keys" in warning for warning in result.warnings)
+    assert (await result_of({1: "a", "2": "b"})).warnings == ()  # the control

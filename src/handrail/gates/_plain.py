@@ -102,7 +102,13 @@ def _mapping(value: Mapping[Any, Any], depth: int, odd: Odd | None) -> Any:
     if type(value) is dict and all(type(key) is str for key in value) and FLAT.issuperset(map(type, value.values())):
         if all(type(item) is not str or item.isascii() for item in value.values()) and all(map(str.isascii, value)):
             return dict(value)
-    return {(name := _key(key, odd)): _inside(name, item, depth, odd) for key, item in value.items()}
+    made: dict[str, Any] = {}
+    for key, item in value.items():
+        name = _key(key, odd)
+        if name in made and odd is not None:
+            odd.append(((name,), "stands for several keys that are the same as text; the last one is shown"))
+        made[name] = _inside(name, item, depth, odd)
+    return made
 
 
 def _key(key: Any, odd: Odd | None) -> str:
