@@ -211,3 +211,32 @@ async def test_digits_pass_where_a_schema_from_outside_calls_them_a_date() -> No
     async with Session([Tool("take", schema, body)]) as session:
         assert (await session.call("take", {"on": "2024"})).ok
     assert given == ["2024"]
+
+
+LARGE = "99999999999999999.99"
+EXACTLY: list[tuple[Any, str, Any]] = [
+    (Decimal, LARGE, Decimal(LARGE)),
+    (Decimal, "12345678901234567890.5", Decimal("12345678901234567890.5")),
+    (Decimal, "0.30000000000000004441", Decimal("0.30000000000000004441")),
+    (Decimal, "0.1000000000000000055", Decimal("0.1000000000000000055")),
+    (Decimal, "1e400", None),
+    (Decimal, "0.10", Decimal("0.1")),
+    (Decimal | None, LARGE, Decimal(LARGE)),
+    (list[Decimal], f"[{LARGE}, 1.5]", [Decimal(LARGE), Decimal("1.5")]),
+    (list[Decimal], "[1.10, 1.1]", [Decimal("1.1"), Decimal("1.1")]),
+    (list[Decimal], "[0.1000000000000000055, 0.1]", None),
+    (dict[str, Decimal], f'{{"a": {LARGE}}}', {"a": Decimal(LARGE)}),
+    (int | float, "9007199254740993.0", 9007199254740993),
+    (int | float, "1.5", 1.5),
+    (float, "0.30000000000000004441", 0.30000000000000004),
+]
+
+
+@pytest.mark.parametrize(("kind", "written", "becomes"), EXACTLY, ids=lambda item: str(item)[:60])
+async def test_no_digit_is_lost_where_the_type_can_hold_it(kind: Any, written: str, becomes: Any) -> None:
+    take, given = taking(kind)
+    async with Session([take]) as session:
+        result = await session.call("take", f'{{"value": {written}}}')
+    assert given == ([] if becomes is None else [becomes])
+    assert result.ok is (becomes is not None)
+    assert result.ok or result.kind == "invalid_args"

@@ -152,3 +152,27 @@ def test_a_property_that_holds_the_whole_of_its_own_schema_bounces() -> None:
     assert isinstance(answer({"p": {"type": "string"}}, schema), Prepared)  # the control: another schema is a value
     assert isinstance(answer({"p": {"type": "object"}}, schema), Failure)
     assert isinstance(answer({"q": {"type": "object"}}, schema), Prepared)
+
+
+FILE = {"type": "object", "properties": {"file_path": {"type": "string"}}}
+URL = {"type": "object", "properties": {"url": {"type": "string"}}}
+
+
+def test_a_key_is_respelled_below_a_union_where_one_open_branch_has_it() -> None:
+    schema = {"type": "object", "properties": {"o": {"anyOf": [FILE, URL]}}}
+    prepared = answer({"o": {"filePath": "x"}}, schema)
+    assert isinstance(prepared, Prepared)
+    assert prepared.arguments == {"o": {"file_path": "x"}}
+    assert prepared.warnings
+    exactly = answer({"o": {"file_path": "x", "url": "y"}}, schema)
+    assert isinstance(exactly, Prepared)
+    assert (exactly.arguments, exactly.warnings) == ({"o": {"file_path": "x", "url": "y"}}, ())
+
+
+def test_an_unknown_key_below_a_union_of_open_branches_is_passed_on_with_a_warning() -> None:
+    schema = {"type": "object", "properties": {"o": {"anyOf": [FILE, URL, {**FILE, "title": "again"}]}}}
+    for name in ("filePath", "other"):
+        prepared = answer({"o": {name: "x"}}, schema)
+        assert isinstance(prepared, Prepared)
+        assert prepared.arguments == {"o": {name: "x"}}
+        assert any("not in the schema" in warning for warning in prepared.warnings)

@@ -33,6 +33,8 @@ class Traits:
     """The same for derived schemas, in which an empty default says so too."""
     wide: frozenset[str]
     """Parameters in which a number may become a float, which cannot represent every integer."""
+    decimals: bool
+    """Whether a number may become a Decimal, which holds more digits than a float."""
 
 
 def traits_of(schema: Mapping[str, Any]) -> Traits:
@@ -40,7 +42,17 @@ def traits_of(schema: Mapping[str, Any]) -> Traits:
     root = resolve(schema, schema)
     if not isinstance(root, Mapping):
         none: frozenset[str] = frozenset()
-        return Traits(none, open=False, nested=none, unusual=True, loose=none, blanks=True, own_blanks=True, wide=none)
+        return Traits(
+            none,
+            open=False,
+            nested=none,
+            unusual=True,
+            loose=none,
+            blanks=True,
+            own_blanks=True,
+            wide=none,
+            decimals=True,
+        )
     properties = root.get("properties")
     declared = properties if isinstance(properties, Mapping) else {}
     is_open = root.get("additionalProperties", True) is True and "patternProperties" not in root and bool(declared)
@@ -62,6 +74,7 @@ def traits_of(schema: Mapping[str, Any]) -> Traits:
         blanks,
         blanks or empty,
         frozenset(wide),
+        any(inner.get("format") == "decimal" for inner in everything),
     )
 
 
@@ -145,7 +158,10 @@ def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
                 return False
         elif kind is float and item.is_integer():
             return False
-    return not (validator.typed and any(_holds_large(value[name]) for name in traits.wide & value.keys()))
+    return not (
+        validator.typed
+        and any(_holds_large(value[name], floats=traits.decimals) for name in traits.wide & value.keys())
+    )
 
 
 def _holds_suspect(value: Any, blanks: bool) -> bool:
@@ -168,11 +184,13 @@ def _holds_suspect(value: Any, blanks: bool) -> bool:
     return False
 
 
-def _holds_large(value: Any) -> bool:
-    """Whether a value contains an integer that a float may not represent."""
+def _holds_large(value: Any, *, floats: bool) -> bool:
+    """Whether a value contains an integer that a float may not represent or, if asked, a float."""
     level = [value]
     while level:
         if any(type(item) is int and not -EXACT <= item <= EXACT for item in level):
+            return True
+        if floats and any(type(item) is float for item in level):
             return True
         inner = [item.values() if type(item) is dict else item for item in level if type(item) in (dict, list)]
         level = [item for items in inner for item in items]

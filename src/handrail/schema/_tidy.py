@@ -9,6 +9,7 @@ from handrail.schema._repairer import NO, Path, Repairer, is_blank, leaves_out_b
 from handrail.schema.describe import dotted, show
 from handrail.schema.explain import Problem
 from handrail.schema.navigate import Location, Spec, takes
+from handrail.schema.repair import only
 
 
 class Tidier:
@@ -30,8 +31,8 @@ class Tidier:
             return self._object(location, value, path)
         if isinstance(value, list):
             return self._list(self._chosen(location, value), value, path)
-        if type(value) is float and value.is_integer():
-            return self._whole(self._chosen(location, value), value, path)
+        if type(value) is float and (value.is_integer() or self.validator.typed):
+            return self._float(location, value, path)
         if type(value) is int and not -EXACT <= value <= EXACT and self.validator.typed:
             self._check_float(self._chosen(location, value), value, path)
         return value
@@ -54,7 +55,10 @@ class Tidier:
     def _object(self, location: Location, value: dict[str, Any], path: Path) -> dict[str, Any]:
         spec = self._chosen(location, value)
         if spec is None:
-            return value
+            narrowed = self._respelled_branch(location, value, path)
+            if narrowed is None:
+                return value
+            location, spec = narrowed, self.validator.spec(narrowed)
         meant = self._as_meant(location, spec, value, path)
         if meant is not value and (spec := self._chosen(location, meant)) is None:
             return meant
@@ -73,6 +77,22 @@ class Tidier:
             result[name] = self.tidy(inner, item, (*path, name)) if inner else item
             changed = changed or result[name] is not item
         return result if changed else value
+
+    def _respelled_branch(self, location: Location, value: dict[str, Any], path: Path) -> Location | None:
+        """The one branch, of several that accept an object, in which an unknown key is a declared one respelled."""
+        spec = self.validator.spec(location)
+        known = keys.known(self.validator, spec)
+        if not known or known.issuperset(value):
+            return None
+        group = [inner for _, branches in spec.branches for inner in branches]
+        locations = [(*location, inner) for inner in group if self.validator.fits((inner,), value)]
+        specs = {here: self.validator.spec(here) for here in locations}
+        found = [here for here, inner in specs.items() if inner.silent and keys.respelled(self.validator, inner, value)]
+        if len(found) == 1:
+            return found[0]
+        if all(inner.silent for inner in specs.values()):
+            self.unknown += [(*path, name) for name in value if name not in known]
+        return None
 
     def _as_meant(self, location: Location, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
         """The object without its wrapper and with declared keys, if the schema says nothing about unknown keys."""
@@ -125,6 +145,27 @@ class Tidier:
         ]
         return result if any(new is not old for new, old in zip(result, value, strict=True)) else value
 
+    def _float(self, location: Location, value: float, path: Path) -> Any:
+        """A number with a fraction or an exponent; its digits are kept where the type can hold them all."""
+        spec = self._chosen(location, value)
+        root = self.validator.schema
+        several = spec is None and takes(root, location, "integer") and abs(value) >= EXACT
+        exact = spec is not None and spec.get("format") == "decimal"
+        if not self.validator.typed or self.repairer.text is None or not (several or exact):
+            return self._whole(spec, value, path) if value.is_integer() else value
+        numbers = {Decimal(form) for form in self.repairer.written(value)}
+        if numbers == {Decimal(repr(value))}:
+            return value
+        result: str | int | None = only({str(number) for number in numbers}) if exact else None
+        if result is None and several and len(numbers) == 1:
+            (number,) = numbers
+            result = int(number) if number == number.to_integral_value() else None
+        if result is None or not self.validator.fits(location, result):
+            self._refuse(path, "has more digits than can be read in this form", "fewer digits, or a text", value)
+            return value
+        self.repairer.note("number as written", path, value, result, changed=False)
+        return result
+
     def _whole(self, spec: Spec | None, value: float, path: Path) -> float:
         """Read an integer that was written with a fraction or exponent, exact to the last digit or not at all."""
         kinds = spec.kinds if spec is not None else None
@@ -138,7 +179,7 @@ class Tidier:
         return result
 
     def _as_written(self, value: float) -> int | None:
-        written = self.repairer.written(value) if self.repairer.text is not None else None
+        written = only(self.repairer.written(value)) if self.repairer.text is not None else None
         try:
             number = Decimal(written or "")
         except InvalidOperation:

@@ -84,14 +84,14 @@ class Option:
     notes: list[Note] = field(default_factory=list)
 
 
-def options(spec: Spec, value: Any, written: Callable[[float], str | None]) -> Iterator[Option]:
+def options(spec: Spec, value: Any, written: Callable[[float], set[str]]) -> Iterator[Option]:
     """Every other reading that the accepted types suggest; the caller finds out whether it fits."""
     kinds = spec.kinds or frozenset()
     if isinstance(value, str):
         if len(value) <= LONGEST_SCALAR:
             yield from _from_string(spec, kinds, value.strip())
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if "string" in kinds and (text := written(value)) is not None:
+        if "string" in kinds and (text := only(written(value))) is not None:
             yield Option(text, "number as text", changed=True)
         if "boolean" in kinds and isinstance(value, int) and value in (0, 1):
             yield Option(value == 1, "word for true or false", changed=True)
@@ -179,20 +179,22 @@ def _numbers(kinds: frozenset[str], text: str) -> Iterator[Option]:
         yield Option(float(text), "text read as a number", changed=True)
 
 
-def writer(text: str | None) -> Callable[[float], str | None]:
-    """A function that tells how a number was written in the text sent: 1.10 is not 1.1. None if it is ambiguous."""
+def writer(text: str | None) -> Callable[[float], set[str]]:
+    """A function that tells how a number was written in the text sent, in all its forms: 1.10 is not 1.1."""
     sent: dict[float, set[str]] = {}
 
-    def written(value: float) -> str | None:
-        if isinstance(value, int):
-            return str(value)
-        if text is None:
-            return repr(value)
+    def forms(value: float) -> set[str]:
+        if isinstance(value, int) or text is None:
+            return {repr(value)}
         if not sent:
             for number in _FLOATS.findall(text):
                 if len(number) <= LONGEST_SCALAR:
                     sent.setdefault(float(number), set()).add(number)
-        forms = sent.get(value, set())
-        return next(iter(forms)) if len(forms) == 1 else None
+        return sent.get(value, set())
 
-    return written
+    return forms
+
+
+def only(forms: set[str]) -> str | None:
+    """The one form of a number; None if it is ambiguous."""
+    return next(iter(forms)) if len(forms) == 1 else None
