@@ -40,15 +40,15 @@ def test_a_good_name_is_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"risk": "mild"}, "risk 'mild' is none of safe, high, critical"),
-        ({"effects": ["explodes"]}, "effects 'explodes' is none of reads, writes"),
+        ({"risk": "mild"}, "risk 'mild' is not one of safe, high, critical"),
+        ({"effects": ["explodes"]}, "effects 'explodes' is not one of reads, writes"),
         ({"timeout": 0}, "timeout 0 is not a number of seconds above 0"),
         ({"timeout": -1.0}, "timeout -1.0"),
         ({"timeout": True}, "timeout True"),
         ({"timeout": float("nan")}, "timeout nan"),
         ({"timeout": float("inf")}, "timeout inf"),
         ({"timeout": "5"}, "timeout '5'"),
-        ({"needs": ["telepathy"]}, "needs 'telepathy' is none of files"),
+        ({"needs": ["telepathy"]}, "needs 'telepathy' is not one of files"),
         ({"output_cap": 0}, "output_cap 0"),
         ({"output_cap": 0.5}, "output_cap 0.5"),
         ({"description": 5}, "description is text, not int"),

@@ -158,7 +158,7 @@ def read_envelope(text: str) -> Result:
     not an envelope raises BadEnvelope.
     """
     if not isinstance(text, str):
-        raise BadEnvelope(f"not a result envelope: it is no text but {type(text).__name__}")
+        raise BadEnvelope(f"not a result envelope: it is {type(text).__name__}, not text")
     for prefix, kind in LEGACY_PREFIXES.items():
         if text.startswith(prefix):
             return Failure(kind, text[len(prefix) :].strip())
@@ -167,7 +167,7 @@ def read_envelope(text: str) -> Result:
     except (ValueError, RecursionError) as error:
         raise BadEnvelope(f"not a result envelope: {error}") from None
     if not isinstance(envelope, dict) or not isinstance(envelope.get("ok"), bool):
-        raise BadEnvelope('not a result envelope: it is no object with "ok": true or false')
+        raise BadEnvelope('not a result envelope: it is not an object with "ok": true or false')
     given = envelope.get("warnings")
     if given is not None and not isinstance(given, list):
         raise BadEnvelope('not a result envelope: "warnings" is a list')

@@ -167,7 +167,7 @@ class Job:
         """Send TERM or KILL to its whole tree. No error when it has ended."""
         plain = name.upper().removeprefix("SIG")
         if plain not in ("TERM", "KILL"):
-            raise ValueError(f"{name!r} is no signal for a job; send TERM or KILL.")
+            raise ValueError(f"{name!r} is not a signal for a job; send TERM or KILL.")
         kind: SignalName = "TERM" if plain == "TERM" else "KILL"
         if self.running and self._running.process is not None:
             await self._running.process.signal(kind)

@@ -117,7 +117,7 @@ def _check_options(tool: Tool) -> None:
     if not isinstance(tool.description, str):
         raise HandrailError(f"tool {name}: description is text, not {type(tool.description).__name__}")
     if tool.risk not in get_args(Risk):
-        raise HandrailError(f"tool {name}: risk {tool.risk!r} is none of {', '.join(get_args(Risk))}")
+        raise HandrailError(f"tool {name}: risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
     if tool.timeout is not None and not (_is_number(tool.timeout) and tool.timeout > 0):
         raise HandrailError(f"tool {name}: timeout {tool.timeout!r} is not a number of seconds above 0, nor None")
     if tool.output_cap is not None and not (type(tool.output_cap) is int and tool.output_cap > 0):
@@ -142,7 +142,7 @@ def _subset(tool: Tool, option: str, given: Collection[str], allowed: Any) -> fr
     words = frozenset({given} if isinstance(given, str) else given)
     if unknown := words - set(get_args(allowed)):
         wrong, right = ", ".join(sorted(map(repr, unknown))), ", ".join(get_args(allowed))
-        raise HandrailError(f"tool {tool.name}: {option} {wrong} is none of {right}")
+        raise HandrailError(f"tool {tool.name}: {option} {wrong} is not one of {right}")
     return words
 
 
