@@ -265,6 +265,7 @@ SAFE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a key behind a dash": (OPEN, {"-path": "a"}, {"path": "a"}),
     "a key that cannot be what it seems": ({**OPEN, "required": ["x"]}, {"Max_Lines": "abc"}, {"x": "text"}),
     "a number too large for its type": (NUMBER, {"x": "9007199254740993"}, {"x": 1}),
+    "an unknown key beside what was wrong": (OPEN, {"zz": 1, "path": []}, {"path": "text"}),
     "true for a number": (NUMBER, {"x": True}, {"x": 1}),
     "true for an integer": (closed({"x": INTEGER}, "x"), {"x": True}, {"x": 1}),
     "true for a member": (closed({"x": {"enum": [1, 2]}}, "x"), {"x": True}, {"x": 1}),

@@ -40,7 +40,7 @@ def example(
     """
     refused = set(wrong)
     as_sent = canonical(sent)
-    for _ in range(_MOST_TRIES):
+    for tries in range(_MOST_TRIES):
         before = len(refused)
         for candidate in _whole(validator, sent, frozenset(refused)):
             fits = isinstance(candidate, dict) and canonical(candidate) != as_sent and validator.is_valid(candidate)
@@ -49,6 +49,8 @@ def example(
                     return candidate if convert is None or convert(candidate) is not None else None
                 except NotConvertible as error:
                     refused |= {problem.path for problem in error.problems}
+                    if len(refused) > before and tries + 1 < _MOST_TRIES:
+                        break  # what was sent is kept as far as possible
         if len(refused) == before:
             break
     return None

@@ -106,13 +106,16 @@ def _unchanged(
     example: Mapping[str, Any], validator: Validator, *, own: bool, convert: Convert | None, tool: str
 ) -> dict[str, Any]:
     """An example, converted. Raises NotConvertible if it would be refused itself, or repaired."""
+    repairer = Repairer(validator, own=own, text=None)
+    tidier = Tidier(repairer)
     try:
-        prepared = _repair_and_tidy(example, example, validator, own=own, tool=tool)
+        _tidied(tidier, _repaired(example, None, repairer, tool))
     except _Refused as error:
         raise NotConvertible(error.problems) from None
-    if prepared.repairs or prepared.warnings:
-        raise NotConvertible([Problem(repair.path, str(repair), "", "") for repair in prepared.repairs])
-    return dict(prepared.converted) if convert is None else convert(prepared.arguments)
+    changed = [*(repair.path for repair in repairer.repairs), *map(dotted, tidier.unknown)]
+    if changed:
+        raise NotConvertible([Problem(path, "would be repaired", "", "") for path in changed])
+    return dict(example) if convert is None else convert(example)
 
 
 def _read(text: str) -> Any:
