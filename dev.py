@@ -106,7 +106,7 @@ def test(arguments: list[str]) -> int:
     install_system_packages(wanted)
     covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
-    together = [] if arguments else ["-n", "2"]  # most tests wait for something; a named test runs alone
+    together = [] if arguments else ["-n", "4"]  # most tests wait for something; a named test runs alone
     tested = run(PYTHON, "-m", "pytest", *together, *covered, *arguments)
     if checked and not tested:
         say("the tests passed, but the check above failed")

@@ -190,8 +190,8 @@ def test_bench_installs_the_ripgrep_that_it_measures_against(recorded: Path) -> 
 
 
 def test_tests_run_two_at_once_and_named_ones_alone_and_coverage_only_when_asked_for(recorded: Path) -> None:
-    assert record_of(recorded, "test")[0][-1] == ".venv/bin/python -m pytest -n 2"
-    assert record_of(recorded, "test", "--cover")[0][-1] == ".venv/bin/python -m pytest -n 2 --cov=handrail"
+    assert record_of(recorded, "test")[0][-1] == ".venv/bin/python -m pytest -n 4"
+    assert record_of(recorded, "test", "--cover")[0][-1] == ".venv/bin/python -m pytest -n 4 --cov=handrail"
     assert record_of(recorded, "test", "--cover", "a.py")[0][-1] == ".venv/bin/python -m pytest --cov=handrail a.py"
 
 
