@@ -10,9 +10,9 @@ from handrail.contract.driver import Command, SignalName
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
 from handrail.drivers._options import fixed_env
-from handrail.drivers._promises import host_report
 from handrail.drivers.guard.build import FLAGS, HERE, PROGRAM, compiler
 from handrail.drivers.guard.spawn import spawn
+from handrail.drivers.host import host_report
 from handrail.drivers.jail._bubblewrap import find_bubblewrap
 from tests.drivers.watching import collect
 

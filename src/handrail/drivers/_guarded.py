@@ -4,12 +4,12 @@ import errno
 import os
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final, NoReturn
+from typing import Final, NoReturn, get_args
 
 import anyio
 import anyio.lowlevel
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName, Standing
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
@@ -18,6 +18,7 @@ from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
 
+CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with everything it starts."
 LEFT_RUNNING_NOTE: Final = (
     "The command left processes running when it ended; they were killed. "
     "To keep something running, start it as a background job."
@@ -30,6 +31,16 @@ _TOO_MANY: Final = (
 )
 _INPUT_UNREAD: Final = "the command no longer reads its input"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
+
+NotEnforced = Mapping[Feature, tuple[Standing, str]]
+
+
+def claim(driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...]) -> Report:
+    """A report that claims every feature as enforced, except `weaker`, with their reasons."""
+    enforced: tuple[Standing, str] = ("enforced", "")
+    features: tuple[Feature, ...] = get_args(Feature)
+    promises = tuple(Promise(feature, *weaker.get(feature, enforced)) for feature in features)
+    return Report(driver, promises, network, (*notes, CPU_NOTE))
 
 
 class GuardedProcess:

@@ -5,17 +5,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from handrail.contract.driver import Mount
+from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
-from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._options import check_limits, check_mounts, check_network, check_workspace, fixed_env
-from handrail.drivers._promises import host_report
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
 
+USE_JAIL: Final = "use the jail driver"
+WEAKER: Final[NotEnforced] = {
+    "file_isolation": ("absent", f"commands see every file this user sees; {USE_JAIL}"),
+    "process_isolation": ("absent", f"commands see and can signal this user's other processes; {USE_JAIL}"),
+    "network_isolation": ("absent", f"commands use this machine's network; {USE_JAIL}"),
+    "no_privileges": ("advisory", f"capabilities are dropped, but no system call is filtered; {USE_JAIL}"),
+    "limit_memory": ("absent", "needs a cgroup"),
+    "limit_processes": ("absent", f"the kernel counts all of this user's processes together; {USE_JAIL}"),
+    "limit_tmp": ("absent", f"temporary files are on this machine's own disk; {USE_JAIL}"),
+    "limit_workspace": ("absent", "the workspace is an ordinary directory"),
+}  # fmt: skip
+NOTES: Final = (
+    "No isolation: commands run as this user, on this machine.",
+    "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
+)
 UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 
@@ -63,3 +77,8 @@ async def open_own() -> GuardedDriver:
     guard = spawn(lambda arguments: [program, *arguments], fds=fds, own_environment=True)
     await guard.greet(jail=False, limits=UNLIMITED, roots=[])
     return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=None)
+
+
+def host_report() -> Report:
+    """What it claims: nothing is isolated."""
+    return claim("host", network="full", weaker=WEAKER, notes=NOTES)

@@ -10,9 +10,8 @@ from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import explainer
-from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._options import check_limits, check_mounts, check_network, fixed_env
-from handrail.drivers._promises import jail_report
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
@@ -37,6 +36,10 @@ _NAMESPACES: Final = (
     "--clearenv",
 )  # fmt: skip
 TMP: Final = "/tmp"
+WEAKER: Final[NotEnforced] = {
+    "limit_memory": ("absent", "needs a cgroup"),
+    "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
+}
 
 
 async def open_jail(
@@ -94,6 +97,18 @@ def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
 
 
 def _report(network: str, workspace: str) -> Report:
-    foreign = os.stat(workspace).st_uid != os.geteuid()
-    root, home, temporary = os.geteuid() == 0, holds_home(workspace), holds_temporary(workspace)
-    return jail_report(network=network, root=root, foreign=foreign, home=home, temporary=temporary)
+    """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
+    weaker = dict(WEAKER)
+    notes = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
+    if os.geteuid() == 0:
+        weaker["limit_processes"] = ("advisory", "the kernel does not count root's processes; run as an ordinary user")
+        notes.append("Commands run as root without any capability, and see /proc read-only.")
+    if os.stat(workspace).st_uid != os.geteuid():
+        notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
+    if holds_home(workspace):
+        notes.append("The workspace holds your whole home directory: commands can read and change all of it, keys too.")
+    if holds_temporary(workspace):
+        notes.append("The workspace holds the machine's temporary files: commands can change what other programs keep.")
+    if network == "full":
+        weaker["network_isolation"] = ("absent", "network is full, which includes the machine's abstract sockets")
+    return claim("jail", network=network, weaker=weaker, notes=tuple(notes))
