@@ -259,7 +259,8 @@ print(json.dumps([len(family), gone, sorted(directories() - before), descriptors
 @pytest.mark.parametrize(("when", "how"), [("open", "run"), ("closing", "run"), ("closing", "abruptly")])
 def test_an_event_loop_that_ends_takes_the_sandbox_with_it(when: str, how: str, driver: str) -> None:
     program = [sys.executable, "-c", ENDING, when, how, driver]
-    ran = subprocess.run(program, capture_output=True, text=True, timeout=240, check=False)
+    root = Path(__file__).parents[2]  # where `tests` can be imported
+    ran = subprocess.run(program, cwd=root, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr
     started, gone, directories, descriptors = json.loads(ran.stdout)
     assert started >= 3, "the control: it ran"
