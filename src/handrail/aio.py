@@ -49,9 +49,8 @@ def refuse_other_loops(what: str) -> None:
         )
 
 
-def running_loop() -> Any:
-    """The event loop of this thread. Raises RuntimeError if none is running."""
-    return asyncio.get_running_loop()
+running_loop: Final[Callable[[], Any]] = asyncio.get_running_loop
+"""The event loop of this thread. Raises RuntimeError if none is running."""
 
 
 def loop_here() -> Any:

@@ -108,7 +108,6 @@ class Session:
             finally:
                 self._transcript.close()
 
-    @on_own_loop
     async def call(
         self,
         name: str,
@@ -122,6 +121,8 @@ class Session:
 
         `parent` is the id of the running call that makes this one.
         """
+        if not self.own_loop.here():  # as on_own_loop does, without a coroutine more on the way of every call
+            return await self.own_loop.run(lambda: self.call(name, arguments, origin=origin, parent=parent, id=id))
         call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))
 
