@@ -3,20 +3,23 @@
 import sys
 from collections.abc import Callable
 
-start: Callable[[], object] | None
+from handrail.cli import _installed
+
+start: Callable[[], object] | None = None
+lacking = ""
 try:
     from handrail.cli import call, demo, doctor, tools  # noqa: F401 - each adds its command to the app
     from handrail.cli._app import app as start
 except ModuleNotFoundError as error:
-    if error.name is None or error.name.split(".")[0] not in ("typer", "rich"):
+    lacking = (error.name or "handrail").partition(".")[0]
+    if lacking == "handrail":
         raise
-    start = None
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run `handrail`. If the extra it needs is missing, say what to install."""
+    """Run `handrail`. If a package of its extra is missing, say what to type to install it."""
     if start is None:
-        sys.exit("The command line needs its extra; type: pip install 'handrail[cli]'")
+        sys.exit(_installed.answer(lacking, sys.argv[1:]))
     start()

@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeVar
 import anyio
 import typer
 
+from handrail.cli._installed import version_line
 from handrail.contract.errors import HandrailError
 
 T = TypeVar("T")
@@ -21,10 +22,26 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 Driver = Annotated[str, typer.Option(help="auto, jail, host, or the name of an installed driver.")]
 AllowWeaker = Annotated[bool, typer.Option("--allow-weaker", help="Run without isolation where no jail can be made.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve every request, and never wait for input.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version_line())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options before a command."""
 
 
 def run(work: Callable[[], Awaitable[int]]) -> None:

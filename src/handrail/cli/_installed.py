@@ -1,0 +1,69 @@
+"""How Handrail was installed: its version, and what to type where the extra of the command line is missing."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+EXTRA: Final = "[cli]"
+
+
+def answer(lacking: str, words: Sequence[str]) -> str | None:
+    """What `handrail` says without its extra: its version if that was asked for, else what to type."""
+    if list(words) == ["--version"]:
+        print(version_line())
+        return None
+    return f"The command line needs {lacking}, which is not installed. Type:\n    {command()}"
+
+
+def version_line() -> str:
+    """What `handrail --version` prints."""
+    try:
+        return f"handrail {version('handrail')}"
+    except PackageNotFoundError:  # on PYTHONPATH
+        return "handrail, not installed, so its version is not known"
+
+
+def command() -> str:
+    """The command that installs the extra into the environment of this interpreter."""
+    here = Path(sys.prefix)
+    editable, wanted = requirement()
+    quoted = shlex.quote(wanted)
+    flagged = f"{'--editable ' if editable else ''}{quoted}"
+    if (here / "uv-receipt.toml").exists():
+        return f"uv tool install --force {flagged}"
+    if re.fullmatch(r"archive-v\d+|environments-v\d+", here.parent.name):  # where uv keeps what `uvx` runs
+        return f"uvx --from {quoted} handrail"
+    if (here / "pipx_metadata.json").exists():
+        lasting = here.parent.name == "venvs"
+        return f"pipx install --force {flagged}" if lasting else f"pipx run --spec {quoted} handrail"
+    if find_spec("pip") is None:
+        return f"uv pip install --python {shlex.quote(sys.executable)} {flagged}"
+    found = shutil.which("pip")
+    ours = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    return f"{'pip' if ours else f'{shlex.quote(sys.executable)} -m pip'} install {flagged}"
+
+
+def requirement() -> tuple[bool, str]:
+    """Whether the install is editable, and Handrail with its extra, from where it was installed from."""
+    try:
+        origin = json.loads(distribution("handrail").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # on PYTHONPATH
+        return False, f"handrail{EXTRA}"
+    url = str(origin.get("url", ""))
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"]
+        return False, f"handrail{EXTRA} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if url.startswith("file:"):
+        path = unquote(urlsplit(url).path)
+        editable = bool(origin.get("dir_info", {}).get("editable"))
+        return (editable, f"{path}{EXTRA}") if os.path.exists(path) else (False, f"handrail{EXTRA}")
+    return False, f"handrail{EXTRA} @ {url}" if url else f"handrail{EXTRA}"
