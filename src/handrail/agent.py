@@ -9,11 +9,12 @@ import anyio
 from handrail.aio import finish, in_background
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
-from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.errors import HandrailError, ToolFailed, describe_error
 from handrail.contract.event import Event
 from handrail.contract.limits import Budget
 from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
 from handrail.contract.result import Failure, Result
+from handrail.log import report
 from handrail.policy.policy import Policy
 from handrail.session.session import Session
 from handrail.toolkit.context import Host
@@ -46,11 +47,12 @@ class Agent:
         self.rounds, self.system = rounds, system
         self.messages: list[Message] = []
         self.usage = Usage()
+        self._traceback = ""
 
     async def run(self, prompt: str) -> Outcome:
         """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
         reason: Reason = "cancelled"
-        text = ""
+        text = self._traceback = ""
         self.session.begin_run()
         outer = self.session.host.outer
         self.session.host.outer = host = _LoopHost(outer)
@@ -60,7 +62,8 @@ class Agent:
             reason, text = await self._rounds(host)
         finally:
             self.session.host.outer = outer
-            self.session.emit("run_ended", data={"reason": reason, "text": text})
+            trace = {"traceback": self._traceback} if self._traceback else {}
+            self.session.emit("run_ended", data={"reason": reason, "text": text, **trace})
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
 
     def stream(self, prompt: str) -> AsyncIterator[Event]:
@@ -72,7 +75,8 @@ class Agent:
             try:
                 turn = await self._ask()
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
-                return "model_error", f"{type(error).__name__}: {error}"
+                self._traceback = report(f"The model {type(self.model).__name__} (session {self.session.id!r})", error)
+                return "model_error", describe_error(error)
             self.messages.append(Message("assistant", turn.text, turn.calls))
             if not turn.calls:
                 return "done", turn.text

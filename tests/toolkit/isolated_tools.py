@@ -17,6 +17,11 @@ class Point:
     y: int = 0
 
 
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("even this")
+
+
 @tool(isolate=True)
 def where() -> dict[str, int]:
     """Tell which process this is."""
@@ -97,4 +102,8 @@ def ends(how: str) -> Any:
         return lambda: None
     if how == "missing":
         return Path("/no/such/file").read_text()
+    if how == "hostile":
+        raise Hostile
+    if how == "odd":
+        raise OSError(5, lambda: None)
     return "x" * int(how)

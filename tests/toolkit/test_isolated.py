@@ -58,6 +58,8 @@ async def test_its_types_travel_both_ways() -> None:
         ("fails", "not_found", "not here"),
         ("exits", "execution_error", "SystemExit: 4"),
         ("unpicklable", "execution_error", "local object"),
+        ("hostile", "execution_error", "Hostile: its message cannot be shown"),
+        ("odd", "execution_error", "OSError: [Errno 5]"),
     ],
 )
 async def test_what_it_raises_comes_back_with_its_kind(how: str, kind: str, said: str) -> None:

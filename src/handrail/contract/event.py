@@ -9,17 +9,17 @@ EventType = Literal[
     "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
     "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
     "call_output",  # text: what the tool, or a job it started, shows; stream: stdout, stderr or progress; see Event
-    "call_ended",  # tool, status (ok or failed), kind, arguments_hash, duration_ms, origin, result (envelope), repairs
-    "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it
+    "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback
+    "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it; traceback
     "approval_asked",  # the fields of the ApprovalRequest, as it is shown
-    "approval_settled",  # decision, and the rule where one was remembered
+    "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
     "run_started",  # prompt: a new user turn
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
-    "run_ended",  # reason, text
-    "warning",  # message: something that harmed nobody but should be known
+    "run_ended",  # reason, text, traceback of a model's error
+    "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]
 
 
@@ -32,6 +32,8 @@ class Event:
     `left_out` counts the bytes before `text` that no event shows. A transcript keeps 64 KiB of text per call: older
     `call_output` events keep their number and have `text: ""` and `dropped: N`, the bytes that they had. Events do
     not change in any other way.
+
+    `traceback` is there if somebody raised: at most 16 KiB of text for people. No answer to the model contains it.
     """
 
     seq: int

@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import logging
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,14 +53,8 @@ async def invoke(step: Step, proceed: Next) -> Result:
 async def _outcome(step: Step) -> Result:
     try:
         return _result_of(step.tool, await _run(step))
-    except ToolFailed as error:
-        return _with_plain_data(error.failure)
-    except Unavailable as error:
-        return Failure("unavailable", str(error), retryable=error.retryable)
-    except OSError as error:
-        return _os_failure(error)
     except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
-        return _bug(error)
+        return _reported(step, error, _failure_of(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -67,7 +62,23 @@ async def _outcome(step: Step) -> Result:
             raise
         if isinstance(error, GeneratorExit) and step.tool.runs == "async":  # this coroutine is being closed
             raise
-        return _bug(error)
+        return _reported(step, error, _bug(error))
+
+
+def _failure_of(error: Exception) -> Failure:
+    if isinstance(error, ToolFailed):
+        return _with_plain_data(error.failure)
+    if isinstance(error, Unavailable):
+        return Failure("unavailable", str(error), retryable=error.retryable)
+    return _os_failure(error) if isinstance(error, OSError) else _bug(error)
+
+
+def _reported(step: Step, error: BaseException, failure: Failure) -> Failure:
+    """Log the error and keep its traceback for the event. ToolFailed is an answer unless it has a cause."""
+    if not isinstance(error, ToolFailed) or error.__cause__ is not None:
+        level = logging.ERROR if failure.kind == "execution_error" else logging.WARNING
+        step.traceback = step.report(f"Tool {step.tool.name}", error, level)
+    return failure
 
 
 async def _run(step: Step) -> Any:
@@ -86,8 +97,11 @@ async def _in_thread(step: Step) -> Any:
     tool, context, arguments = step.tool, step.context, step.converted
 
     def late(work: Work) -> None:
-        outcome = "ended" if work.error is None else f"raised {type(work.error).__name__}"
-        step.emit("call_late", {"tool": tool.name, "outcome": outcome})
+        data = {"tool": tool.name, "outcome": "ended"}
+        if work.error is not None:
+            data["outcome"] = f"raised {type(work.error).__name__}"
+            data["traceback"] = step.report(f"Tool {tool.name}, after its call was answered,", work.error)
+        step.emit("call_late", data)
         if step.slot is not None:
             call_on(loop, step.slot.let_go)
 

@@ -109,12 +109,12 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
         settled |= _settlement(request, answer)
         return answer
     except Exception as error:  # noqa: BLE001 - an approver that fails has not approved
-        settled["decision"] = "failed"
+        settled |= {"decision": "failed", "traceback": step.report("The approver", error)}
         return _failed(step, error)
     except anyio.get_cancelled_exc_class() as error:
         if is_cancelled():
             raise
-        settled["decision"] = "failed"
+        settled |= {"decision": "failed", "traceback": step.report("The approver", error)}
         return _failed(step, error)
     finally:
         step.scope = None

@@ -24,6 +24,7 @@ async def record(step: Step, proceed: Next) -> Result:
         result = await proceed(step)
         envelope = result.to_envelope(call.name)
     except Exception as error:  # noqa: BLE001 - a custom gate may have a bug; the model still gets an answer
+        step.traceback = step.report(f"A gate before the tool {call.name!r}", error)
         result = Failure("execution_error", f"A gate failed before {call.name} could answer: {describe_error(error)}")
         envelope = result.to_envelope(call.name)
     except BaseException as error:
@@ -68,4 +69,6 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
     }
     if step.repairs:
         data["repairs"] = step.repairs_as_data()
+    if step.traceback:
+        data["traceback"] = step.traceback
     step.emit("call_ended", data)

@@ -1,6 +1,5 @@
 """The state that all views of one sandbox share: the driver, running commands, jobs, and closing."""
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE, Caps
+from handrail.log import report
 from handrail.sandbox._running import Order, Running
 from handrail.sandbox._spool import Spool
 from handrail.sandbox._supervise import supervise
@@ -199,5 +199,5 @@ class SandboxState:
                 answer = tell(late)
                 if isawaitable(answer):
                     await answer
-            except Exception:
-                logging.getLogger("handrail.sandbox").exception("An on_late callback failed for %s", running.id)
+            except Exception as error:  # noqa: BLE001 - a callback may raise anything
+                report(f"The on_late callback for {running.id!r}", error)

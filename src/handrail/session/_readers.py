@@ -14,6 +14,7 @@ from handrail.aio import call_on, in_background, running_loop
 from handrail.contract.errors import describe_error
 from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
+from handrail.log import report
 
 QUEUE_LIMIT: Final = 1_000
 """Events that a reader may fall behind."""
@@ -22,12 +23,13 @@ QUEUE_LIMIT: Final = 1_000
 class ReaderQueue:
     """One reader's queue. `put` never blocks or raises. A plain reader runs in a thread, an async one in a task."""
 
-    def __init__(self, reader: Reader, warn: Callable[[str], None]) -> None:
+    def __init__(self, reader: Reader, warn: Callable[[str, str], None]) -> None:
         self._reader: Callable[[Event], Any] = reader
         self._warn = warn
         self._events: deque[Event] = deque()
         self._deadline = inf
         self._dropped = False
+        self._warned = False
         self._ending = False
         self._loop: Any = None
         self._woken: anyio.Event | None = None
@@ -71,7 +73,7 @@ class ReaderQueue:
         self._ending = True
         self._wake()
         limit = monotonic() + READER_WAIT
-        while not self._dropped and (self._serving or (self._thread is not None and self._thread.is_alive())):
+        while not self._warned and (self._serving or (self._thread is not None and self._thread.is_alive())):
             if monotonic() > self._deadline:
                 self._drop(f"took more than {READER_WAIT:g} s over one event")
             elif monotonic() > limit:
@@ -84,7 +86,7 @@ class ReaderQueue:
             with anyio.move_on_after(READER_WAIT) as limit:
                 await self._reader(event)
         except BaseException as error:  # noqa: BLE001 - a reader may raise anything
-            self._drop(f"raised {describe_error(error)}")
+            self._drop(f"raised {describe_error(error)}", error)
         if limit.cancelled_caught or monotonic() > self._deadline:
             self._drop(f"took more than {READER_WAIT:g} s over one event")
         self._deadline = inf
@@ -112,13 +114,15 @@ class ReaderQueue:
                     made.close()
                     self._drop("is a plain function that returned a coroutine: make it `async def`,")
             except BaseException as error:  # noqa: BLE001 - a reader may raise anything
-                self._drop(f"raised {describe_error(error)}")
+                self._drop(f"raised {describe_error(error)}", error)
             self._deadline = inf
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, why: str, error: BaseException | None = None) -> None:
         if not self._dropped:
             self._dropped = True
             self._events.clear()
             self._wake()
             name = getattr(self._reader, "__qualname__", type(self._reader).__qualname__)
-            self._warn(f"The event reader {name} {why} and was dropped. Nothing else is affected.")
+            traceback = "" if error is None else report(f"The event reader {name}", error)
+            self._warn(f"The event reader {name} {why} and was dropped. Nothing else is affected.", traceback)
+            self._warned = True

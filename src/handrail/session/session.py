@@ -300,8 +300,8 @@ class Session:
         data = {"job": job.id, "exit_code": job.exit_code, "ended_by": ended_by, "error": error}
         self.emit("job_ended", call.id, call.parent, data)
 
-    def _warn(self, message: str) -> None:
-        self.emit("warning", data={"message": message})
+    def _warn(self, message: str, traceback: str = "") -> None:
+        self.emit("warning", data={"message": message, **({"traceback": traceback} if traceback else {})})
 
 
 def _report_late_to(session: Session, sandbox: Sandbox | None) -> Callable[[], object]:

@@ -6,13 +6,15 @@ import pickle
 import pkgutil
 import runpy
 import sys
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
 import anyio
 
-from handrail.contract.errors import ToolFailed, Unavailable
+from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.result import Failure
+from handrail.log import traceback_of
 from handrail.toolkit.isolated import LENGTH_BYTES
 
 
@@ -28,13 +30,20 @@ def main() -> None:
 def _answer() -> bytes:
     try:
         value = _call()
-        return pickle.dumps(("value", value))
-    except ToolFailed as error:
-        return pickle.dumps(("failure", error.failure))
-    except (OSError, Unavailable) as error:  # invoke turns these into a Failure, as for any other body
-        return pickle.dumps(("error", error))
+        return pickle.dumps(("value", value, ""))
     except BaseException as error:  # noqa: BLE001 - the caller gets every error
-        return pickle.dumps(("failure", Failure("execution_error", f"{type(error).__name__}: {error}"[:2_000])))
+        return _raised(error)
+
+
+def _raised(error: BaseException) -> bytes:
+    """What the caller raises, with the traceback of this process; invoke makes a Failure of it."""
+    if isinstance(error, ToolFailed):
+        return pickle.dumps(("failure", error.failure, "" if error.__cause__ is None else traceback_of(error)))
+    if isinstance(error, OSError | Unavailable):
+        with suppress(Exception):  # an OSError may have anything in it
+            return pickle.dumps(("error", error, traceback_of(error)))
+    failure = Failure("execution_error", describe_error(error)[:2_000])
+    return pickle.dumps(("failure", failure, traceback_of(error)))
 
 
 def _call() -> Any:

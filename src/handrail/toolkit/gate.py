@@ -1,5 +1,6 @@
 """The pipeline: a Step passes through Gates, and a Result comes back."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,7 @@ from handrail.contract.call import Call
 from handrail.contract.event import EventType
 from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result
+from handrail.log import report
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
@@ -117,6 +119,7 @@ class Step:
         "still_running",
         "terminated",
         "tool",
+        "traceback",
         "warnings",
     )  # fmt: skip
 
@@ -151,10 +154,16 @@ class Step:
         self.scope: anyio.CancelScope | None = None
         """The scope to cancel when a person ends the call."""
         self.terminated = False
+        self.traceback = ""
+        """Of what the body or a gate raised, for the event."""
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
         self._session.emit(type, self.call.id, self.call.parent, data)
+
+    def report(self, who: str, error: BaseException, level: int = logging.ERROR) -> str:
+        """Log what somebody raised during this call. Returns the traceback, for an event."""
+        return report(f"{who} (call {self.call.id!r} of session {self.context.session_id!r})", error, level)
 
     def repairs_as_data(self) -> list[dict[str, Any]]:
         """What preflight changed, as plain data for an event."""

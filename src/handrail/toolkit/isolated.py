@@ -17,6 +17,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
+from handrail.log import RemoteTraceback
 
 OpenGuard = Callable[[], Awaitable[Driver | None]]
 """Opens a driver whose commands run on this machine in this process's environment; returns None if unavailable."""
@@ -97,20 +98,21 @@ class _Answer:
     def value(self) -> Any:
         """The function's value. Raises what the function raised, or ToolFailed if the process did not answer."""
         if not self.whole:
-            last = self._stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it printed no error"]
+            printed = self._stderr.decode("utf-8", "replace").strip()
+            last = printed.splitlines()[-1] if printed else "it printed no error"
             ended = f"The tool's process ended with exit code {self.exit_code} before it answered"
-            raise ToolFailed(Failure("execution_error", f"{ended}: {last[0][:500]}"))
+            cause = RemoteTraceback(f"{ended}. It printed:\n{printed}") if printed else None
+            raise ToolFailed(Failure("execution_error", f"{ended}: {last[:500]}")) from cause
         try:
-            outcome, value = pickle.loads(self._stdout[LENGTH_BYTES:])
+            outcome, value, traceback = pickle.loads(self._stdout[LENGTH_BYTES:])
         except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
             raise ToolFailed(
                 Failure("execution_error", f"The function's value cannot be sent between processes: {error}")
             ) from None
-        if outcome == "failure":
-            raise ToolFailed(value)
-        if outcome == "error":
-            raise value
-        return value
+        if outcome == "value":
+            return value
+        raised = ToolFailed(value) if outcome == "failure" else value
+        raise raised from (RemoteTraceback(traceback) if traceback else None)
 
 
 async def _under_guard(driver: Driver, argv: tuple[str, ...], answer: _Answer) -> None:

@@ -1,0 +1,94 @@
+"""Tracebacks for people: as a short text, and in the logger `handrail`, silent until the program configures logging."""
+
+import logging
+import traceback
+from types import TracebackType
+from typing import Final
+
+from handrail.contract.errors import describe_error
+
+TRACEBACK_LIMIT: Final = 16 << 10
+"""Bytes of a traceback."""
+HEAD_LIMIT: Final = 6 << 10
+"""Bytes of its beginning, when its middle is left out."""
+MOST_EXCEPTIONS: Final = 1_000
+"""Exceptions in a chain or a group that are formatted. A group of groups can have more than memory has."""
+OWN_ROOMS: Final = ("handrail.agent", "handrail.aio", "handrail.gates.", "handrail.session.", "handrail.toolkit.")
+"""Modules that call what users write: a traceback begins after them."""
+
+LOG: Final = logging.getLogger("handrail")
+LOG.addHandler(logging.NullHandler())
+
+
+class RemoteTraceback(Exception):
+    """The cause of an exception that was raised in another process. Its text is the traceback there."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback with its causes, as text that can be encoded, of at most 16 KiB. It never raises."""
+    try:
+        if isinstance(error.__cause__, RemoteTraceback):
+            return _cut(str(error.__cause__))
+        if _is_small(error):
+            begins = _after_own_frames(error.__traceback__)
+            return _cut("".join(traceback.format_exception(type(error), error, begins)))
+    except Exception:  # noqa: BLE001 - an exception may be of any type, with methods and properties that raise
+        pass
+    return _cut("".join(traceback.format_tb(error.__traceback__)) + describe_error(error))
+
+
+def report(what: str, error: BaseException, level: int = logging.ERROR) -> str:
+    """Log the error with its traceback. Returns the traceback, for an event."""
+    text = traceback_of(error)
+    if LOG.isEnabledFor(level):
+        try:
+            _log(what, error, text, level)
+        except Exception:  # noqa: BLE001 - a broken log handler must not change what a call answers
+            pass
+    return text
+
+
+def _log(what: str, error: BaseException, text: str, level: int) -> None:
+    path, line, function, _ = LOG.findCaller(stacklevel=3)
+    said = _encodable(f"{what} raised {type(error).__name__}")
+    record = LOG.makeRecord(LOG.name, level, path, line, said, (), None, function)
+    if text.startswith("Traceback") and not isinstance(error.__cause__, RemoteTraceback):
+        record.exc_info = (type(error), error, error.__traceback__)  # for handlers that want the exception itself
+    record.exc_text = text.rstrip("\n")  # a Formatter prints this and does not format exc_info again
+    LOG.handle(record)
+
+
+def _is_small(error: BaseException) -> bool:
+    """Whether the exception, with its causes and the members of its groups, is small enough to be formatted."""
+    waiting = [error]
+    for _ in range(MOST_EXCEPTIONS):
+        if not waiting:
+            return True
+        each = waiting.pop()
+        members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        waiting += [one for one in (each.__cause__, each.__context__, *members) if one is not None]
+    return False
+
+
+def _after_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out our own frames before the first one of the user; all of them stay if there is no other."""
+    begins = trace
+    while begins is not None and str(begins.tb_frame.f_globals.get("__name__")).startswith(OWN_ROOMS):
+        begins = begins.tb_next
+    return begins or trace
+
+
+def _cut(text: str) -> str:
+    data = _encodable(text).encode()
+    if len(data) <= TRACEBACK_LIMIT:
+        return data.decode()
+    marker = f"\n[… of {len(data):,} bytes, the middle is left out …]\n".encode()
+    tail = TRACEBACK_LIMIT - HEAD_LIMIT - len(marker)
+    return (data[:HEAD_LIMIT] + marker + data[-tail:]).decode("utf-8", "ignore")
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
