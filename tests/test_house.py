@@ -214,7 +214,7 @@ def test_every_dev_command_in_the_readme_exists() -> None:
     assert {"demo", "test"} <= shown <= dev_commands()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/gates.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/debugging.md", "docs/gates.md"])
 def test_the_python_in_a_document_runs_as_it_stands(document: str, tmp_path: Path) -> None:
     programs = blocks(document, "python")
     assert programs
@@ -229,7 +229,7 @@ def test_the_python_in_a_document_runs_as_it_stands(document: str, tmp_path: Pat
 def test_a_document_that_promises_what_is_printed_is_run() -> None:
     promising = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))}
     promising = {name for name in promising if any("#> " in block for block in blocks(name, "python"))}
-    assert promising == {"README.md", "docs/gates.md"}
+    assert promising == {"README.md", "docs/debugging.md", "docs/gates.md"}
 
 
 def test_the_map_for_newcomers_is_short_and_names_every_room() -> None:
