@@ -83,6 +83,7 @@ async def test_cwd_and_environment_arrive_and_nothing_else_does(driver: GuardedD
     assert env[b"GIVEN"] == b"a\nb"
     assert env[b"HOME"] == driver.workspace.encode()
     fixed = {b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"LANG", b"TERM", b"TMPDIR", b"GIVEN"}
+    fixed |= {b"PYTHONUNBUFFERED"}
     assert env.keys() <= fixed | {b"PWD", b"OLDPWD", b"SHLVL", b"_"}
 
 

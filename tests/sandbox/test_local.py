@@ -332,3 +332,30 @@ async def test_many_sandboxes_leave_neither_processes_nor_descriptors(tmp_path: 
             assert job.running
     assert alive(mark) == 0
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+PRINTS = "print('printed'); import os, signal, sys; {end}"
+
+
+async def test_what_a_python_program_printed_is_kept_when_it_is_killed(sandbox: Sandbox) -> None:
+    line = ["python3", "-c", PRINTS.format(end="os.kill(os.getpid(), signal.SIGKILL)")]
+    assert (await sandbox.run(line)).stdout == "printed\n"
+    held_back = await sandbox.run(line, env={"PYTHONUNBUFFERED": ""})
+    assert (held_back.exit_code, held_back.stdout) == (137, ""), "the control: this is how it is turned off"
+
+
+async def test_what_a_python_program_prints_is_seen_while_it_runs(sandbox: Sandbox) -> None:
+    job = await sandbox.start(["python3", "-c", PRINTS.format(end="sys.stdin.read()")])
+    with anyio.fail_after(PATIENCE):
+        while "printed" not in job.tail(1):
+            await anyio.sleep(0.02)
+    assert job.running
+    await job.send(None)
+    assert await job.wait(PATIENCE) == 0
+
+
+async def test_a_killed_program_is_not_said_to_have_printed_nothing(sandbox: Sandbox) -> None:
+    killed = PRINTS.format(end="os.kill(os.getpid(), signal.SIGKILL)")
+    done = await sandbox.run(f'python3 -c "{killed}" | cat', env={"PYTHONUNBUFFERED": ""})
+    assert (done.exit_code, done.stdout) == (137, "")
+    assert not any("printed nothing" in note for note in done.notes), done

@@ -101,6 +101,19 @@ async def test_a_pipeline_that_printed_nothing_is_noted() -> None:
         assert (await sandbox.run(line)).notes == (), line
 
 
+async def test_silence_is_not_noted_where_a_signal_may_have_taken_what_was_printed() -> None:
+    """A program that a signal ends takes along what it had not written yet."""
+    ends: dict[str, Script] = {
+        "a | b": Script(exit_code=137),
+        "c 2>/dev/null": Script(exit_code=139),
+        "d & e | f": Script(notes=("The command left processes running when it ended; they were killed.",)),
+    }
+    sandbox = Sandbox(MemoryDriver(commands=lambda command: ends.get(str(command.line), Script())))
+    for line in ends:
+        assert not any("printed nothing" in note for note in (await sandbox.run(line)).notes), line
+    assert "printed nothing at all" in (await sandbox.run("x | y")).notes[0], "the control"
+
+
 async def test_a_line_that_hides_its_errors_and_printed_nothing_is_noted() -> None:
     sandbox = Sandbox(MemoryDriver(commands=lambda command: "x" if "loud" in str(command.line) else 0))
     for line in (

@@ -83,5 +83,6 @@ def fixed_env(workspace: str, tmp: str, given: Mapping[str, str], *, bin_dirs: S
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "TMPDIR": tmp,
+        "PYTHONUNBUFFERED": "1",  # what a program printed is seen at once, and kept when it is killed
     }
     return env | dict(given)

@@ -7,26 +7,32 @@ from handrail.contract.driver import Command
 
 SIGPIPE_EXIT: Final = 141
 NOT_FOUND_EXIT: Final = 127
+SIGNALLED: Final = 128
+"""Exit codes above this one are 128 + N after signal N."""
 _NOT_COMMAND: Final = re.compile(r"\\.|'[^']*'|(?<!\S)#[^\n]*|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
 """What is not part of the command: quoted text, escaped characters and comments."""
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
 _HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev/null\b|>\s*/dev/null\s+2>&1")
 
 
-def notes_on(command: Command, exit_code: int, printed: int) -> tuple[str, ...]:
-    """Notes on a command that exited by itself. `printed` is the number of bytes it printed."""
+def notes_on(command: Command, exit_code: int, *, silent: bool) -> tuple[str, ...]:
+    """Notes on a command that exited by itself. `silent` says that no output came from it.
+
+    A program that a signal ended may have had output that it had not written yet: then nothing is said of silence.
+    """
+    silent = silent and exit_code <= SIGNALLED
     notes: list[str] = []
     if exit_code == SIGPIPE_EXIT and is_pipeline(command.line):
         notes.append(
             "Exit code 141 is harmless here: a part of the pipeline was ended by SIGPIPE because a later part, "
             "such as head, had read enough."
         )
-    if not printed and is_pipeline(command.line):
+    if silent and is_pipeline(command.line):
         notes.append(
             "The pipeline printed nothing at all, neither output nor errors: check whether its first part printed "
             "anything, or whether an error went to /dev/null."
         )
-    elif not printed and hides_errors(command.line):
+    elif silent and hides_errors(command.line):
         notes.append(
             "The command printed nothing at all, and its errors went to /dev/null: if you expected output, run it "
             "again without 2>/dev/null."

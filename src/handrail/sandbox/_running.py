@@ -223,10 +223,10 @@ class Running:
             await self.on_late(self)
 
     def _all_notes(self, ended_by: EndedBy, exit_code: int) -> tuple[str, ...]:
-        notes = list(self._notes)
-        if ended_by == "exit":
-            notes += notes_on(self.order.command, exit_code, self.received)
-        notes += (str(note) for note in getattr(self.process, "notes", ()))
+        notes, told = list(self._notes), [str(note) for note in getattr(self.process, "notes", ())]
+        if ended_by == "exit":  # where the driver tells of something, such as killed processes, silence proves nothing
+            notes += notes_on(self.order.command, exit_code, silent=not self.received and not told)
+        notes += told
         gone = self.spool.discarded()
         if gone:
             notes.append(

@@ -68,7 +68,7 @@ def watcher(context: Context) -> Callable[[Chunk], None]:
 def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None) -> Result:
     """The result of a command. Any exit code is a Success; a command that was stopped is a Failure."""
     data, notes = completed.to_data(), completed.notes
-    rest = "Its output is in data." if completed.stdout_size or completed.stderr_size else "It printed nothing."
+    rest = "Its output is in data." if completed.stdout_size or completed.stderr_size else "No output had come from it."
     if completed.may_still_run:
         rest += " It may still be running: the sandbox did not confirm its end."
     if completed.ended_by == "timeout":
@@ -77,7 +77,7 @@ def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: 
         return Failure("timeout", f"{message} {advice}", data=data, warnings=notes)
     if completed.ended_by == "idle":
         message = (
-            f"The command printed nothing for {idle_timeout:g} s and was killed with everything it started. {rest}"
+            f"No output came from the command for {idle_timeout:g} s: it was killed with everything it started. {rest}"
         )
         return Failure("timeout", message, data=data, warnings=notes)
     if completed.ended_by == "budget":
