@@ -12,7 +12,8 @@ import typer
 from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
-from handrail.cli._app import INTERRUPTED, AllowWeaker, Driver, Yes, app, run
+from handrail.cli._app import INTERRUPTED, AllowWeaker, Driver, Yes, app, or_exit, run
+from handrail.cli._inside import Env, Mounts, inside
 from handrail.cli._terminal import TerminalHost, approver
 from handrail.contract.event import Event
 from handrail.contract.result import Result
@@ -39,6 +40,8 @@ def call(
     network: Annotated[str, typer.Option(help="none or full.")] = "none",
     mode: Annotated[str, typer.Option(help=MODES)] = "contained",
     yes: Yes = False,
+    mount: Mounts = None,
+    env: Env = None,
 ) -> None:
     """Use one tool by hand, in a jail on the current directory.
 
@@ -49,7 +52,8 @@ def call(
         handrail call read '{"path": "README.md", "limit": 20}'
     """
     text = sys.stdin.read() if arguments == "-" else arguments
-    options = CallOptions(workspace, driver, allow_weaker, network, mode, yes)
+    more = or_exit(lambda: inside(mount, env))
+    options = CallOptions(workspace, driver, allow_weaker, network, mode, yes, more)
     run(partial(call_tool, tool, text, options))
 
 
@@ -63,13 +67,18 @@ class CallOptions:
     network: str
     mode: Any
     yes: bool
+    inside: dict[str, Any]
 
 
 async def call_tool(tool: str, arguments: str, options: CallOptions) -> int:
     """Print the result's envelope. Returns 0 for a success, 1 for a failure, 130 for a call that was abandoned."""
     policy = Policy(mode=options.mode)
     async with open_sandbox(
-        options.driver, workspace=options.workspace, network=options.network, allow_weaker=options.allow_weaker
+        options.driver,
+        workspace=options.workspace,
+        network=options.network,
+        allow_weaker=options.allow_weaker,
+        **options.inside,
     ) as sandbox:
         session = Session(
             builtin_tools("all"),

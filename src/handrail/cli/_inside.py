@@ -1,0 +1,58 @@
+"""What a person adds to a sandbox on the command line: mounts and environment variables."""
+
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from handrail.contract.driver import Mount
+from handrail.contract.errors import HandrailError
+
+Mounts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mount",
+        metavar="SOURCE[:TARGET][:rw]",
+        help="Show a directory or file of this machine in the sandbox, read-only unless :rw; may be repeated.",
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Set an environment variable in the sandbox, or pass on the one set here; may be repeated.",
+    ),
+]
+_WRITABLE: Final = {"rw": True, "ro": False}
+
+
+def inside(mounts: Sequence[str] | None, env: Sequence[str] | None) -> dict[str, Any]:
+    """The options of `open_sandbox` for what the person typed. Raises HandrailError, saying what to type."""
+    return {"mounts": [read_mount(each) for each in mounts or ()], "env": dict(map(read_variable, env or ()))}
+
+
+def read_mount(text: str) -> Mount:
+    """`SOURCE[:TARGET][:rw]`. A relative source starts at the current directory."""
+    parts = text.split(":")
+    writable = _WRITABLE[parts.pop()] if len(parts) > 1 and parts[-1] in _WRITABLE else False
+    if len(parts) > 2 or not all(parts):
+        raise HandrailError(
+            f"--mount {text!r} cannot be read: write SOURCE, SOURCE:TARGET, SOURCE:rw or SOURCE:TARGET:rw; "
+            "a path with a colon cannot be mounted this way"
+        )
+    source, target = parts[0], parts[1] if len(parts) == 2 else None
+    if target is not None and not target.startswith("/"):
+        raise HandrailError(f"--mount {text!r}: the target {target!r} is not an absolute path; write one, or :rw")
+    return Mount(os.path.abspath(os.path.expanduser(source)), target, writable)
+
+
+def read_variable(text: str) -> tuple[str, str]:
+    """`NAME=VALUE`, or `NAME` for the value that it has here."""
+    name, given, value = text.partition("=")
+    if not name or "\0" in text:
+        raise HandrailError(f"--env {text!r} cannot be read: write NAME=VALUE, or NAME to pass on the one set here")
+    if not given and name not in os.environ:
+        raise HandrailError(f"--env {name}: it is not set here; write --env {name}=VALUE")
+    return name, value if given else os.environ[name]

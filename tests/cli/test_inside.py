@@ -1,0 +1,92 @@
+"""What a person adds to a sandbox on the command line is there inside, and what cannot be read is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail.cli._inside import read_mount, read_variable
+from handrail.contract.driver import Mount
+from handrail.contract.errors import HandrailError
+from handrail.drivers.guard.build import build, stale
+from tests.cli.terminal import ENV, MAIN
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guard() -> None:
+    if stale():
+        build()
+
+
+def call(command: str, *words: str, cwd: Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-c", MAIN, "call", "bash", json.dumps({"command": command}), *words]
+    return subprocess.run(
+        argv, cwd=cwd, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def result(ran: "subprocess.CompletedProcess[str]") -> Any:
+    return json.loads(ran.stdout)["result"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mount"),
+    [
+        ("/a", Mount("/a")),
+        ("/a:rw", Mount("/a", None, True)),
+        ("/a:ro", Mount("/a")),
+        ("/a:/b", Mount("/a", "/b")),
+        ("/a:/b:rw", Mount("/a", "/b", True)),
+        ("rw", Mount(os.path.abspath("rw"))),
+        ("a/../b", Mount(os.path.abspath("b"))),
+        ("~/a", Mount(os.path.expanduser("~/a"))),
+    ],
+)
+def test_a_mount_is_read_as_it_is_written(text: str, mount: Mount) -> None:
+    assert read_mount(text) == mount
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", "/a:", ":/b", ":rw", "/a:b", "/a:/b:/c", "/a:/b:wr", "/a:rw:rw", "/a:/b:rw:"]
+)
+def test_a_mount_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(HandrailError, match="--mount"):
+        read_mount(text)
+
+
+def test_a_variable_is_given_or_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANDRAIL_GIVEN", "here")
+    assert read_variable("A=b=c") == ("A", "b=c")
+    assert read_variable("A=") == ("A", "")
+    assert read_variable("HANDRAIL_GIVEN") == ("HANDRAIL_GIVEN", "here")
+    for wrong in ("=x", "", "HANDRAIL_NOT_SET_ANYWHERE"):
+        with pytest.raises(HandrailError, match="--env"):
+            read_variable(wrong)
+
+
+def test_mounts_and_variables_are_inside(tmp_path: Path) -> None:
+    for name in ("work", "data", "kept"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "file").write_text("from outside")
+    command = "cat /data/file; touch /data/x 2>/dev/null || echo ' read-only'; echo $A$B > /kept/written"
+    options = ["--mount", f"{tmp_path}/data:/data", "--mount", "../kept:/kept:rw", "--env", "A=1", "--env", "B"]
+    ran = call(command, *options, cwd=tmp_path / "work", env={"B": "2", "C": "3"})
+    assert ran.returncode == 0, ran
+    assert result(ran)["stdout"] == "from outside read-only\n"
+    assert (tmp_path / "kept" / "written").read_text() == "12\n"
+    without = call("echo [$A$B$C]; ls /data /kept", cwd=tmp_path / "work", env={"B": "2"})
+    assert "[]" in result(without)["stdout"], "the control: nothing of it is there unless it was asked for"
+    assert result(without)["stderr"].count("No such file") == 2
+
+
+def test_what_cannot_be_read_or_does_not_exist_is_one_line(tmp_path: Path) -> None:
+    for words in (["--mount", "/a:b"], ["--mount", "/no/such/directory"], ["--env", "HANDRAIL_NOT_SET_ANYWHERE"]):
+        ran = call("true", *words, cwd=tmp_path)
+        assert ran.returncode != 0
+        assert ran.stdout == ""
+        assert ran.stderr.startswith("handrail: ")
+        assert ran.stderr.count("\n") == 1, ran.stderr
