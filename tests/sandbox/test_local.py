@@ -345,10 +345,12 @@ async def test_what_a_python_program_printed_is_kept_when_it_is_killed(sandbox: 
 
 
 async def test_what_a_python_program_prints_is_seen_while_it_runs(sandbox: Sandbox) -> None:
-    job = await sandbox.start(["python3", "-c", PRINTS.format(end="sys.stdin.read()")])
+    seen = anyio.Event()
+    program = ["python3", "-c", PRINTS.format(end="sys.stdin.read()")]
+    job = await sandbox.start(program, on_output=lambda chunk: seen.set())
     with anyio.fail_after(PATIENCE):
-        while "printed" not in job.tail(1):
-            await anyio.sleep(0.02)
+        await seen.wait()
+    assert job.tail(1).strip() == "printed"
     assert job.running
     await job.send(None)
     assert await job.wait(PATIENCE) == 0
