@@ -34,6 +34,7 @@ class Event:
     not change in any other way.
 
     `traceback` is there if somebody raised: at most 16 KiB of text for people. No answer to the model contains it.
+    `duration_ms` is what the call itself took: waiting for a person, or for its lane, does not count.
     """
 
     seq: int

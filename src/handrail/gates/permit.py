@@ -52,6 +52,7 @@ async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
             "rejected",
             f"{name} was not run: it needs approval ({verdict.reason}), and this session has no approver. "
             "Go on without it, or tell the user what you would have done.",
+            data={"needs_approval": verdict.reason},
         )
     return await _ask(step, verdict, shared.approver)
 

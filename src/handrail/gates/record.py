@@ -1,7 +1,6 @@
 """Record that a call started and, exactly once, how it ended."""
 
 import hashlib
-from time import perf_counter
 from typing import Any
 
 from handrail.contract.call import Arguments
@@ -13,7 +12,7 @@ from handrail.toolkit.gate import Next, Step
 
 async def record(step: Step, proceed: Next) -> Result:
     """The first gate, so that it sees every outcome: a result, a bug in a gate, a cancellation."""
-    call, began = step.call, perf_counter()
+    call, began = step.call, step.clock.now()
     arguments = _copy_of(call.arguments)
     step.arguments_hash = _hash(arguments)
     step.emit(
@@ -63,7 +62,7 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         "status": "ok" if result.ok else "failed",
         "kind": None if result.ok else result.kind,
         "arguments_hash": step.arguments_hash,
-        "duration_ms": round((perf_counter() - began) * 1000, 3),
+        "duration_ms": round((step.clock.now() - began) * 1000, 3),
         "origin": call.origin,
         "result": envelope,
     }
