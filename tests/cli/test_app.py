@@ -2,13 +2,14 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.terminal import ENV, MAIN
+from tests.cli.terminal import ENV, MAIN, WIDTHS, plain, terminal
 
 
 def shown(*words: str) -> str:
@@ -22,7 +23,7 @@ def test_without_words_or_with_help_every_command_is_named() -> None:
     for words in ((), ("--help",)):
         text = shown(*words)
         for command in ("demo", "call", "tools", "doctor"):
-            assert re.search(rf"^│ {command} ", text, re.MULTILINE), text
+            assert re.search(rf"^  {command} ", text, re.MULTILINE), text
 
 
 @pytest.mark.parametrize(
@@ -53,9 +54,26 @@ def test_each_command_teaches_its_use(command: str, taught: list[str]) -> None:
 
 def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("hello\n")
-    lines = re.findall(r"handrail call (\w+) '(\{.*?\})'", shown("call", "--help"))
-    assert len(lines) >= 2
-    for tool, arguments in lines:
-        command = [sys.executable, "-c", MAIN, "call", tool, arguments]
-        ran = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=120, check=False)
+    lines = [shlex.split(line) for line in re.findall(r"^  handrail (call .*)$", shown("call", "--help"), re.MULTILINE)]
+    assert len(lines) >= 4
+    for words in lines:
+        ran = plain(*(word.replace("pytest -q", "echo") for word in words), cwd=tmp_path)
         assert json.loads(ran.stdout)["ok"], ran.stdout
+
+
+def test_help_loads_nothing_that_only_a_command_needs() -> None:
+    code = f"import sys; sys.argv[1:] = ['--help']; import atexit; atexit.register(lambda: print(*sys.modules)); {MAIN}"
+    argv = [sys.executable, "-c", code]
+    loaded = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    assert "handrail.cli.call" in loaded, "the control"
+    heavy = {"anyio", "pydantic", "prompt_toolkit", "rich.console", "handrail.session.session", "handrail.drivers.open"}
+    assert heavy & set(loaded) == set()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_help_and_the_list_of_tools_fit_the_terminal(columns: int, tmp_path: Path) -> None:
+    for words in (["--help"], ["doctor", "--help"], ["tools"]):
+        with terminal(*words, cwd=tmp_path, columns=columns) as screen:
+            assert screen.end() == 0
+        lines = [line for line in screen.seen.splitlines() if "  handrail call " not in line]  # examples stay whole
+        assert max(map(len, lines)) <= columns, words

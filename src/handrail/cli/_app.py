@@ -1,32 +1,64 @@
-"""What the commands share: the app they join, common options, and one line on stderr for a person's mistake."""
+"""What the commands share: the app they join, their options, and one line on stderr for a person's mistake.
 
+Everything that takes long to import is loaded by the command that uses it: `handrail --help` needs typer alone.
+"""
+
+import codecs
+import io
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-import anyio
 import typer
 
 from handrail.cli._installed import version_line
 from handrail.contract.errors import HandrailError
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    import anyio as _anyio
+
+    from handrail.policy import approval as _approval
+else:
+    _anyio = Lazy("anyio")
+    _approval = Lazy("handrail.policy.approval")
 
 T = TypeVar("T")
 MISTAKE: Final = 2
+NOT_RUN: Final = 125
 INTERRUPTED: Final = 130
-"""Exit codes, as shells use them."""
+"""Exit codes, as shells and container tools use them."""
+PLAIN_SIGNS: Final = {"✓": "ok", "✗": "x", "…": "...", "·": "-", "—": "-", "×": "x", "→": "->", "“": '"', "”": '"'}
+"""What our own signs become where only ASCII can be shown."""
+WIDEST_HELP: Final = 100
+"""Columns of help, on a screen that has more; a narrow one gets what it has."""
 app = typer.Typer(
     name="handrail",
     help="The tool runtime between a language model and the side effects it causes. "
-    "Begin with `handrail demo`; `handrail tools` lists what `handrail call` can use.",
+    "Begin with `handrail demo`; `handrail tools` lists what `handrail call` and `handrail shell` can use.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "terminal_width": min(shutil.get_terminal_size().columns - 1, WIDEST_HELP),
+    },
+    rich_markup_mode=None,  # plain help starts three times as fast, and fits every terminal
+)
+MODES: Final = (
+    "What needs your approval: contained, whatever leaves the sandbox; ask, also writes and commands; strict, "
+    "everything that is not safe; open, nothing."
 )
 Driver = Annotated[str, typer.Option(help="auto, jail, host, or the name of an installed driver.")]
 AllowWeaker = Annotated[bool, typer.Option("--allow-weaker", help="Run without isolation where no jail can be made.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve every request, and never wait for input.")]
+Workspace = Annotated[str, typer.Option(help="The directory the tools may work in.")]
+Network = Annotated[str, typer.Option(help="none or full.")]
+Mode = Annotated[str, typer.Option(help=MODES)]
+Json = Annotated[bool, typer.Option("--json", help="Print result envelopes in a terminal too, not only to programs.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -44,20 +76,58 @@ def options(
     """Options before a command."""
 
 
-def run(work: Callable[[], Awaitable[int]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the person wants the sandbox and the session."""
+
+    workspace: str
+    driver: str
+    allow_weaker: bool
+    network: str
+    mode: Any
+    yes: bool
+    json: bool
+    inside: dict[str, Any]
+    """Mounts and environment variables, as `open_sandbox` takes them."""
+
+
+def run(work: Callable[[], Awaitable[int]], *, mistake: int = MISTAKE) -> None:
     """Run an async command and exit with the code it returns."""
-    raise typer.Exit(or_exit(lambda: anyio.run(work)))
+    raise typer.Exit(or_exit(lambda: _anyio.run(work), mistake=mistake))
 
 
-def or_exit(work: Callable[[], T]) -> T:
+def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
     """Do the work. A person's mistake ends the program with one line on stderr, not with a traceback."""
+    fit_streams()
     try:
         return work()
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except (HandrailError, OSError) as error:
-        typer.echo(f"handrail: {error}".replace("allow_weaker=True", "--allow-weaker"), err=True)
-        raise typer.Exit(MISTAKE) from None
+        said = f"handrail: {error}".replace("allow_weaker=True", "--allow-weaker")
+        typer.echo(_approval.visible(said, lines=False), err=True)
+        raise typer.Exit(mistake) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def fit_streams() -> None:
+    """Make every text printable: what the encoding lacks is written as a plain sign or as a code, never an error."""
+    codecs.register_error("handrail", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="ascii" if _is_ascii_locale() else stream.encoding, errors="handrail")
+
+
+def _is_ascii_locale() -> bool:
+    """Whether the person's locale says ASCII; Python itself writes UTF-8 there."""
+    named = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next(filter(None, named), "") in ("C", "POSIX")
+
+
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(PLAIN_SIGNS.get(char) or ascii(char)[1:-1] for char in text), error.end

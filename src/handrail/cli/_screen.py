@@ -1,9 +1,12 @@
 """Print events as lines: the model's text, and for each call its arguments, duration and outcome."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+import anyio
 from rich.console import Console
 from rich.text import Text
 
@@ -14,6 +17,13 @@ from handrail.policy.approval import visible
 OUTCOME_WIDTH: Final = 110
 ARGUMENTS_WIDTH: Final = 60
 SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "yellow")}
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal, also where rich would not ask it; a file gets whole lines."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 80
+    return Console(file=stream, highlight=False, width=width or 80, height=25, soft_wrap=not stream.isatty())
 
 
 def report_lines(report: Report) -> list[str]:
@@ -34,6 +44,13 @@ class Screen:
         self._asks = asks
         self._arguments: dict[str, str] = {}
         self.results: dict[str, Mapping[str, Any]] = {}
+        self._asked: set[str] = set()
+        self._news = anyio.Event()
+
+    async def until_asked(self, request_id: str) -> None:
+        """Return when every event before this request is on the screen."""
+        while request_id not in self._asked:
+            await self._news.wait()
 
     def show(self, event: Event) -> None:
         """Print one event; some print nothing."""
@@ -43,12 +60,19 @@ class Screen:
             arguments = event.data["arguments"]
             text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
             self._arguments[event.call_id] = visible(text, lines=False)
-        elif event.type == "approval_asked" and not self._asks:
-            self._console.print(Text(f"  ? {event.data['tool']} asks: {event.data['reason']}", style="magenta"))
+        elif event.type == "approval_asked":
+            self._approval_asked(event)
         elif event.type == "call_ended" and event.call_id is not None:
             self._ended(event)
         elif event.type == "warning":
             self._console.print(Text(f"  ! {event.data['message']}", style="red"))
+
+    def _approval_asked(self, event: Event) -> None:
+        if not self._asks:
+            self._console.print(Text(f"  ? {event.data['tool']} asks: {event.data['reason']}", style="magenta"))
+        self._asked.add(event.data["id"])
+        self._news.set()
+        self._news = anyio.Event()
 
     def _ended(self, event: Event) -> None:
         sign, style = SIGNS[event.data["status"]]

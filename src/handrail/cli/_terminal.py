@@ -3,73 +3,141 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import termios
+import textwrap
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+import anyio
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.cli._editor import edit_text
+from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
-from handrail.contract.limits import APPROVAL_WAIT
+from handrail.contract.limits import TERMINAL_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
 from handrail.policy.approval import visible
-from handrail.policy.approvers import approve_all
-from handrail.toolkit.threads import Work
+from handrail.schema.prepare import prepare
+from handrail.toolkit.toolbox import Toolbox
 
 LONGEST_LINE: Final = 1 << 16
-APPROVAL_CHOICES: Final = "[y]es once, [a]lways, [e]dit, [n]o, [s]kip? "
+WIDEST: Final = 100
+"""Columns of a request, on a screen that has more."""
+CHOICES: Final = {
+    "y": ("yes", "[y]es once"),
+    "a": ("always", "[a]lways"),
+    "e": ("edit", "[e]dit"),
+    "n": ("no", "[n]o"),
+    "s": ("skip", "[s]kip"),
+}
+"""By letter: the whole word, and how it is offered."""
+Shown = Callable[[str], Awaitable[None]]
+"""Returns when everything before the request of this id is on the screen."""
 
 
-def approver(yes: bool) -> Approver | None:
-    """The approver for this run: one that always agrees, the person at the terminal, or none."""
-    if yes:
-        return approve_all
-    return TerminalApprover(Console(stderr=True)) if sys.stdin.isatty() else None
+def can_ask() -> bool:
+    """Whether a person can be asked: what they type arrives here, and what they are asked can be read."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class TerminalApprover:
-    """Shows a request and waits for one of five answers."""
+    """Shows a request and waits for an answer. Without `remembers`, which only a longer session needs, no [a]lways."""
 
-    wait = APPROVAL_WAIT
+    wait = TERMINAL_APPROVAL_WAIT
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, tools: Toolbox, *, remembers: bool, shown: Shown | None = None) -> None:
         self._console = console
+        self._tools = tools
+        self._remembers = remembers
+        self._shown = shown
+        self.editing = False
+        """Whether the person is in an editor: Ctrl-C is then the editor's."""
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
+        if self._shown is not None:
+            await self._shown(request.id)
+        offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
+        self._show(request, "a" in offered)
+        draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
+        forget_typed()
+        while True:
+            answer = await ask_line(self._wrapped(", ".join(CHOICES[letter][1] for letter in offered) + "? "))
+            letter = self._letter(answer, offered)
+            if letter == "e":
+                draft = await self._edited(draft)
+                if (arguments := self._checked(draft, request)) is not None:
+                    return Decision.edit(arguments)
+            elif letter == "n":
+                why = "" if answer is None else await ask_line("Why not? (the model reads it) ") or ""
+                return Decision.deny(why.strip())
+            elif letter is not None:
+                return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
+
+    def _show(self, request: ApprovalRequest, always: bool) -> None:
         body = Text(request.text)
         for repair in request.repairs:
             body.append(f"\nrepaired: {repair}", style="yellow")
-        body.append(f"\n\nwhy: {request.reason}\nalways means: {request.suggested_rule}", style="dim")
-        self._console.print(Panel(body, title=f"May {request.tool} run?", border_style="yellow"))
-        while True:
-            decision = await self._decide(await _line(APPROVAL_CHOICES), request)
-            if decision is not None:
-                return decision
+        body.append(f"\n\nwhy: {visible(request.reason)}", style="dim")
+        if always:
+            body.append(f"\nalways means: {visible(request.suggested_rule)}", style="dim")
+        title = Text(f"May {visible(request.tool, lines=False)} run?")
+        width = min(self._console.width, WIDEST)
+        self._console.print(Panel(body, title=title, border_style="yellow", width=width))
 
-    async def _decide(self, answer: str, request: ApprovalRequest) -> Decision | None:
-        match answer.strip().lower():
-            case "y" | "yes":
-                return Decision.approve()
-            case "a" | "always":
-                return Decision.remember()
-            case "n" | "no":
-                return Decision.deny(await _line("Why not? (the model reads it) "))
-            case "s" | "skip" | "":
-                return Decision.skip()
-            case "e" | "edit":
-                return await self._edit(request)
-        return None
+    def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
+        """The answer that the person means; end of input is a no, an empty line skips. Say so where it means none."""
+        if answer is None:
+            return "n"
+        word = answer.strip().lower()
+        letter = next((letter for letter in offered if word in (letter, CHOICES[letter][0])), "s" if not word else None)
+        if letter is None:
+            listed = ", ".join(CHOICES[letter][0] for letter in offered)
+            self._say(
+                f"{visible(word[:40], lines=False)!r} is not an answer; type one of {listed}, or its first letter."
+            )
+        return letter
 
-    async def _edit(self, request: ApprovalRequest) -> Decision | None:
-        self._console.print(Text(json.dumps(dict(request.arguments), ensure_ascii=False)))
+    async def _edited(self, draft: str) -> str:
+        self.editing = True
         try:
-            edited: Any = json.loads(await _line("The new arguments, as JSON: "))
+            edited = await edit_text(draft)
+        finally:
+            self.editing = False
+        if edited is not None:
+            return edited
+        self._say("No editor was found ($VISUAL, $EDITOR, editor, nano, vi).")
+        self._console.print(Text(visible(draft)))
+        return await ask_line("The new arguments, as JSON: ") or draft
+
+    def _checked(self, draft: str, request: ApprovalRequest) -> dict[str, Any] | None:
+        """The arguments, if the tool would take them; otherwise say why not, and keep what was written."""
+        try:
+            edited: Any = json.loads(draft)
         except ValueError as error:
-            self._console.print(Text(f"That is not JSON: {error}", style="red"))
+            self._say(f"That is not JSON: {error}. Your text is kept; type e to go on with it.")
             return None
-        return Decision.edit(edited) if isinstance(edited, dict) else None
+        if not isinstance(edited, dict):
+            self._say("The arguments are an object, { … }. Your text is kept; type e to go on with it.")
+            return None
+        if edited == dict(request.arguments):
+            self._say("Nothing was changed.")
+            return None
+        tool = self._tools.find(request.tool)
+        ready = prepare(
+            edited, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=lambda _: True
+        )
+        if isinstance(ready, Failure):
+            self._say(f"{visible(ready.message)}\nYour text is kept; type e to go on with it.")
+            return None
+        return edited
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text, style="red"))
+
+    def _wrapped(self, question: str) -> str:
+        return "\n".join(textwrap.wrap(question, max(20, self._console.width - 2))) + " "
 
 
 class TerminalHost:
@@ -83,7 +151,11 @@ class TerminalHost:
         self._console.print(Text(visible(question), style="bold"))
         for number, choice in enumerate(choices, 1):
             self._console.print(Text(f"  {number}. {visible(choice, lines=False)}"))
-        answer = (await _line("> ")).strip()
+        forget_typed()
+        answer = await ask_line("> ")
+        if answer is None:
+            raise ToolFailed(Failure("user_denied", "The user did not answer. Go on without it."))
+        answer = answer.strip()
         return choices[int(answer) - 1] if answer.isdecimal() and 0 < int(answer) <= len(choices) else answer
 
     async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
@@ -99,15 +171,22 @@ class TerminalHost:
         """Do nothing: there are none."""
 
 
-async def _line(question: str) -> str:
-    """Read a line from the person; end of input means no.
+def forget_typed() -> None:
+    """Drop what was typed before the question was on the screen: it cannot be an answer to it."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
-    It reads the descriptor, because a thread blocked in `sys.stdin` holds a lock that the interpreter needs to exit.
+
+async def ask_line(question: str) -> str | None:
+    """Read a line from the person; None for end of input (Ctrl-D), also in the middle of a line.
+
+    A terminal is readable when a whole line was typed, so nobody blocks in `read`, and a cancelled question leaves
+    what is typed later to the next reader.
     """
-
-    def read() -> str:
-        sys.stderr.write(question)
-        sys.stderr.flush()
-        return os.read(sys.stdin.fileno(), LONGEST_LINE).decode("utf-8", "replace") or "n\n"
-
-    return str(await Work(read, lambda work: None).wait())
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    await anyio.wait_readable(sys.stdin)
+    line = os.read(sys.stdin.fileno(), LONGEST_LINE).decode("utf-8", "replace")
+    if line.endswith("\n"):
+        return line
+    sys.stderr.write("\n")
+    return None

@@ -1,126 +1,94 @@
 """`handrail call`: use one tool by hand, with live output, approval in the terminal, and Ctrl-C for the whole tree."""
 
-import json
-import signal
-import sys
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
-import anyio
 import typer
-from anyio.abc import TaskGroup, TaskStatus
-from rich.console import Console
+from typer.core import TyperCommand
 
-from handrail.cli._app import INTERRUPTED, AllowWeaker, Driver, Yes, app, or_exit, run
+from handrail.cli._app import (
+    MISTAKE,
+    NOT_RUN,
+    AllowWeaker,
+    Driver,
+    Json,
+    Mode,
+    Network,
+    Options,
+    Workspace,
+    Yes,
+    app,
+    or_exit,
+    run,
+)
 from handrail.cli._inside import Env, Mounts, inside
-from handrail.cli._terminal import TerminalHost, approver
-from handrail.contract.event import Event
-from handrail.contract.result import Result
-from handrail.drivers.open import open_sandbox
-from handrail.policy.approval import visible
-from handrail.policy.policy import Policy
-from handrail.session.session import Session
-from handrail.tools.builtin import builtin_tools
+from handrail.lazy import Lazy
 
-CALL_ID: Final = "call"
-MODES: Final = (
-    "What needs your approval: contained, whatever leaves the sandbox; ask, also writes and commands; strict, "
-    "everything that is not safe; open, nothing."
+if TYPE_CHECKING:
+    from handrail.cli import _words, _workbench
+    from handrail.toolkit import toolbox as _toolbox
+    from handrail.tools import builtin as _builtin
+else:
+    _words = Lazy("handrail.cli._words")
+    _workbench = Lazy("handrail.cli._workbench")
+    _toolbox = Lazy("handrail.toolkit.toolbox")
+    _builtin = Lazy("handrail.tools.builtin")
+
+ARGUMENTS = (
+    "Its arguments: name=value, name=@file for what is in a file, JSON, or one text for a tool that requires one; "
+    "- reads JSON from standard input."
 )
 
 
-@app.command()
+class CallCommand(TyperCommand):
+    """A wrong option exits with 125 too: 2 would be taken for the command's own code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if getattr(error, "exit_code", None) == MISTAKE:
+                error.exit_code = NOT_RUN  # type: ignore[attr-defined]
+            raise
+
+
+@app.command(cls=CallCommand)
 def call(
     tool: Annotated[str, typer.Argument(help="The tool's name; `handrail tools` lists them.")],
-    arguments: Annotated[str, typer.Argument(help="Its arguments as JSON; - reads them from standard input.")] = "{}",
-    workspace: Annotated[str, typer.Option(help="The directory the tool may work in.")] = ".",
+    arguments: Annotated[list[str] | None, typer.Argument(help=ARGUMENTS)] = None,
+    workspace: Workspace = ".",
     driver: Driver = "auto",
     allow_weaker: AllowWeaker = False,
-    network: Annotated[str, typer.Option(help="none or full.")] = "none",
-    mode: Annotated[str, typer.Option(help=MODES)] = "contained",
+    network: Network = "none",
+    mode: Mode = "contained",
     yes: Yes = False,
+    json: Json = False,
     mount: Mounts = None,
     env: Env = None,
 ) -> None:
     """Use one tool by hand, in a jail on the current directory.
 
-    The result envelope goes to standard output, live output to standard error. Ctrl-C stops the running command and
-    everything it started; a second Ctrl-C stops without waiting.
+    In a terminal, output is shown as it comes, then one line. Otherwise the result envelope goes to standard output,
+    and live output to standard error. Ctrl-C stops the running command and everything it started; a second Ctrl-C
+    stops without waiting.
 
-        handrail call bash '{"command": "pytest -q", "timeout": 60}'
-        handrail call read '{"path": "README.md", "limit": 20}'
+    The exit code is the command's; 124 after a timeout, 130 after Ctrl-C, 125 if the call did not run, and 1 if a tool
+    that runs no command failed.
+
+    \b
+    handrail call bash 'pytest -q'
+    handrail call bash command='pytest -q' timeout=60
+    handrail call write path=copy.txt content=@README.md
+    handrail call read '{"path": "README.md", "limit": 20}'
     """
-    text = sys.stdin.read() if arguments == "-" else arguments
-    more = or_exit(lambda: inside(mount, env))
-    options = CallOptions(workspace, driver, allow_weaker, network, mode, yes, more)
-    run(partial(call_tool, tool, text, options))
+    added = or_exit(lambda: inside(mount, env), mistake=NOT_RUN)
+    options = Options(workspace, driver, allow_weaker, network, mode, yes, json, added)
+    run(partial(call_tool, tool, arguments or [], options), mistake=NOT_RUN)
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """What the person typed."""
-
-    workspace: str
-    driver: str
-    allow_weaker: bool
-    network: str
-    mode: Any
-    yes: bool
-    inside: dict[str, Any]
-
-
-async def call_tool(tool: str, arguments: str, options: CallOptions) -> int:
-    """Print the result's envelope. Returns 0 for a success, 1 for a failure, 130 for a call that was abandoned."""
-    policy = Policy(mode=options.mode)
-    async with open_sandbox(
-        options.driver,
-        workspace=options.workspace,
-        network=options.network,
-        allow_weaker=options.allow_weaker,
-        **options.inside,
-    ) as sandbox:
-        session = Session(
-            builtin_tools("all"),
-            sandbox=sandbox,
-            policy=policy,
-            approver=approver(options.yes),
-            readers=[show_output],
-            host=TerminalHost(Console(stderr=True)) if sys.stdin.isatty() and not options.yes else None,
-        )
-        async with session:
-            result = await _call(session, tool, arguments)
-    if result is None:
-        return INTERRUPTED
-    print(json.dumps(result.to_envelope(tool), indent=2, ensure_ascii=False), flush=True)
-    return 0 if result.ok else 1
-
-
-def show_output(event: Event) -> None:
-    """Print live output to standard error; characters that could move the cursor are escaped."""
-    if event.type == "call_output":
-        if event.data.get("left_out"):
-            sys.stderr.write(f"\n[… {event.data['left_out']:,} bytes not shown]\n")
-        sys.stderr.write(visible(str(event.data["text"]).replace("\r\n", "\n")))
-        sys.stderr.flush()
-
-
-async def _call(session: Session, tool: str, arguments: str) -> Result | None:
-    """The result; None when a second Ctrl-C abandoned the call."""
-    result: Result | None = None
-    async with anyio.create_task_group() as group:
-        await group.start(_interrupts, session, group)
-        result = await session.call(tool, arguments, origin="user", id=CALL_ID)
-        group.cancel_scope.cancel()
-    return result
-
-
-async def _interrupts(session: Session, group: TaskGroup, *, task_status: TaskStatus[None]) -> None:
-    """The first Ctrl-C stops the running call; the second abandons it, and closing the session stops the rest."""
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
-        task_status.started()
-        async for _ in signals:
-            group.start_soon(session.terminate, CALL_ID)
-            break
-        async for _ in signals:
-            group.cancel_scope.cancel()
+async def call_tool(tool: str, words: list[str], options: Options) -> int:
+    """Make the call and show its result. Returns the code to exit with."""
+    tools = _toolbox.Toolbox(_builtin.builtin_tools("all"))
+    arguments = _words.read_words(tools.get(tool), words)
+    async with _workbench.open_workbench(options, tools, lasting=False) as bench:
+        return await bench.call(tool, arguments)

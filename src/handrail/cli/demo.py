@@ -1,102 +1,18 @@
 """`handrail demo`: a scripted model uses live tools in a real sandbox, without a key or a network."""
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
-import anyio
-from rich.console import Console
-from rich.text import Text
-
-from handrail.agent import Agent
 from handrail.cli._app import AllowWeaker, Driver, Yes, app, run
-from handrail.cli._demo_story import Outside, model, tools, wrong_results
-from handrail.cli._screen import Screen, report_lines
-from handrail.cli._terminal import approver
-from handrail.drivers.open import open_sandbox
-from handrail.policy.policy import Policy
-from handrail.sandbox.sandbox import Sandbox
-from handrail.session.session import Session
+from handrail.lazy import Lazy
 
-CHILD: Final = r'setsid sh -c "echo \$\$ > pid; while true; do echo beat >> beats; sleep 0.1; done" > /dev/null 2>&1'
-COMMAND: Final = f"{CHILD} & echo printed; sleep 99"
-"""A child in a session of its own writes ten lines a second, for ever; the command itself sleeps."""
-WATCH: Final = 0.6
-"""Seconds for which the child's file is watched."""
+if TYPE_CHECKING:
+    from handrail.cli import _demo_stage
+else:
+    _demo_stage = Lazy("handrail.cli._demo_stage")
 
 
 @app.command()
 def demo(yes: Yes = False, driver: Driver = "auto", allow_weaker: AllowWeaker = False) -> None:
     """Watch a scripted model use live tools in a real sandbox. Needs no key and no network."""
-    run(partial(run_demo, yes, driver, allow_weaker))
-
-
-async def run_demo(yes: bool, driver: str, allow_weaker: bool) -> int:
-    """Returns 0 when every result is as it must be; 1, naming those that are not, otherwise."""
-    console = Console(highlight=False, soft_wrap=True)
-    async with open_sandbox(driver, allow_weaker=allow_weaker) as sandbox, Outside() as outside:
-        console.print(Text(f"Handrail demo · sandbox {sandbox.report.driver} · network {sandbox.report.network} · "
-                           "model scripted", style="bold"))  # fmt: skip
-        for line in report_lines(sandbox.report):
-            console.print(Text(f"  {line}", style="dim"))
-        # a sandbox that confines nothing would ask before every command
-        policy = Policy() if "file_isolation" in sandbox.features else Policy(mode="open")
-        session = Session(tools(), sandbox=sandbox, policy=policy, approver=approver(yes))
-        async with session:
-            screen = Screen(console, asks=sys.stdin.isatty() and not yes)
-            agent = Agent(model(outside), session=session)
-            async for event in agent.stream("Show me what you can do, and what you cannot."):
-                screen.show(event)
-        console.print()
-        survived = await compare_timeouts(console, sandbox)
-    wrong = wrong_results(outside, screen.results, sandbox.features)
-    if survived:
-        wrong.append("the child that called setsid outlived its timeout in the sandbox")
-    for line in wrong:
-        console.print(Text(f"WRONG: {line}", style="bold red"))
-    console.print(Text("Nothing is left running." if not wrong else "The demo found a broken promise.", style="bold"))
-    return 1 if wrong else 0
-
-
-async def compare_timeouts(console: Console, sandbox: Sandbox) -> bool:
-    """Run the same command by subprocess.run and by Handrail. Whether the child survived in the sandbox."""
-    console.print(Text("The same command, a timeout of 1 s, a child that called setsid:", style="bold cyan"))
-    alive = await anyio.to_thread.run_sync(_under_subprocess)
-    console.print(
-        Text(f"  subprocess.run(timeout=1): the child is {'ALIVE (this demo kills it now)' if alive else 'dead'}")
-    )
-    done = await sandbox.run(COMMAND, timeout=1)
-    survived = await _still_beats(sandbox)
-    state = "ALIVE" if survived else "dead"
-    console.print(
-        Text(f"  handrail, timeout=1:       the child is {state}, ended_by {done.ended_by}, exit {done.exit_code}, ")
-        + Text(f"output kept: {done.stdout.strip()!r}")
-    )
-    return survived or done.stdout.strip() != "printed"
-
-
-def _under_subprocess() -> bool:
-    """Whether the child survives its parent's timeout. It is killed here in either case."""
-    with tempfile.TemporaryDirectory() as directory:
-        with suppress(subprocess.TimeoutExpired):
-            subprocess.run(["bash", "-c", COMMAND], cwd=directory, capture_output=True, timeout=1, check=False)
-        pid = int(Path(directory, "pid").read_text(encoding="utf-8"))
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
-
-
-async def _still_beats(sandbox: Sandbox) -> bool:
-    """Whether the child's file still grows; an empty file counts as a failure, because it must have grown before."""
-    before = (await sandbox.stat("beats")).size
-    await anyio.sleep(WATCH)
-    after = (await sandbox.stat("beats")).size
-    return before == 0 or after > before
+    run(partial(_demo_stage.run_demo, yes, driver, allow_weaker))

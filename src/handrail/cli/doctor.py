@@ -3,16 +3,25 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
-import anyio
 import typer
 
 from handrail.cli._app import app
 from handrail.contract.driver import Driver, Feature, Promise
-from handrail.drivers.open import WALLS, Opener, known_drivers
-from handrail.drivers.selftest import tested_alone
-from handrail.sandbox.report import report_of
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    import anyio as _anyio
+
+    from handrail.drivers import open as _open
+    from handrail.drivers import selftest as _selftest
+    from handrail.sandbox import report as _report_room
+else:
+    _anyio = Lazy("anyio")
+    _open = Lazy("handrail.drivers.open")
+    _selftest = Lazy("handrail.drivers.selftest")
+    _report_room = Lazy("handrail.sandbox.report")
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
 LISTED_FIRST: Final = ("jail", "host", "memory")
@@ -25,7 +34,7 @@ NOT_TRIED: Final = "The driver claims this; it was not tried here."
 @app.command()
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False) -> None:
     """Tell what each sandbox driver enforces on this machine, found by trying."""
-    reports = anyio.run(examine)
+    reports = _anyio.run(examine)
     print(as_json(reports) if json else render(reports))
 
 
@@ -45,17 +54,17 @@ class DriverReport:
 
 async def examine() -> list[DriverReport]:
     """Open every known driver once, on an empty directory, and close it. Leaves nothing behind; never raises."""
-    known = known_drivers()
+    known = _open.known_drivers()
     names = [*(name for name in LISTED_FIRST if name in known), *sorted(set(known) - set(LISTED_FIRST))]
     return [await _examine(name, known[name]) for name in names]
 
 
-async def _examine(name: str, opener: Opener | str) -> DriverReport:
+async def _examine(name: str, opener: "_open.Opener | str") -> DriverReport:
     if isinstance(opener, str):
         return _broken(name, opener)
     try:
-        with anyio.fail_after(OPENING_SECONDS):
-            async with tested_alone(name, opener) as driver:
+        with _anyio.fail_after(OPENING_SECONDS):
+            async with _selftest.tested_alone(name, opener) as driver:
                 return _report(name, driver)
     except Exception as error:  # noqa: BLE001 - a broken driver must not hide the others
         return _broken(name, str(error) or type(error).__name__)
@@ -67,7 +76,7 @@ def _broken(name: str, problem: str) -> DriverReport:
 
 
 def _report(name: str, driver: Driver) -> DriverReport:
-    report = report_of(driver)
+    report = _report_room.report_of(driver)
     listed = {promise.feature: promise for promise in report.promises}
     promises = tuple(listed.get(it, Promise(it, "absent", "it does not claim this")) for it in FEATURES)
     tried = hasattr(driver, "lost")
@@ -91,7 +100,7 @@ def _auto(reports: Sequence[DriverReport]) -> str | None:
     """The driver that `auto` takes: the jail, unless one of its walls is missing."""
     for report in reports:
         walls = {promise.feature for promise in report.promises if promise.standing == "enforced"}
-        if report.name == STRONGEST and report.works and walls >= WALLS:
+        if report.name == STRONGEST and report.works and walls >= _open.WALLS:
             return report.name
     return None
 

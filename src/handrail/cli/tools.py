@@ -1,13 +1,25 @@
 """`handrail tools`: show the built-in tools to a person, or their schemas to a program."""
 
 import json
-from typing import Annotated, Any
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from handrail.cli._app import app, or_exit
-from handrail.toolkit.toolbox import Toolbox
-from handrail.tools.builtin import builtin_tools
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    from handrail.toolkit import toolbox as _toolbox
+    from handrail.tools import builtin as _builtin
+else:
+    _toolbox = Lazy("handrail.toolkit.toolbox")
+    _builtin = Lazy("handrail.tools.builtin")
+
+NARROW: Final = 72
+"""Columns below which a summary has lines of its own."""
 
 
 @app.command()
@@ -21,11 +33,22 @@ def tools(
 
 def list_tools(schema: str | None, profile: Any) -> str:
     """A line for each tool, or the schemas of one provider as JSON."""
-    box = Toolbox(builtin_tools(profile))
+    box = _toolbox.Toolbox(_builtin.builtin_tools(profile))
     if schema is not None:
         return json.dumps(box.schemas(schema), indent=2, ensure_ascii=False)
     rows = [
         (tool.name, tool.risk, ", ".join(sorted(tool.effects)) or "-", tool.description.split("\n")[0]) for tool in box
     ]
     width = max(len(name) for name, *_ in rows)
-    return "\n".join(f"{name:<{width}}  {risk:<5} {effects:<14} {summary}" for name, risk, effects, summary in rows)
+    head = [f"{name:<{width}}  {risk:<5} {effects:<14} " for name, risk, effects, _ in rows]
+    return "\n".join(_fit(*pair) for pair in zip(head, (row[-1] for row in rows), strict=True))
+
+
+def _fit(head: str, summary: str) -> str:
+    """One line, or in a terminal as many as it needs, none of them broken within a word."""
+    if not sys.stdout.isatty():
+        return head + summary
+    columns = shutil.get_terminal_size().columns - 1
+    if columns < NARROW:
+        return f"{head.rstrip()}\n{textwrap.fill(summary, columns, initial_indent='  ', subsequent_indent='  ')}"
+    return textwrap.fill(summary, columns, initial_indent=head, subsequent_indent=" " * len(head))

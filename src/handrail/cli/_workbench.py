@@ -1,0 +1,140 @@
+"""A sandbox and a session as the person's options say, and calls in it that Ctrl-C ends."""
+
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from rich.console import Console
+from rich.text import Text
+
+from handrail.aio import in_background
+from handrail.cli._app import Options
+from handrail.cli._output import Tail, as_json, exit_code, show_result
+from handrail.cli._screen import make_console
+from handrail.cli._terminal import TerminalApprover, TerminalHost, can_ask
+from handrail.cli._words import Arguments
+from handrail.contract.result import Failure, Result
+from handrail.drivers.open import open_sandbox
+from handrail.policy.approval import visible
+from handrail.policy.approvers import approve_all
+from handrail.policy.policy import Policy
+from handrail.sandbox.sandbox import Sandbox
+from handrail.session.session import Session
+from handrail.toolkit.toolbox import Toolbox
+
+
+@asynccontextmanager
+async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> AsyncIterator["Workbench"]:
+    """Open everything. A `lasting` one serves many calls, so that rules can be remembered and jobs go on."""
+    console, to_person = make_console(stderr=True), sys.stdout.isatty() and not options.json
+    policy, tail, asks = Policy(mode=options.mode), Tail(to_person=to_person), can_ask() and not options.yes
+    person = TerminalApprover(console, tools, remembers=lasting, shown=tail.until_asked) if asks else None
+    async with open_sandbox(
+        options.driver,
+        workspace=options.workspace,
+        network=options.network,
+        allow_weaker=options.allow_weaker,
+        **options.inside,
+    ) as sandbox:
+        session = Session(
+            tools,
+            sandbox=sandbox,
+            policy=policy,
+            approver=approve_all if options.yes else person,
+            host=TerminalHost(console) if asks else None,
+        )
+        async with session:
+            following = in_background(tail.follow(session.events()))
+            bench = Workbench(session, sandbox, tail, console, to_person, lasting, person)
+            try:
+                bench.show_notes()
+                yield bench
+            finally:
+                following.cancel()
+
+
+@dataclass(slots=True)
+class Workbench:
+    """One session at a terminal, or without one."""
+
+    session: Session
+    sandbox: Sandbox
+    tail: Tail
+    console: Console
+    to_person: bool
+    """Whether results are shown as text; otherwise envelopes are printed."""
+    lasting: bool
+    person: TerminalApprover | None
+    _noted: set[str] = field(default_factory=set)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+
+    def show_notes(self) -> None:
+        """Print what the sandbox's report says besides its promises, each note once."""
+        for note in self.sandbox.report.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                self.console.print(Text(f"note: {visible(note)}", style="dim"))
+
+    async def call(self, name: str, arguments: Arguments) -> int:
+        """Make a call and show it. Returns the code to exit with."""
+        id = f"line_{next(self._numbers)}"
+        self.tail.watch(id)
+        tool = self.session.toolbox.find(name)
+        result = await self._run(name, arguments, id)
+        if result is None:
+            self.tail.start_line()
+            self.say("Interrupted: the call was given up, and what it ran is stopped.")
+            return exit_code(tool, None)
+        milliseconds = await self.tail.until_ended(id)
+        if self.to_person:
+            show_result(self.console, tool, result, milliseconds)
+        else:
+            envelope = result.to_envelope(name)
+            print(as_json(envelope, indent=None if self.lasting else 2), flush=True)
+        self._advise(result)
+        self.show_notes()
+        return exit_code(tool, result)
+
+    def say(self, text: str) -> None:
+        """One remark of the command line itself."""
+        self.console.print(Text(f"handrail: {visible(text)}", style="yellow"))
+
+    def running_jobs(self) -> list[str]:
+        """The ids of the background jobs that still run."""
+        return [job.id for job in self.sandbox.jobs() if job.running]
+
+    def _advise(self, result: Result) -> None:
+        if isinstance(result, Failure) and "needs_approval" in result.data:
+            self.say(
+                "nobody can be asked here, because standard input and standard error are not a terminal. Add --yes to "
+                "approve the call, or --mode open to run it without asking."
+            )
+        elif not self.lasting and (jobs := self.running_jobs()):
+            self.say(f"{', '.join(jobs)} ends now, with this command; `handrail shell` keeps jobs until you leave it.")
+
+    async def _run(self, name: str, arguments: Arguments, id: str) -> Result | None:
+        """The result; None when a second Ctrl-C abandoned the call."""
+        result: Result | None = None
+        async with anyio.create_task_group() as group:
+            await group.start(self._interrupts, id, group)
+            result = await self.session.call(name, arguments, origin="user", id=id)
+            group.cancel_scope.cancel()
+        return result
+
+    async def _interrupts(self, id: str, group: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+        """The first Ctrl-C stops the running call; the second abandons it."""
+        stopped = False
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                if self.person is not None and self.person.editing:
+                    continue
+                if stopped:
+                    group.cancel_scope.cancel()
+                stopped = True
+                group.start_soon(self.session.terminate, id)
