@@ -216,7 +216,7 @@ def test_every_dev_command_in_the_readme_exists() -> None:
 
 @pytest.mark.parametrize("document", ["README.md", "docs/debugging.md", "docs/gates.md"])
 def test_the_python_in_a_document_runs_as_it_stands(document: str, tmp_path: Path) -> None:
-    programs = blocks(document, "python")
+    programs = re.findall(r"(?<!-->\n)^```python\n(.*?)^```", read(document), re.MULTILINE | re.DOTALL)
     assert any("#> " in program for program in programs)
     for program in programs:
         argv = [sys.executable, "-W", "error", "-c", program]

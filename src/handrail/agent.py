@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal
 
 import anyio
@@ -51,6 +52,11 @@ class Agent:
 
     async def run(self, prompt: str) -> Outcome:
         """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
+        if (tracing := self.session.tracing) is not None:
+            return await tracing.run(self, prompt, partial(self._run, prompt))
+        return await self._run(prompt)
+
+    async def _run(self, prompt: str) -> Outcome:
         reason: Reason = "cancelled"
         text = self._traceback = ""
         self.session.begin_run()
@@ -73,7 +79,8 @@ class Agent:
     async def _rounds(self, host: "_LoopHost") -> tuple[Reason, str]:
         for _ in range(self.rounds):
             try:
-                turn = await self._ask()
+                tracing = self.session.tracing
+                turn = await (self._ask() if tracing is None else tracing.ask(self, self._ask))
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 self._traceback = report(f"The model {type(self.model).__name__} (session {self.session.id!r})", error)
                 return "model_error", describe_error(error)

@@ -35,6 +35,7 @@ from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
+from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
     from handrail.tools import builtin as _builtin
@@ -62,19 +63,20 @@ class Session:
         state: Any = None,
         host: Host | None = None,
         gates: Sequence[Gate] | None = None,
+        tracing: Tracing | None = None,
         id: str | None = None,
     ) -> None:
         refuse_other_loops("A Session")
         self.id = id or urandom(6).hex()
-        self.state = state
+        self.sandbox, self.state = sandbox, state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.own_loop = OwnLoop()
         self.host = SessionHost(self.toolbox, host, self.own_loop, self._warn)
-        self.call_count = 0
-        self.sandbox = sandbox
+        self.call_count, self._closed = 0, False
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
-        self._walk = fold(STANDARD if gates is None else gates)
+        self.tracing = checked_tracing(tracing)
+        self._walk = fold((*([] if tracing is None else [tracing.call]), *(STANDARD if gates is None else gates)))
         self._transcript = Transcript()
         self._memory: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Step] = {}
@@ -85,7 +87,6 @@ class Session:
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts)
-        self._closed = False
         self._open.callback(_report_late_to(self, sandbox))
         self._check_tools(policy)
 
