@@ -5,15 +5,17 @@ silent driver must not. Its shield does not stop asyncio's own cancellation. No 
 """
 
 import asyncio
+import os
 import sys
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from contextvars import copy_context
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
 from functools import wraps
 from inspect import isawaitable
 from math import inf
+from types import MethodType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import anyio
@@ -88,34 +90,74 @@ def in_background(work: Coroutine[Any, Any, None]) -> Task:
 @contextmanager
 def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
     """Call `act` if the event loop is closed while the block runs, so that the block never ends."""
-    timer = weakref.ref(running_loop().call_later(_THREE_YEARS, _OnLoopClosed(act)))
+    undo = when_loop_closes(act)
     try:
         yield
     finally:
-        if (pending := timer()) is not None:
-            pending.cancel()
+        undo()
 
 
-class _OnLoopClosed:
-    """The callback of a timer. A closed event loop drops its timers, and this object with them."""
+def when_loop_closes(act: Callable[[], object]) -> Callable[[], object]:
+    """Call `act` when the running event loop is closed, or dropped without being closed; the newest `act` first.
 
-    def __init__(self, act: Callable[[], object]) -> None:
-        self._act = act
+    A method does not keep its object alive. Returns a function that undoes this. Outside an event loop, do nothing.
+    """
+    loop = loop_here()
+    if loop is None:
+        return lambda: None
+    acts, key = _LoopEnd.of(loop).acts, object()
+    if isinstance(act, MethodType):
+        acts[key] = weakref.WeakMethod(act, lambda _: acts.pop(key, None))
+    else:
+        acts[key] = lambda: act
+    return lambda: acts.pop(key, None)
+
+
+class _LoopEnd:
+    """The callback of a timer. An event loop that ends drops its timers, and this object with them."""
+
+    def __init__(self) -> None:
+        self.acts: dict[object, Callable[[], Callable[[], object] | None]] = {}
+        self._process = os.getpid()
+
+    @staticmethod
+    def of(loop: Any) -> "_LoopEnd":
+        """The one of this event loop, which alone keeps it alive."""
+        known: Callable[[], _LoopEnd | None] = vars(loop).get("_handrail_end", lambda: None)
+        end = known()
+        if end is None:
+            end = _LoopEnd()
+            loop.call_later(_THREE_YEARS, end, context=Context())
+            vars(loop)["_handrail_end"] = weakref.ref(end)
+        return end
 
     def __call__(self) -> None:
         """Never called: the timer is never due."""
 
     def __del__(self) -> None:
-        self._act()
+        if (
+            sys.is_finalizing() or os.getpid() != self._process
+        ):  # guards notice the end of this process; a fork is not it
+            return
+        while self.acts:
+            with suppress(Exception):  # there is no caller to raise it to
+                _, get = self.acts.popitem()
+                if (act := get()) is not None:
+                    act()
 
 
 class OwnLoop:
-    """The event loop to which an object belongs: the one on which it was created or first used."""
+    """The event loop to which an object belongs: the one on which it was created or first used.
 
-    __slots__ = ("loop",)
+    `at_end` is a method that is called when that loop is closed or dropped.
+    """
 
-    def __init__(self) -> None:
-        self.loop = loop_here()
+    __slots__ = ("_at_end", "loop")
+
+    def __init__(self, at_end: Callable[[], object] | None = None) -> None:
+        self._at_end = None if at_end is None else weakref.WeakMethod(at_end)
+        self.loop: Any = None
+        self._claim(loop_here())
 
     def here(self) -> bool:
         """Whether it is the running loop. A loop that no longer runs is replaced by the running one."""
@@ -124,8 +166,13 @@ class OwnLoop:
             return True
         with _claiming:
             if self.loop is None or not self.loop.is_running():
-                self.loop = current
+                self._claim(current)
         return self.loop is current
+
+    def _claim(self, loop: Any) -> None:
+        self.loop = loop
+        if self._at_end is not None and (at_end := self._at_end()) is not None:
+            when_loop_closes(at_end)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on this loop and wait for it on the caller's.
@@ -237,7 +284,10 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
     Neither anyio's scopes nor asyncio's own cancellation (`task.cancel()`, `wait_for`, `timeout`, `TaskGroup`) reach
     it. Only the end of the event loop does, because it cancels every task: the caller must do without the loop what
     has to happen then. An exception of `closing` is raised here, or becomes the cause of the cancellation.
+    Without an event loop, as in a coroutine that is destroyed after its loop ended, do nothing.
     """
+    if loop_here() is None:
+        return
 
     async def run() -> None:
         await closing()

@@ -6,11 +6,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from handrail.contract.driver import Command, Mount
@@ -229,20 +227,6 @@ async def test_a_workspace_that_holds_the_home_directory_is_named(
         jail = await open_jail(workspace=str(tmp_path / name))
         assert ("home directory" in " ".join(jail.report.notes)) == named
         await jail.close()
-
-
-async def test_a_jail_started_in_a_thread_that_ends_lives_on(home: str) -> None:
-    made: list[GuardedDriver] = []
-
-    async def make() -> None:
-        made.append(await open_jail(workspace=home))
-
-    thread = threading.Thread(target=lambda: anyio.run(make))
-    thread.start()
-    await anyio.to_thread.run_sync(thread.join)
-    await anyio.sleep(0.2)
-    with anyio.fail_after(PATIENCE):
-        await usable(made[0])
 
 
 async def test_a_mount_below_another_is_not_hidden_by_it(tmp_path: Path, opened: Open) -> None:

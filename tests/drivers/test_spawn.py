@@ -1,5 +1,6 @@
 """A guard lives as long as its channel and its client, whoever started it and whoever else holds the stream."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -47,7 +48,8 @@ async def test_a_guard_outlives_the_thread_that_started_it(kind: str, tmp_path: 
     async def open_one() -> None:
         opened.append(await OPENERS[kind](workspace=str(tmp_path)))
 
-    thread = threading.Thread(target=anyio.run, args=(open_one,))
+    loop = asyncio.new_event_loop()  # when it is closed, it takes its guards with it
+    thread = threading.Thread(target=lambda: loop.run_until_complete(open_one()))
     thread.start()
     await anyio.to_thread.run_sync(thread.join)
     await anyio.sleep(0.2)
@@ -55,6 +57,7 @@ async def test_a_guard_outlives_the_thread_that_started_it(kind: str, tmp_path: 
         assert (await run(opened[0], "echo alive")).stdout == b"alive\n"
     finally:
         await opened[0].close()
+        loop.close()
 
 
 async def test_close_ends_the_guard_even_when_a_forked_child_holds_the_stream(kind: str, tmp_path: Path) -> None:

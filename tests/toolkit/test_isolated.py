@@ -152,6 +152,29 @@ async def test_a_child_that_called_setsid_dies_when_the_call_is_answered(tmp_pat
         assert await are_dead(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_call_in_flight_dies_when_its_event_loop_is_closed(tmp_path: Path, guarded: bool) -> None:
+    note = tmp_path / "pids"
+
+    async def begin() -> list[int]:
+        if guarded:
+            calls.append(asyncio.ensure_future(Session([made.hangs]).call("hangs", {"note": str(note)})))
+        else:
+            calls.append(asyncio.ensure_future(run_isolated(made.hangs.function, {"note": str(note)})))  # type: ignore[arg-type]
+        with anyio.fail_after(60):
+            while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
+                await anyio.sleep(0.01)
+        return [int(word) for word in note.read_text().split()]
+
+    calls: list[asyncio.Future[Any]] = []
+    loop = asyncio.new_event_loop()
+    pids = loop.run_until_complete(begin())
+    assert all(map(is_alive, pids)), "the control: it runs"
+    loop.close()
+    assert anyio.run(are_dead, *pids)
+    calls[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("how", ["scope", "task", "terminated", "budget"])
 async def test_a_child_that_called_setsid_dies_when_the_run_is_cancelled(tmp_path: Path, how: str) -> None:
     note, budget = tmp_path / "pid", Budget(seconds=8 if how == "budget" else None)

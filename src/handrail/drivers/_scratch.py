@@ -6,12 +6,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
+from handrail.aio import when_loop_closes
 from handrail.drivers._options import is_below
 
 MEMORY: Final = "/dev/shm"
@@ -21,17 +22,23 @@ _MEMORY_FILES: Final = 10_000
 """Files that it must be able to take."""
 _locked: dict[str, tuple[int, int]] = {}
 """The directories of this process, each locked as long as it exists: the descriptor, and its inode."""
+_undo_at_loop_end: dict[str, Callable[[], object]] = {}
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
-def make_scratch(parent: str | None = None) -> str:
-    """A new private directory, named after this process. Those of dead processes are removed on the way."""
+def make_scratch(parent: str | None = None, *, outlives_loop: bool = False) -> str:
+    """A new private directory, named after this process. Those of dead processes are removed on the way.
+
+    If the running event loop ends before the directory is removed, it is removed then, unless it `outlives_loop`.
+    """
     for directory in dict.fromkeys((parent or tempfile.gettempdir(), *temporary_directories())):
         sweep_scratch(directory)
     path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_started(os.getpid())}-", dir=parent)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(fd, fcntl.LOCK_SH)
     _locked[path] = fd, os.fstat(fd).st_ino
+    if not outlives_loop:
+        _undo_at_loop_end[path] = when_loop_closes(partial(remove_scratch, path))
     return path
 
 
@@ -70,6 +77,7 @@ def _has_room(path: str) -> bool:
 def remove_scratch(path: str) -> None:
     """Remove it with everything in it, even what a command made unreadable. No link is followed, not even a new one."""
     _unlock(path)
+    _undo_at_loop_end.pop(path, lambda: None)()
     try:
         for _, names, _, parent in os.fwalk(path, follow_symlinks=False):
             for name in names:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import anyio
 import anyio.lowlevel
 
-from handrail.aio import Task, in_background
+from handrail.aio import Task, in_background, loop_here
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
@@ -136,7 +136,8 @@ class Running:
         except (OSError, ValueError, Unavailable, BrokenDriver) as error:
             self.error = error
         finally:
-            await self._finish()
+            if loop_here() is not None:  # otherwise the loop ended before the command did, and nobody waits
+                await self._finish()
 
     async def _drive(self) -> int:
         self.process = process = await self._start()

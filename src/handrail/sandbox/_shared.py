@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import anyio
 
-from handrail.aio import OwnLoop, finish, if_loop_closes, in_background
+from handrail.aio import OwnLoop, finish, in_background
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
@@ -33,7 +33,7 @@ class SandboxState:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.own_loop = OwnLoop()
+        self.own_loop = OwnLoop(self.close_without_loop)
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []
@@ -107,8 +107,7 @@ class SandboxState:
             return
         self.closed = True
         self._gone = anyio.Event()
-        with if_loop_closes(self.close_without_loop):
-            await finish(self._close)
+        await finish(self._close)
 
     async def _close(self) -> None:
         """Only the end of the event loop cancels this; the driver is closed even then."""

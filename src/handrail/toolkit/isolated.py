@@ -8,12 +8,14 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
+from handrail.aio import if_loop_closes
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
@@ -148,19 +150,24 @@ async def _in_group(argv: tuple[str, ...], answer: _Answer) -> None:
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
     try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(_feed_stream, process.stdin, answer.order)
-            group.start_soon(_listen, process.stderr, "stderr", answer)
-            await _listen(process.stdout, "stdout", answer)
-            group.cancel_scope.cancel()
-        if not answer.whole:
-            with anyio.move_on_after(1):
-                answer.exit_code = await process.wait()
+        with if_loop_closes(partial(_kill_group, process.pid)):
+            async with anyio.create_task_group() as group:
+                group.start_soon(_feed_stream, process.stdin, answer.order)
+                group.start_soon(_listen, process.stderr, "stderr", answer)
+                await _listen(process.stdout, "stdout", answer)
+                group.cancel_scope.cancel()
+            if not answer.whole:
+                with anyio.move_on_after(1):
+                    answer.exit_code = await process.wait()
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process.pid)
         with anyio.CancelScope(shield=True):
             await process.aclose()
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 async def _feed_stream(stream: ByteSendStream | None, data: bytes) -> None:

@@ -180,6 +180,11 @@ class Channel:
             pass  # the guard is gone already
         self._release()
 
+    def drop(self) -> None:
+        """Close the stream though tasks wait on it: their event loop has ended, and they never continue."""
+        self.close()
+        self._stream.close()
+
     def _release(self) -> None:
         """Close the descriptor once no task waits on it: its number may be another file's a moment later."""
         if self._closing and not self._leading and not self._writing.locked():

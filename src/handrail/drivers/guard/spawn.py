@@ -4,6 +4,7 @@ import math
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Final
 import anyio
 from anyio import move_on_after
 
-from handrail.aio import finish
+from handrail.aio import finish, when_loop_closes
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, GUARD_KILL_WAIT, GUARD_START_WAIT, Limits
 from handrail.drivers.guard import _pidfd, frames
@@ -41,6 +42,12 @@ class Guard:
         self._kill_lock = threading.Lock()
         self._info = info
         """Where bubblewrap writes which process is the guard; read when it must be killed."""
+        self._owner = os.getpid()
+        when_loop_closes(self.kill)
+
+    def __del__(self) -> None:
+        if os.getpid() == self._owner and not sys.is_finalizing():  # a forked child does not own it
+            self.kill()
 
     @property
     def pid(self) -> int:
@@ -83,6 +90,15 @@ class Guard:
             self._release()
         if self._process.returncode is None:
             raise Unavailable("the sandbox's guard cannot be killed: what it ran may still be running", retryable=False)
+
+    def kill(self) -> None:
+        """Kill it and everything in it, and release everything. May be called twice.
+
+        For a guard that nobody can close any more: it was dropped, or its event loop has ended.
+        """
+        self.channel.drop()
+        self._kill()
+        self._release()
 
     async def _end(self) -> None:
         with move_on_after(GUARD_END_WAIT):

@@ -47,7 +47,7 @@ def _is_ours(top: str, inode: int) -> bool:
 
 
 def _make(network: str, parent: str | None) -> str:
-    top = make_scratch(parent)
+    top = make_scratch(parent, outlives_loop=True)
     atexit.register(_remove, top, os.getpid())
     names = [*FILES, *DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java"))]
     for name in [*names, RESOLVER] if network == "full" else names:
