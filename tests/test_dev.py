@@ -1,10 +1,14 @@
 """Its commands set themselves up anywhere, and a test that hangs is ended."""
 
 import os
+import platform
+import pty
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -193,6 +197,89 @@ def test_tests_run_two_at_once_and_named_ones_alone_and_coverage_only_when_asked
     assert record_of(recorded, "test")[0][-1] == ".venv/bin/python -m pytest -n 4"
     assert record_of(recorded, "test", "--cover")[0][-1] == ".venv/bin/python -m pytest -n 4 --cov=handrail"
     assert record_of(recorded, "test", "--cover", "a.py")[0][-1] == ".venv/bin/python -m pytest --cov=handrail a.py"
+
+
+# Progress
+
+UV = """#!/bin/sh
+case "$1 $2" in
+"venv "*)
+    mkdir -p .venv/bin
+    echo '#!/bin/sh
+        case "$*" in *hatchling* | "-m pip install"*) echo unreachable; exit 1;; esac' > .venv/bin/python
+    echo '#!/bin/sh
+        echo demo' > .venv/bin/handrail
+    chmod +x .venv/bin/*;;
+"pip install")
+    echo "Downloading large (10MiB)"
+    while [ ! -e go-on ]; do sleep 0.1; done
+    exit $(cat go-on);;
+esac
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """A project that is not set up yet, beside a uv that installs nothing, and only when the file `go-on` is there."""
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "uv").write_text(UV)
+    (tmp_path / "bin" / "uv").chmod(0o755)
+    return tmp_path
+
+
+def test_in_a_terminal_the_first_run_shows_what_it_does_and_for_how_long(slow: Path) -> None:
+    master, slave = pty.openpty()
+    env = {**os.environ, "PATH": f"{slow / 'bin'}:{SYSTEM}", "COLUMNS": "70"}
+    argv = [sys.executable, "dev.py", "demo"]
+    seen = b""
+    with subprocess.Popen(argv, cwd=slow, env=env, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        try:
+            while len(set(re.findall(rb"2/3 installing the build tools \S+ (\d+) s \S+ Downloading", seen))) < 3:
+                seen += os.read(master, 4096)
+            (slow / "go-on").write_text("0")
+            with suppress(OSError):  # the other side is closed
+                while data := os.read(master, 4096):
+                    seen += data
+        finally:
+            process.kill()
+    os.close(master)
+    screen = seen.decode().replace("\r\n", "\n")
+    assert process.returncode == 0, screen
+    lines = [line.rpartition("\r")[2].removeprefix("\x1b[K") for line in screen.strip().split("\n")]
+    assert [re.sub(r"\(\d+\.\d s\)$", "(T)", line) for line in lines] == [
+        f"dev: 1/3 making .venv with Python {platform.python_version()}: done (T)",
+        "dev: 2/3 installing the build tools: done (T)",
+        "dev: 3/3 installing handrail and its tools: done (T)",
+        "demo",
+    ]
+    assert max(map(len, screen.splitlines())) < 70 + len("\x1b[K")
+
+
+def test_elsewhere_the_first_run_prints_one_line_for_each_step_and_the_second_none(slow: Path) -> None:
+    (slow / "go-on").write_text("0")
+    first, second = (run(sys.executable, "dev.py", "demo", cwd=slow, PATH=f"{slow / 'bin'}:{SYSTEM}") for _ in range(2))
+    assert first.stdout.splitlines() == [
+        f"dev: 1/3 making .venv with Python {platform.python_version()}",
+        "dev: 2/3 installing the build tools",
+        "dev: 3/3 installing handrail and its tools",
+        "demo",
+    ]
+    assert second.stdout.splitlines() == ["demo"]
+
+
+def test_where_nothing_can_be_installed_the_last_line_says_what_is_needed(slow: Path) -> None:
+    (slow / "go-on").write_text("1")
+    done = run(sys.executable, "dev.py", "demo", cwd=slow, PATH=f"{slow / 'bin'}:{SYSTEM}")
+    assert done.returncode == 1
+    assert "uv could not do it, so pip tries:\nDownloading large" in done.stdout
+    unreachable, *_, last = done.stderr.splitlines()
+    assert unreachable == "unreachable", "what pip printed"
+    assert last.startswith("dev: installing the build tools failed. The first run needs a package index")
+    assert not (slow / ".venv" / "installed").exists()
 
 
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
