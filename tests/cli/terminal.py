@@ -23,6 +23,7 @@ class Terminal:
     def __init__(self, child: "pexpect.spawn[bytes]", columns: int) -> None:
         self.pid = child.pid
         self.raw = b""
+        self.columns = columns
         self._child = child
         self._screen = pyte.HistoryScreen(columns, 60, history=2_000)
         self._feed = pyte.ByteStream(self._screen)

@@ -22,7 +22,7 @@ def shown(*words: str) -> str:
 def test_without_words_or_with_help_every_command_is_named() -> None:
     for words in ((), ("--help",)):
         text = shown(*words)
-        for command in ("demo", "call", "tools", "doctor"):
+        for command in ("demo", "call", "shell", "tools", "doctor"):
             assert re.search(rf"^  {command} ", text, re.MULTILINE), text
 
 
@@ -41,6 +41,7 @@ def test_without_words_or_with_help_every_command_is_named() -> None:
                 "handrail call bash",
             ],
         ),
+        ("shell", ["Tab", "Ctrl-D", "bash echo hi", "--yes"]),
         ("tools", ["--schema", "--profile", "coding"]),
         ("demo", ["no key", "--yes"]),
         ("doctor", ["--json"]),

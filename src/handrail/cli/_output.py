@@ -38,6 +38,7 @@ class Tail:
         self._at_start = True
         self._returned = False
         self._broken = False
+        self._job_news: list[str] = []
 
     def watch(self, call_id: str) -> None:
         """Show this call from now on; a background job goes on without being shown."""
@@ -54,6 +55,14 @@ class Tail:
             elif event.type == "approval_asked":
                 self._asked.add(event.data["id"])
                 self._tell()
+            elif event.type == "job_ended":
+                how = event.data["error"] or f"exit {event.data['exit_code']}"
+                self._job_news.append(f"{event.data['job']} has ended: {how}")
+
+    def take_job_news(self) -> list[str]:
+        """Which jobs have ended since this was asked last."""
+        news, self._job_news = self._job_news, []
+        return news
 
     async def until_asked(self, request_id: str) -> None:
         """Return when everything before this request was printed, and the cursor is at the start of a line."""

@@ -25,21 +25,21 @@ LIKE_A_FIELD: Final = 0.75
 """How similar a name is to a field's, from 0 to 1, to be taken for a slip."""
 
 
-def read_words(tool: Tool | None, words: Sequence[str]) -> Arguments:
-    """The arguments that these words of a command line mean.
+def read_words(tool: Tool | None, words: Sequence[str], *, stdin: bool = True) -> Arguments:
+    """The arguments that these words of a command line mean; with `stdin`, `-` stands for standard input.
 
-    Raises HandrailError or OSError, saying what to type.
+    Raises HandrailError, saying what to type.
     """
-    if list(words) == ["-"]:
+    if list(words) == ["-"] and stdin:
         return sys.stdin.read()
     if tool is None or not words:  # the session says which tools there are
         return "{}"
     if len(words) == 1 and _JSON_OBJECT.match(words[0]):
         return words[0]
     fields: dict[str, Any] = {}
-    texts = [word for word in words if not _take_field(tool, word, fields)]
+    texts = [word for word in words if not _take_field(tool, word, fields, stdin=stdin)]
     if texts:
-        _take_text(tool, texts, fields, shlex.join(words))
+        _take_text(tool, texts, fields)
     return fields
 
 
@@ -48,20 +48,20 @@ def read_line(line: str, tools: Toolbox) -> tuple[str, Arguments]:
 
     A tool that runs what it is given takes the rest of the line as it stands.
     """
-    name, _, rest = line.strip().partition(" ")
     if _JSON_OBJECT.match(line):
         return _read_call(line)
+    name, rest = [*line.split(maxsplit=1), ""][:2]
     rest, tool = rest.strip(), tools.get(name)
     if tool is None or not rest or _JSON_OBJECT.match(rest):
         return name, rest if rest and tool is not None else "{}"
     fields: dict[str, Any] = {}
     if "executes" in tool.effects and (main := lone_text(tool)) is not None:
-        while (word := _WORD.match(rest)) and _take_field(tool, _unquoted(word[1]), fields):
+        while (word := _WORD.match(rest)) and _take_field(tool, _unquoted(word[1]), fields, stdin=False):
             rest = rest[word.end() :]
         if rest:
             _put(tool, main, rest, fields)
         return name, fields
-    return name, read_words(tool, shlex_words(rest))
+    return name, read_words(tool, shlex_words(rest), stdin=False)
 
 
 def shlex_words(text: str) -> list[str]:
@@ -104,12 +104,12 @@ def _read_call(line: str) -> tuple[str, Arguments]:
     return name, arguments
 
 
-def _take_field(tool: Tool, word: str, fields: dict[str, Any]) -> bool:
+def _take_field(tool: Tool, word: str, fields: dict[str, Any], *, stdin: bool) -> bool:
     """Whether the word names a field of the tool; its value is then in `fields`."""
     found = _FIELD.fullmatch(word)
     if found is None or found[1] not in fields_of(tool):
         return False
-    _put(tool, found[1], _value(tool, found[1], found[2]), fields)
+    _put(tool, found[1], _value(tool, found[1], found[2], stdin=stdin), fields)
     return True
 
 
@@ -119,7 +119,7 @@ def _put(tool: Tool, name: str, value: Any, fields: dict[str, Any]) -> None:
     fields[name] = value
 
 
-def _take_text(tool: Tool, texts: Sequence[str], fields: dict[str, Any], typed: str) -> None:
+def _take_text(tool: Tool, texts: Sequence[str], fields: dict[str, Any]) -> None:
     main, known = lone_text(tool), fields_of(tool)
     for text in texts:
         slip = _FIELD.fullmatch(text)
@@ -131,20 +131,16 @@ def _take_text(tool: Tool, texts: Sequence[str], fields: dict[str, Any], typed: 
         listed = f"it has {', '.join(known)}" if known else "it has no fields"
         raise HandrailError(f"{texts[0]!r} is neither JSON nor a field of {tool.name} (name=value); {listed}")
     if len(texts) > 1:
-        raise HandrailError(f"{tool.name} takes one text, {main}; put it into quotes: {_quoted(' '.join(texts))}")
+        raise HandrailError(f"{tool.name} takes one text, {main}; put it into quotes: {shlex.quote(' '.join(texts))}")
     _put(tool, main, texts[0], fields)
 
 
-def _quoted(text: str) -> str:
-    return shlex.quote(text)
-
-
-def _value(tool: Tool, name: str, text: str) -> Any:
+def _value(tool: Tool, name: str, text: str, *, stdin: bool) -> Any:
     """The value of a field: text where the field takes text, otherwise JSON; `@file` is what is in the file."""
     if text.startswith(FROM_FILE * 2):
         text = text[1:]
     elif text.startswith(FROM_FILE):
-        text = _content(name, text[1:])
+        text = _content(name, text[1:], stdin=stdin)
     if _takes(tool, name, "string"):
         return text
     try:
@@ -153,9 +149,9 @@ def _value(tool: Tool, name: str, text: str) -> Any:
         return text  # preflight says what the field takes
 
 
-def _content(name: str, path: str) -> str:
+def _content(name: str, path: str, *, stdin: bool) -> str:
     try:
-        if path == "-":
+        if path == "-" and stdin:
             return sys.stdin.read()
         with open(os.path.expanduser(path), encoding="utf-8", newline="") as file:
             return file.read()

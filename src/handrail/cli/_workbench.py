@@ -52,7 +52,6 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
             following = in_background(tail.follow(session.events()))
             bench = Workbench(session, sandbox, tail, console, to_person, lasting, person)
             try:
-                bench.show_notes()
                 yield bench
             finally:
                 following.cancel()
@@ -82,6 +81,7 @@ class Workbench:
 
     async def call(self, name: str, arguments: Arguments) -> int:
         """Make a call and show it. Returns the code to exit with."""
+        self.show_notes()
         id = f"line_{next(self._numbers)}"
         self.tail.watch(id)
         tool = self.session.toolbox.find(name)
