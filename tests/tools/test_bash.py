@@ -216,6 +216,20 @@ async def test_a_job_that_a_person_ended_says_so(real: World, who: str) -> None:
     assert [(each["ended_by"], each["killed_by"]) for each in listed] == [("user", "user")]
 
 
+async def test_limits_are_numbers_of_seconds_with_fractions(real: World) -> None:
+    for name, given in (
+        ("bash", {"command": "echo a; sleep 600"}),
+        ("run_code", {"code": "import time; time.sleep(600)"}),
+    ):
+        failure = await real.failure(name, **given, timeout=0.3)
+        assert (failure.kind, "longer than 0.3 s" in failure.message) == ("timeout", True)
+    silent = await real.failure("bash", command="sleep 600", idle_timeout=0.4)
+    assert "nothing for 0.4 s" in silent.message
+    assert (await real.value("bash", command="echo a", timeout=86_400))["stdout"] == "a\n"
+    job = (await real.value("bash", command="sleep 600", background=True))["job"]
+    assert (await real.value("process", action="wait", job=job, timeout=0.1))["running"]
+
+
 async def test_a_job_is_not_ended_by_the_timeout_of_commands(real: World) -> None:
     job = (await real.value("bash", command="sleep 1.3; echo done", background=True, timeout=1))["job"]
     ended = await real.value("process", action="wait", job=job)

@@ -15,15 +15,16 @@ from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors, path_not_found
 
 DEFAULT_TIMEOUT: Final = 120
-LONGEST_TIMEOUT: Final = 3_600
+Seconds = Annotated[float, Field(ge=0.1, le=86_400)]
+"""How long a command may take, or somebody waits."""
 
 
 @tool(risk="high", effects=["executes"], needs=["exec", "tree_kill"], timeout=None)
 async def bash(
     command: Annotated[str, Field(min_length=1)],
     context: Context,
-    timeout: Annotated[int, Field(ge=1, le=LONGEST_TIMEOUT)] = DEFAULT_TIMEOUT,
-    idle_timeout: Annotated[int | None, Field(ge=1, le=LONGEST_TIMEOUT)] = None,
+    timeout: Seconds = DEFAULT_TIMEOUT,
+    idle_timeout: Seconds | None = None,
     background: bool = False,
     cwd: str | None = None,
 ) -> Any:
@@ -89,7 +90,7 @@ def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: 
     return Success(data, notes)
 
 
-async def _start(context: Context, command: str, idle_timeout: int | None, cwd: str | None) -> dict[str, Any]:
+async def _start(context: Context, command: str, idle_timeout: float | None, cwd: str | None) -> dict[str, Any]:
     job = await context.sandbox.start(command, cwd=cwd, idle_timeout=idle_timeout, on_output=watcher(context))
     return {
         "job": job.id,

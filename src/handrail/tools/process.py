@@ -11,6 +11,7 @@ from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
+from handrail.tools.bash import Seconds
 
 DEFAULT_WAIT: Final = 30
 DEFAULT_LINES: Final = 50
@@ -23,7 +24,7 @@ async def process(
     action: Literal["list", "poll", "wait", "tail", "output", "kill"],
     context: Context,
     job: str | None = None,
-    timeout: Annotated[int, Field(ge=1, le=3_600)] = DEFAULT_WAIT,
+    timeout: Seconds = DEFAULT_WAIT,
     lines: Annotated[int, Field(ge=1, le=5_000)] = DEFAULT_LINES,
     start: Annotated[int, Field(ge=0)] = 0,
     end: Annotated[int | None, Field(ge=1)] = None,

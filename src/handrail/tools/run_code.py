@@ -10,7 +10,7 @@ from handrail.sandbox.code import language as known_language
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors
-from handrail.tools.bash import answer, watcher
+from handrail.tools.bash import Seconds, answer, watcher
 
 DEFAULT_TIMEOUT: Final = 60
 
@@ -20,7 +20,7 @@ async def run_code(
     code: Annotated[str, Field(min_length=1)],
     context: Context,
     language: str = "python",
-    timeout: Annotated[int, Field(ge=1, le=3_600)] = DEFAULT_TIMEOUT,
+    timeout: Seconds = DEFAULT_TIMEOUT,
 ) -> Any:
     """Run a program and return its output. Only files persist between calls.
 
