@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import Image, Success, run_sync
 from handrail.contract.limits import DEFAULT_CAPS as CAPS
+from handrail.tools.read import LARGEST_IMAGE
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -69,6 +70,37 @@ async def test_a_picture_comes_as_a_picture_and_other_bytes_are_described(anywhe
     assert (picture, picture.media_type) == (Image(PNG, "image/png"), "image/png")
     binary = await anywhere.value("read", path="x.bin")
     assert (binary["kind"], binary["size"], binary["begins_with"][:11]) == ("binary", 10, "7f 45 4c 46")
+
+
+IMAGES = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(50),
+    "image/gif": b"GIF89a" + bytes(50),
+    "image/webp": b"RIFF\x40\0\0\0WEBPVP8 " + bytes(50),
+}
+
+
+@pytest.mark.parametrize("kind", IMAGES)
+async def test_an_image_is_known_by_its_content_not_by_its_name(anywhere: World, kind: str) -> None:
+    await anywhere.put("picture.txt", IMAGES[kind])
+    await anywhere.put("text.png", "not a picture\n")
+    result = await anywhere.call("read", path="picture.txt")
+    assert result.value == Image(IMAGES[kind], kind)
+    wire = {"kind": "image", "media_type": kind, "size": len(IMAGES[kind])}
+    assert result.to_envelope("read")["result"] == wire, "the bytes travel beside the text"
+    assert (await anywhere.value("read", path="text.png"))["text"] == "not a picture\n"
+
+
+@pytest.mark.parametrize("size", [LARGEST_IMAGE, LARGEST_IMAGE + 1])
+async def test_an_image_that_is_too_large_is_described_with_what_to_do(anywhere: World, size: int) -> None:
+    await anywhere.put("p.png", PNG + bytes(size - len(PNG)))
+    result = await anywhere.call("read", path="p.png")
+    if size <= LARGEST_IMAGE:
+        assert (type(result.value), len(result.value.data), result.warnings) == (Image, size, ())
+    else:
+        assert (result.value["kind"], result.value["size"], result.value["shown"]) == ("image", size, False)
+        assert "larger than 5 MiB" in result.warnings[0]
+        assert "smaller copy" in result.warnings[0]
 
 
 async def test_long_lines_are_cut_between_characters_and_that_is_said(anywhere: World) -> None:

@@ -24,6 +24,7 @@ LONGEST_SCANNED_LINE: Final = 8 << 20
 NOTE_ROOM: Final = 40
 """Bytes for the note at the end of a line that was cut."""
 LARGEST_IMAGE: Final = 5 << 20
+"""Bytes of the largest image that is shown."""
 IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -86,9 +87,14 @@ async def _listing(context: Context, path: str, offset: int, limit: int | None) 
 
 
 async def _read_image(sandbox: Sandbox, path: str, stat: FileStat, media_type: str) -> Any:
-    if stat.size > LARGEST_IMAGE:
-        return {"kind": "image", "path": path, "size": stat.size, "media_type": media_type, "shown": False}
-    return Image(await sandbox.read_bytes(path), media_type)
+    data = b"" if stat.size > LARGEST_IMAGE else await sandbox.read_bytes(path, length=LARGEST_IMAGE + 1)
+    size = max(stat.size, len(data))
+    if size <= LARGEST_IMAGE:
+        return Image(data, media_type)
+    value = {"kind": "image", "path": path, "size": size, "media_type": media_type, "shown": False}
+    largest = LARGEST_IMAGE >> 20
+    note = f"{path} is larger than {largest} MiB and is not shown; make a smaller copy with bash, and read that."
+    return Success(value, (note,))
 
 
 def _image_type(head: bytes) -> str | None:
