@@ -1,21 +1,19 @@
-"""Find the lines of files that a regular expression matches, in linear time.
+"""Find the lines of files that a regular expression matches, as `rg --crlf` does.
 
-One engine decides what matches; ripgrep, where the sandbox has it, only names the files worth reading. Both must read
-a pattern alike, so it is rewritten: shorthands become ASCII sets, and what one engine would take for a nested set is
-escaped. Bytes that are not UTF-8 match only themselves: ripgrep skips them, and the other engine sees U+FFFD.
+One engine decides what matches; ripgrep, where the sandbox has it, only names the files worth reading.
 """
 
+import codecs
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import jsonschema_rs as engine
 from anyio.lowlevel import checkpoint
 
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools._glob_match import POSIX_CLASSES
+from handrail.tools._regex import NEVER_MATCHED, Regex
 from handrail.tools._walk import gather
 
 FILES_AT_ONCE: Final = 4
@@ -24,26 +22,16 @@ BLOCK_CHARACTERS: Final = 64 << 10
 """Characters that are searched between two checkpoints."""
 LONGEST_SEARCHED_LINE: Final = 256 << 10
 """Characters of a line that are searched."""
-ENGINE_TABLE_BYTES: Final = 64 << 20
-"""Memory for the engine's tables; a pattern that needs more runs slower, still in linear time."""
 LONGEST_RIPGREP_PATTERN: Final = 16 << 10
 """Characters of the longest pattern that is passed to ripgrep."""
 RIPGREP_OUTPUT_BYTES: Final = 32 << 20
 """Bytes of ripgrep's output that are read."""
 XARGS_NOTHING_FOUND: Final = 123
 """The exit code of xargs when ripgrep found no match."""
-SHORTHANDS: Final = {
-    "d": "0-9",
-    "w": "0-9A-Za-z_",
-    "s": "\t\n\x0b\x0c\r ",
-    "D": "\\x00-/:-\ufffc\ufffe-\U0010ffff",
-    "W": "\\x00-/:-@\\[-\\^`{-\ufffc\ufffe-\U0010ffff",
-    "S": "\\x00-\x08\x0e-\x1f!-\ufffc\ufffe-\U0010ffff",
-}
-NOT_UTF8: Final = "\ufffd"
-ANCHORS: Final = {"A": "^", "z": "$", "Z": "$"}
-_UNSUPPORTED: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k")
-_TURNS_OFF_MULTILINE: Final = re.compile(r"\(\?[a-zA-Z]*-[a-zA-Z]*m")
+READ_ANYWAY: Final = r"[\x00\p{Cn}]"
+"""Files that are read whatever ripgrep finds: binary ones, and those with characters newer than its tables."""
+UTF16: Final = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_NOT_UTF8: Final = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +45,12 @@ class Match:
     after: tuple[str, ...] = ()
 
 
-class Regex:
-    """A compiled pattern. Raises ValueError for an invalid one."""
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A file's text as it is shown, and as it is searched: without line ends but LF, and without what is not text."""
 
-    def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
-        self.text = portable(pattern, ignore_case=ignore_case)
-        try:
-            self.matches = _compiled(self.text)
-            self._matches_in_block = _compiled(f"(?m){self.text}")
-        except (engine.ValidationError, ValueError):
-            raise ValueError(f"The pattern is not a valid regular expression: {_reason(pattern)}.") from None
-        if _TURNS_OFF_MULTILINE.search(pattern):
-            self._matches_in_block = bool
-
-    def may_match(self, block: str) -> bool:
-        """False if no line of the block matches. A block with a very long line is not tried as a whole."""
-        return len(block) > 2 * BLOCK_CHARACTERS or self._matches_in_block(block)
+    shown: str
+    searched: str
 
 
 class Search:
@@ -80,6 +58,11 @@ class Search:
 
     def __init__(self, sandbox: Sandbox, regex: Regex, *, most: int, context: int = 0) -> None:
         self.matches: list[Match] = []
+        self.binary: list[str] = []
+        self.unreadable: list[str] = []
+        """Files that were not searched, because they have a NUL or could not be read."""
+        self.last: str | None = None
+        """The file at which the search stopped, because enough lines matched."""
         self.shortened = 0
         """Lines of which only the beginning was searched."""
         self._sandbox = sandbox
@@ -93,30 +76,35 @@ class Search:
             batch = paths[begin : begin + FILES_AT_ONCE]
             read = await gather([partial(self._read, path) for path in batch])
             for path, data in zip(batch, read, strict=True):
+                if data is None:
+                    self.unreadable.append(path)
+                elif (text := as_text(data)) is None:
+                    self.binary.append(path)
+                else:
+                    await self._search_text(path, text)
                 if len(self.matches) >= self._most:
+                    self.last = path
                     return
-                if b"\0" not in data:
-                    await self._search_text(path, data.decode("utf-8", "replace"))
 
-    async def _read(self, path: str) -> bytes:
+    async def _read(self, path: str) -> bytes | None:
         try:
             return await self._sandbox.read_bytes(path)
         except OSError:
-            return b""  # it is unreadable, or was removed meanwhile
+            return None  # it may not be read, or was removed meanwhile
 
-    async def _search_text(self, path: str, text: str) -> None:
+    async def _search_text(self, path: str, text: Text) -> None:
         numbers: list[int] = []
         first = 0
-        for block in _blocks(text):
-            if len(text) > BLOCK_CHARACTERS:
+        for block in _blocks(text.searched):
+            if len(text.searched) > BLOCK_CHARACTERS:
                 await checkpoint()
-            if self._regex.may_match(block):
+            if len(block) > 2 * BLOCK_CHARACTERS or self._regex.may_match(block):  # one long line is tried once
                 numbers += [first + offset for offset in self._matching_lines(block)]
             if len(self.matches) + len(numbers) >= self._most:
                 break
             first += block.count("\n")
         if numbers:
-            lines = _lines(text)
+            lines = _lines(text.shown)
             self.matches += [self._match(path, lines, at) for at in numbers[: self._most - len(self.matches)]]
 
     def _matching_lines(self, block: str) -> Iterator[int]:
@@ -133,25 +121,38 @@ class Search:
         return Match(path, at + 1, lines[at], tuple(before), tuple(after))
 
 
-async def files_with_matches(sandbox: Sandbox, regex: Regex, paths: list[str]) -> list[str]:
-    """The files in which ripgrep finds the pattern, in the given order; all of them if ripgrep cannot tell."""
-    argv = ["xargs", "-0", "rg", "--no-config", "--no-messages", "--no-mmap", "--text", "--encoding", "none"]
-    argv += ["--threads", "1", "--files-with-matches", "--null", "--regexp", regex.text, "--"]
+def as_text(data: bytes) -> Text | None:
+    """The text of a file, which may be UTF-16 if it begins with a byte order mark; None if it has a NUL."""
+    encoding = UTF16.get(data[:2])
+    if encoding is not None:
+        shown = marked = data[2:].decode(encoding, "replace")
+    else:
+        data = data.removeprefix(codecs.BOM_UTF8)
+        shown = marked = data.decode("utf-8", "replace")
+        if "\ufffd" in shown:
+            marked = _NOT_UTF8.sub(NEVER_MATCHED, data.decode("utf-8", "surrogateescape"))
+    if "\0" in shown:
+        return None
+    if "\r" not in shown:
+        return Text(shown, marked)
+    if shown.endswith("\r"):  # it ends a last line
+        marked += "\n"
+    return Text(shown, marked.replace("\r\n", "\n"))
+
+
+async def files_worth_reading(sandbox: Sandbox, regex: Regex, paths: list[str]) -> list[str]:
+    """The files that match or are binary, by ripgrep, in the given order; all of them if ripgrep cannot tell."""
+    argv = ["xargs", "-0", "rg", "--no-config", "--no-mmap", "--text", "--threads", "1"]
+    argv += ["--files-with-matches", "--null", "--regexp", READ_ANYWAY, "--regexp", regex.with_returns, "--"]
     names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
-    if not names or len(regex.text) > LONGEST_RIPGREP_PATTERN or "\0" in regex.text:
+    if not names or len(regex.with_returns) > LONGEST_RIPGREP_PATTERN or "\0" in regex.with_returns:
         return paths
     done = await sandbox.run(argv, cwd="/", stdin=names, max_output=RIPGREP_OUTPUT_BYTES)
     incomplete = done.stderr_size or done.ended_by != "exit" or done.spool.discarded()
     if done.exit_code not in (0, XARGS_NOTHING_FOUND) or incomplete:
-        return paths  # ripgrep cannot read the pattern, or was stopped
+        return paths  # ripgrep cannot read the pattern or a file, or was stopped
     listed = set(done.spool.read().decode("utf-8", "surrogateescape").split("\0"))
     return [path for path in paths if path in listed]
-
-
-def _compiled(pattern: str) -> Callable[[str], bool]:
-    """Compile with the engine that checks the patterns of schemas, which runs in linear time."""
-    options = engine.RegexOptions(dfa_size_limit=ENGINE_TABLE_BYTES)
-    return engine.Draft202012Validator({"pattern": pattern}, pattern_options=options).is_valid
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -166,60 +167,3 @@ def _blocks(text: str) -> Iterator[str]:
 def _lines(text: str) -> list[str]:
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
-
-
-def _reason(pattern: str) -> str:
-    if _UNSUPPORTED.search(pattern):
-        return "look-around and back-references are not supported"
-    try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        return str(error)
-    return "it is too large, or has an unknown escape"
-
-
-def portable(pattern: str, *, ignore_case: bool = False) -> str:
-    """Rewrite a pattern so that both engines read it alike. Raises ValueError for one that spans lines."""
-    made: list[str] = ["(?i)"] if ignore_case else []
-    at, inside = 0, False
-    while at < len(pattern):
-        piece, at, inside = _inside(pattern, at) if inside else _outside(pattern, at)
-        made.append(piece)
-    return "".join(made)
-
-
-def _outside(pattern: str, at: int) -> tuple[str, int, bool]:
-    char, following = pattern[at], pattern[at + 1 : at + 2]
-    if char == "\n" or (char == "\\" and following == "n"):
-        raise ValueError("The pattern is matched against one line at a time; remove the line break.")
-    if char == "\\" and following in SHORTHANDS:
-        return f"[{SHORTHANDS[following]}]", at + 2, False
-    if char == "\\" and following in ANCHORS:
-        return ANCHORS[following], at + 2, False
-    if char == "\\":
-        return pattern[at : at + 2], at + 2, False
-    if char != "[":
-        return f"[^{NOT_UTF8}]" if char == "." else char, at + 1, False
-    negated = following == "^"
-    end = at + 2 if negated else at + 1
-    opened = f"[^{NOT_UTF8}" if negated else "["
-    if pattern[end : end + 1] == "]":  # a ] that comes first in a set is literal
-        return f"{opened}\\]", end + 1, True
-    return opened, end, True
-
-
-def _inside(pattern: str, at: int) -> tuple[str, int, bool]:
-    char, following = pattern[at], pattern[at + 1 : at + 2]
-    if char == "]":
-        return char, at + 1, False
-    if char == "\\" and following in SHORTHANDS:
-        return SHORTHANDS[following], at + 2, True
-    if char == "\\":
-        return pattern[at : at + 2], at + 2, True
-    if char == "[" and following == ":" and (end := pattern.find(":]", at)) > 0:
-        name = pattern[at + 2 : end]
-        if name not in POSIX_CLASSES:
-            raise ValueError(f"There is no character class [:{name[:30]}:].")
-        return POSIX_CLASSES[name], end + 2, True
-    nested = char in "[&~" or (char == "-" and following == "-")
-    return (f"\\{char}" if nested else char), at + 1, True

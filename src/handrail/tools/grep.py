@@ -1,4 +1,4 @@
-"""Search the contents of files by a regular expression; the answers are the same with and without ripgrep."""
+"""Search the contents of files by a regular expression; the answers are those of `rg --crlf`, also without ripgrep."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Final
@@ -12,11 +12,14 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._glob_match import FileGlob, file_glob
 from handrail.tools._paths import explain_errors, lookup, path_for_model, require_file
-from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Regex, Search, files_with_matches
+from handrail.tools._regex import Regex
+from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Search, files_worth_reading
 from handrail.tools._walk import relative_to, walk
 
 LARGEST_FILE: Final = 32 << 20
 """Bytes of the largest file that is searched; the result says how many were skipped."""
+FILES_NAMED: Final = 20
+"""Binary files that a result names."""
 
 
 @tool(effects=["reads"], needs=["files"])
@@ -48,23 +51,35 @@ async def grep(
     paths, too_large = await _files(sandbox, path, files, no_ignore)
     caps = call.caps
     search = Search(sandbox, regex, most=caps.matches + 1, context=context)
-    await search.search_files(await files_with_matches(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
+    await search.search_files(await files_worth_reading(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
     matches = [_for_model(sandbox, each, context, caps.match) for each in search.matches[: caps.matches]]
-    truncated = len(search.matches) > caps.matches
+    reached = len(paths) if search.last is None else paths.index(search.last) + 1
     value = {
         "kind": "matches", "pattern": pattern, "matches": matches, "match_count": len(matches),
-        "files_searched": len(paths), "truncated": truncated,
+        "files_searched": reached - len(search.binary) - len(search.unreadable),
+        "binary_files": [path_for_model(sandbox, each) for each in search.binary[:FILES_NAMED]],
+        "truncated": len(search.matches) > caps.matches,
     }  # fmt: skip
-    return Success(value, tuple(_notes(len(matches) if truncated else 0, too_large, search.shortened)))
+    return Success(value, tuple(_notes(sandbox, search, caps.matches, too_large)))
 
 
-def _notes(cut_to: int, too_large: int, shortened: int) -> Iterator[str]:
-    if cut_to:
-        yield f"Only the first {cut_to} matches are shown; search a smaller directory, or use glob."
+def _notes(sandbox: Sandbox, search: Search, most: int, too_large: int) -> Iterator[str]:
+    if len(search.matches) > most:
+        yield f"Only the first {most} matches are shown; search a smaller directory, or use glob."
+    if search.binary:
+        yield f"Binary files were not searched: {_names(sandbox, search.binary)}; search them with bash (grep -a)."
+    if search.unreadable:
+        yield f"Files that cannot be read were not searched: {_names(sandbox, search.unreadable)}."
     if too_large:
         yield f"Files larger than {LARGEST_FILE >> 20} MiB were not searched ({too_large}); search them with bash."
-    if shortened:
-        yield f"Only the beginning of lines longer than {LONGEST_SEARCHED_LINE >> 10} KiB was searched ({shortened})."
+    if search.shortened:
+        kibibytes = LONGEST_SEARCHED_LINE >> 10
+        yield f"Only the beginning of lines longer than {kibibytes} KiB was searched ({search.shortened})."
+
+
+def _names(sandbox: Sandbox, paths: list[str]) -> str:
+    more = f" and {len(paths) - FILES_NAMED} more" if len(paths) > FILES_NAMED else ""
+    return ", ".join(path_for_model(sandbox, each) for each in paths[:FILES_NAMED]) + more
 
 
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:
