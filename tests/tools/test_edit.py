@@ -100,6 +100,15 @@ BEFORE = "alpha\nbeta\ngamma\n"
         pytest.param(b"a\r\nb\r\nc\r\n", one("a\nb", "a\nx\nb"), b"a\r\nx\r\nb\r\nc\r\n", id="crlf, several lines"),
         pytest.param(b"a\r\nb\r\n", one("b", "b\nnew"), b"a\r\nb\r\nnew\r\n", id="crlf, lines added to one"),
         pytest.param(b"a\r\nb\r\n", one("a\r\nb", "x\r\ny"), b"x\r\ny\r\n", id="crlf, sent as it is"),
+        pytest.param(b"a\r\nb\r\n", one("a\r\n", "x\n"), b"x\r\nb\r\n", id="crlf, new text sent with lf"),
+        pytest.param(b"a\r\nb\r\n", one("b\n", "b\nc\n"), b"a\r\nb\r\nc\r\n", id="crlf, at its end"),
+        pytest.param(b"a\r\nb", one("b", "b\nc"), b"a\r\nb\r\nc", id="crlf, no final newline"),
+        pytest.param(b"a\r\nb\r\n", one("a", "x\r\ny\nz"), b"x\r\ny\r\nz\r\nb\r\n", id="crlf, new text mixed"),
+        pytest.param(b"a\r\nb\r\n", one("\n", "\n\n", replace_all=True), b"a\r\n\r\nb\r\n\r\n", id="crlf, line ends"),
+        pytest.param(b"a\nb\r\nc\n", one("b\n", "x\ny\n"), b"a\nx\r\ny\r\nc\n", id="mixed, in its crlf part"),
+        pytest.param(b"a\r\nb\nc\r\n", one("a", "a\nnew"), b"a\r\nnew\r\nb\nc\r\n", id="mixed, mostly crlf"),
+        pytest.param(b"a\nx\r\nb\n", one("\nb", "\n\nb"), b"a\nx\r\n\r\nb\n", id="mixed, after a crlf"),
+        pytest.param(b"a\nb\n", one("a\nb", "a\r\nb"), b"a\r\nb\n", id="lf, crlf asked for"),
         pytest.param(b"a\nb\r\nc\nd\n", one("c", "c\nnew"), b"a\nb\r\nc\nnew\nd\n", id="mixed, mostly lf"),
         pytest.param(b"a\nb\r\n", one("a\n", "x\n"), b"x\nb\r\n", id="mixed, exact"),
         pytest.param(b"\xef\xbb\xbfa\nb\n", one("a", "x"), b"\xef\xbb\xbfx\nb\n", id="byte order mark"),
@@ -118,6 +127,46 @@ async def test_what_was_not_edited_stays_as_it_was(
     await anywhere.put("f", before)
     await anywhere.value("edit", path="f", edits=edits)
     assert await anywhere.get("f") == after
+
+
+async def test_an_edit_of_line_ends_alone_is_refused_in_a_crlf_file(anywhere: World) -> None:
+    await anywhere.put("f", b"a\r\nb\r\n")
+    failure = await anywhere.failure("edit", path="f", edits=one("a\r\n", "a\n"))
+    assert (failure.field, "edit keeps those of the file" in failure.message) == ("edits[0].new", True)
+    assert await anywhere.get("f") == b"a\r\nb\r\n"
+
+
+async def test_one_edit_may_be_sent_flat(anywhere: World) -> None:
+    await anywhere.put("f", "one two one\n")
+    value = await anywhere.value("edit", path="f", old="two", new="2")
+    assert (value["replacements"], await anywhere.get("f")) == (1, b"one 2 one\n")
+    await anywhere.value("edit", path="f", old="one", new="", replace_all=True)
+    assert await anywhere.get("f") == b" 2 \n"
+    failure = await anywhere.failure("edit", path="f", old="three", new="3")
+    assert (failure.kind, failure.field) == ("invalid_args", "old")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "words"),
+    [
+        ({"old": "one", "new": "x", "edits": one("one", "y")}, "old", "old and new came together with edits"),
+        ({"replace_all": True, "edits": one("one", "y")}, "replace_all", "replace_all came together with edits"),
+        ({}, "old", "old is missing; send old and new, or a list"),
+        ({"old": "one"}, "new", "new is missing"),
+        ({"new": "one"}, "old", "old is missing"),
+        ({"old": "", "new": "x"}, "old", "empty"),
+        ({"old": "one", "new": "one"}, "new", "the same"),
+        ({"edits": []}, "edits", ""),
+    ],
+)
+async def test_both_forms_at_once_or_half_of_one_are_refused(
+    anywhere: World, arguments: dict[str, Any], field: str, words: str
+) -> None:
+    await anywhere.put("f", "one\n")
+    failure = await anywhere.failure("edit", path="f", **arguments)
+    assert (failure.kind, failure.field) == ("invalid_args", field)
+    assert words in failure.message
+    assert await anywhere.get("f") == b"one\n"
 
 
 async def test_the_mode_of_a_file_stays(real: World) -> None:

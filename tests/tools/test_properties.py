@@ -104,6 +104,9 @@ CASES: dict[str, Case] = {
     "edit.edits[].replace_all": edits(
         {"old": "apple", "new": "x", "replace_all": True}, {"old": "apple", "new": "x", "replace_all": False}
     ),
+    "edit.old": of({"path": "b.txt", "new": "x"}, "old", "berry", "Apple"),
+    "edit.new": of({"path": "b.txt", "old": "berry"}, "new", "x", "y"),
+    "edit.replace_all": of({"path": "b.txt", "old": "apple", "new": "x"}, "replace_all", True, False),
     "glob.pattern": of({}, "pattern", "*.txt", "*.py"),
     "glob.path": of({"pattern": "*.*"}, "path", ".", "sub"),
     "glob.no_ignore": of({"pattern": "*.log"}, "no_ignore", True, False),

@@ -30,29 +30,39 @@ ALIKE_ENOUGH: Final = 0.5
 """The score from which a passage is shown."""
 
 
+KEPT: Final = Field(json_schema_extra={"blank": "keep"})
+
+
 class Edit(BaseModel):
     """One replacement."""
 
     old: Annotated[
-        str,
-        Field(
-            description="The text to replace, exactly as in the file, where it must occur once.",
-            json_schema_extra={"blank": "keep"},
-        ),
+        str, KEPT, Field(description="The text to replace, exactly as in the file, where it must occur once.")
     ]
-    new: Annotated[str, Field(description="The text that replaces it.", json_schema_extra={"blank": "keep"})]
+    new: Annotated[str, KEPT, Field(description="The text that replaces it.")]
     replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False
 
 
 @tool(risk="high", effects=["reads", "writes"], needs=["files", "atomic_write", "range_read"])
-async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_length=100)], context: Context) -> Any:
-    """Replace exact pieces of text in a file. All edits are made, in order, or none.
+async def edit(
+    path: str,
+    context: Context,
+    old: Annotated[str | None, KEPT] = None,
+    new: Annotated[str | None, KEPT] = None,
+    replace_all: bool = False,
+    edits: Annotated[list[Edit] | None, Field(min_length=1, max_length=100)] = None,
+) -> Any:
+    """Replace exact text in a file: one piece (`old`, `new`), or several (`edits`), all of them, in order, or none.
 
     Args:
         path: The file, absolute or relative to the workspace.
-        edits: The replacements.
+        old: The text to replace, exactly as in the file, where it must occur once.
+        new: The text that replaces it.
+        replace_all: Replace every occurrence of `old`.
+        edits: Several replacements, instead of `old` and `new`.
     """
     sandbox = context.sandbox
+    asked = _asked(old, new, replace_all, edits)
     stat = await lookup(sandbox, path)
     require_file(path, stat, "edit needs the path of a file")
     if stat.size > LARGEST_FILE:
@@ -64,8 +74,8 @@ async def edit(path: str, edits: Annotated[list[Edit], Field(min_length=1, max_l
         raise ToolFailed(Failure("invalid_args", f"{path} is a binary file; edit changes text.", field="path"))
     before = data.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 stay as they are
     after, count = before, 0
-    for number, each in enumerate(edits):
-        after, made = _apply(after, each, number, path)
+    for number, each in enumerate(asked):
+        after, made = _apply(after, each, "" if edits is None else f"edits[{number}].", path)
         count += made
     changed = after.encode("utf-8", "surrogateescape")
     with explain_errors(sandbox, path):
@@ -80,19 +90,33 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _apply(text: str, edit: Edit, number: int, path: str) -> tuple[str, int]:
-    field = f"edits[{number}].old"
+def _asked(old: str | None, new: str | None, replace_all: bool, edits: list[Edit] | None) -> list[Edit]:
+    """The replacements, from one of the two forms. Raises ToolFailed for both, none, or a part of one."""
+    flat = [
+        name for name, value in (("old", old), ("new", new), ("replace_all", replace_all or None)) if value is not None
+    ]
+    if edits is not None:
+        if flat:
+            message = (
+                f"{' and '.join(flat)} came together with edits; send one edit as old and new, or a list as edits."
+            )
+            raise ToolFailed(Failure("invalid_args", message, field=flat[0]))
+        return edits
+    if old is not None and new is not None:
+        return [Edit(old=old, new=new, replace_all=replace_all)]
+    missing = "old" if old is None else "new"
+    message = f"{missing} is missing; send old and new, or a list of them as edits."
+    raise ToolFailed(Failure("invalid_args", message, field=missing, expected="the text to replace, and the new text"))
+
+
+def _apply(text: str, edit: Edit, prefix: str, path: str) -> tuple[str, int]:
+    field = f"{prefix}old"
     if not edit.old:
         raise ToolFailed(Failure("invalid_args", "The old text is empty; to create a file use write.", field=field))
-    if edit.old == edit.new:
-        raise ToolFailed(
-            Failure("invalid_args", "The old and the new text are the same.", field=f"edits[{number}].new")
-        )
-    old, new = edit.old, edit.new
-    if old not in text and "\n" in old and "\r\n" in text:  # the file has CRLF line ends, the model wrote LF
-        old, new = _crlf(old), _crlf(new)
-    elif "\n" not in old and "\n" in new and 2 * text.count("\r\n") > text.count("\n"):
-        new = _crlf(new)
+    old, new = _with_line_ends_of(text, edit.old, edit.new)
+    if old == new:
+        note = "" if edit.old == edit.new else " apart from line ends, and edit keeps those of the file"
+        raise ToolFailed(Failure("invalid_args", f"The old and the new text are the same{note}.", field=f"{prefix}new"))
     lines = _lines_of(text, old)
     if not lines:
         raise ToolFailed(Failure("invalid_args", f"The old text is not in {path}. {_closest(text, old)}", field=field))
@@ -111,6 +135,22 @@ def _lines_of(text: str, old: str) -> list[int]:
         lines.append(line)
         before, at = at, text.find(old, at + 1)
     return lines
+
+
+def _with_line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
+    """The edit with the line ends of the file, or, where those are mixed, of the passage it changes."""
+    crlf = text.count("\r\n")
+    bare = text.count("\n") - crlf
+    if not crlf:
+        return old, new
+    if not bare:
+        return _crlf(old), _crlf(new)
+    if "\n" not in old:
+        return old, _crlf(new) if crlf > bare else new
+    count = text.count(_crlf(old))
+    if count and text.count(old) in (0, count):
+        return _crlf(old), _crlf(new)
+    return old, new
 
 
 def _crlf(text: str) -> str:
