@@ -405,19 +405,70 @@ async def test_cut_output_of_a_command_that_ran_out_of_time_can_be_read(real: Wo
 )
 async def test_a_program_is_run_and_leaves_nothing_behind(real: World, language: str, code: str, stdout: str) -> None:
     value = await real.value("run_code", code=code, language=language)
-    assert (value["text"], value["stdout"], value["error"], value["exit_code"]) == (stdout, stdout, None, 0)
+    assert (value["stdout"], value["error"], value["exit_code"], "text" in value) == (stdout, None, 0, False)
     assert await real.files() == {}
 
 
-async def test_a_program_that_fails_says_why(real: World) -> None:
-    value = await real.value("run_code", code="print('x')\nraise ValueError('no good')")
-    assert (value["text"], value["error"], value["exit_code"]) == ("x\n", "ValueError: no good", 1)
-    assert "line 2" in value["stderr"]
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("1 + 2", "3"),
+        ("x = [1]\nx * 2  # twice", "[1, 1]"),
+        ("'é\\n'", r"'é\n'"),
+        ("None", None),
+        ("x = 1", None),
+        ("print('a')", None),
+        ("", None),
+        ("# nothing", None),
+        ("def f():\n    return 1\nf()\n", "1"),
+        ("from __future__ import annotations\n__name__", "'__main__'"),
+        ("from dataclasses import dataclass\n@dataclass\nclass A:\n    a: int\nA(1)", "A(a=1)"),
+        ("import pickle\nclass A: pass\ntype(pickle.loads(pickle.dumps(A()))).__name__", "'A'"),
+    ],
+)
+async def test_the_last_expression_of_a_python_program_is_its_text(real: World, code: str, text: str | None) -> None:
+    value = await real.value("run_code", code=code or "\n")
+    assert (value.get("text"), value["error"], value["stderr"]) == (text, None, "")
+    assert value["stdout"] == ("a\n" if "print" in code else "")
+    assert await real.files() == {}
+
+
+async def test_a_traceback_is_in_error_alone_with_the_lines_of_the_code(real: World) -> None:
+    value = await real.value("run_code", code="print('x')\n\ndef f():\n    raise ValueError('no good')\nf()\n1")
+    assert (value["stdout"], value["stderr"], value["exit_code"], "text" in value) == ("x\n", "", 1, False)
+    for part in ("line 5, in <module>", "line 4, in f", "raise ValueError('no good')", "ValueError: no good"):
+        assert part in value["error"]
+    assert "_run" not in value["error"]
+    syntax = await real.value("run_code", code="x = 1\ny = (\n")
+    assert ("line 2" in syntax["error"], "SyntaxError" in syntax["error"], syntax["stderr"]) == (True, True, "")
+    shown = await real.value("run_code", code="class A:\n    def __repr__(self): return 1 / 0\nA()")
+    assert "line 2, in __repr__" in shown["error"]
+
+
+async def test_how_a_program_ends_by_itself_is_kept(real: World) -> None:
+    value = await real.value("run_code", code="import sys\nprint('e', file=sys.stderr)\nsys.exit(3)")
+    assert (value["exit_code"], value["stderr"], value["error"]) == (3, "e\n", "exit code 3")
     quiet = await real.value("run_code", code="exit 4", language="bash")
     assert quiet["error"] == "exit code 4"
     slow = await real.failure("run_code", code="import time\nprint('x', flush=True)\ntime.sleep(600)", timeout=1)
-    assert slow.data is not None
     assert (slow.kind, slow.data["stdout"], await real.files()) == ("timeout", "x\n", {})
+
+
+async def test_a_large_value_is_cut_and_kept_whole(real: World) -> None:
+    result = await real.call("run_code", code="'x' * 200_000")
+    assert len(result.value["text"]) < 50_000
+    mark = re.search(r"full output: (a_[0-9a-f]{32})\]", result.value["text"])
+    assert mark is not None
+    assert await read_all(real, mark[1]) == repr("x" * 200_000)
+
+
+async def test_children_of_multiprocessing_find_the_program(real: World) -> None:
+    code = (
+        "import multiprocessing as m\ndef f(x): return x * x\nif __name__ == '__main__':\n"
+        "    with m.get_context('spawn').Pool(1) as pool: found = pool.map(f, [2, 3])\n    print(found)\n"
+    )
+    value = await real.value("run_code", code=code)
+    assert (value["stdout"], value["error"]) == ("[4, 9]\n", None), value
 
 
 async def test_a_list_of_things_to_do_is_replaced_whole(anywhere: World) -> None:

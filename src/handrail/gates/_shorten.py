@@ -29,9 +29,7 @@ async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: K
     cap = caps.other if own or listed else caps.value
     if size <= cap:
         return value
-    counted = {id(value[name]) for name in own}  # one text may stand in two fields, as in the answer of run_code
-    apart = [name for name, held in value.items() if id(held) in counted]
-    return await _shorten_fields(value, cap, keeper, apart=apart)
+    return await _shorten_fields(value, cap, keeper, apart=list(own))
 
 
 async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
@@ -46,7 +44,8 @@ async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
 def _own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
     """The fields of this value that have a cap of their own, and that cap."""
     if "exit_code" in value and isinstance(value.get("stdout"), str) and isinstance(value.get("stderr"), str):
-        return {"stdout": caps.stdout, "stderr": caps.stderr}
+        own = {"stdout": caps.stdout, "stderr": caps.stderr, "text": caps.value, "error": caps.stderr}
+        return {name: cap for name, cap in own.items() if isinstance(value.get(name), str)}
     if isinstance(value.get("text"), str) and isinstance(kind := value.get("kind"), str) and kind in TEXTS:
         return {"text": caps.file}
     if "bytes_written" in value and isinstance(value.get("diff"), str):
