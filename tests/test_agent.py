@@ -126,7 +126,14 @@ async def test_it_stops_when_the_budget_is_used_up() -> None:
     assert [result.ok for result in results] == [True] * 4 + [False] * 2
 
 
-@pytest.mark.parametrize("error", [ModelFailed("overloaded", transient=True), ValueError("a bug in a client")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModelFailed("no"),
+        ModelFailed("come back", transient=True, retry_after=61),
+        ValueError("a bug in a client"),
+    ],
+)
 async def test_a_model_that_fails_ends_the_run_and_the_next_one_goes_on(error: Exception) -> None:
     model = ScriptedModel([Turn("", calls(("add", {"a": 1, "b": 1}))), error, "better now"])
     agent = Agent(model, tools=[add])
@@ -135,6 +142,26 @@ async def test_a_model_that_fails_ends_the_run_and_the_next_one_goes_on(error: E
     assert str(error) in outcome.text
     assert len(paired(agent.messages)) == 1
     assert (await agent.run("again")).reason == "done"
+
+
+async def test_a_transient_failure_is_tried_again_and_takes_back_what_was_shown() -> None:
+    class Breaks:
+        tries = 0
+
+        async def ask(self, messages: Any, tools: Any, *, system: str) -> AsyncIterator[ModelEvent]:
+            self.tries += 1
+            yield TextDelta("half")
+            if self.tries < 3:
+                raise ModelFailed("overloaded", transient=True, retry_after=0.01)
+            yield Turn("whole")
+
+    agent = Agent(Breaks())
+    assert (await agent.run("go")).text == "whole"
+    trace = agent.session.trace
+    retried = [event.data for event in trace if event.type == "retried"]
+    assert [[trace[seq].data["text"] for seq in data["taken_back"]] for data in retried] == [["half"], ["half"]]
+    assert [event.data["try"] for event in trace if event.type == "model_asked"] == [1, 2, 3]
+    assert [message.text for message in agent.messages] == ["go", "whole"]
 
 
 async def test_a_model_whose_answer_breaks_off_was_not_done() -> None:
@@ -249,8 +276,9 @@ def watched_agent(seconds: float) -> Agent:
 async def test_the_events_come_as_they_happen_and_the_last_one_is_the_end() -> None:
     watched = watched_agent(0.01)
     seen = [event async for event in watched.stream("go")]
-    assert [event.type for event in seen if not event.type.startswith("model_")] == [
-        "run_started", "text", "call_started", "call_ended", "text", "run_ended",
+    assert [event.type for event in seen] == [
+        "session_started", "run_started", "user", "model_asked", "text", "model_answered",
+        "call_started", "call_running", "call_ended", "model_asked", "text", "model_answered", "run_ended",
     ]  # fmt: skip
     assert seen == list(watched.session.trace)
     assert seen[-1].data == {"reason": "done", "text": "done"}

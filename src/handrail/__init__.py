@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from handrail.contract.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so does the other branch
     from handrail.agent import Agent as Agent
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.limits import Budget as Budget
     from handrail.contract.limits import Caps as Caps
     from handrail.contract.limits import Limits as Limits
+    from handrail.contract.model import CallDelta as CallDelta
     from handrail.contract.model import Message as Message
     from handrail.contract.model import Model as Model
     from handrail.contract.model import ModelEvent as ModelEvent
@@ -57,6 +58,8 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.sandbox.sandbox import Sandbox as Sandbox
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
+    from handrail.store.store import Store as Store
+    from handrail.store.summary import Summary as Summary
     from handrail.toolkit.bridge import run_sync as run_sync
     from handrail.toolkit.context import Context as Context
     from handrail.toolkit.context import Host as Host

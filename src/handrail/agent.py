@@ -1,9 +1,11 @@
 """The loop: ask the model, run its calls, append the results, repeat; every call has one result."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal
+from random import random
+from typing import Any, Final, Literal, Unpack
 
 import anyio
 
@@ -13,15 +15,34 @@ from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed, describe_error
 from handrail.contract.event import Event
 from handrail.contract.limits import Budget
-from handrail.contract.model import Message, Model, ModelFailed, TextDelta, ThinkingDelta, Turn, Usage
-from handrail.contract.result import Failure, Result
+from handrail.contract.model import (
+    CallDelta,
+    Message,
+    Model,
+    ModelEvent,
+    ModelFailed,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    Usage,
+)
+from handrail.contract.result import Failure, Result, to_wire
 from handrail.log import report
 from handrail.policy.policy import Policy
-from handrail.session.session import Session
+from handrail.session.conversation import Conversation
+from handrail.session.session import Session, SessionOptions
+from handrail.store.store import Store
 from handrail.toolkit.context import Host
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 MAX_ROUNDS: Final = 64
+MAX_TRIES: Final = 5
+"""Requests for one answer, where they fail for a reason that may pass."""
+FIRST_RETRY_WAIT: Final = 0.5
+"""Seconds before the second request; each further wait is twice as long."""
+LONGEST_RETRY_AFTER: Final = 60.0
+"""Seconds that a provider may ask to wait; a longer wait ends the run."""
+PIECES: Final = frozenset({"text", "thinking", "call_text"})
 Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "model_error"]
 
 
@@ -41,14 +62,38 @@ class Agent:
     def __init__(
         self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
-        budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "",
+        budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "", store: Store | None = None,
     ) -> None:  # fmt: skip
         self.model = _checked(model)
-        self.session = _session_for(session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
+        self.session = _session_for(
+            session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store
+        )
         self.rounds, self.system = rounds, system
-        self.messages: list[Message] = []
+        self.model_name = str(getattr(model, "name", "") or type(model).__name__)
+        self.session.opened_by |= {"model": self.model_name, "system": system}
         self.usage = Usage()
         self._traceback = ""
+        self._conversation = Conversation(self.session.artifacts, model=self.model_name)
+
+    @classmethod
+    def resume(
+        cls,
+        model: Model,
+        store: Store,
+        id: str,
+        *,
+        rounds: int = MAX_ROUNDS,
+        system: str = "",
+        **options: Unpack[SessionOptions],
+    ) -> "Agent":
+        """Go on with a stored session, as `Session.resume` does; the conversation continues where it was."""
+        return cls(model, session=Session.resume(store, id, **options), rounds=rounds, system=system)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far, as the session's events tell it."""
+        self._conversation.read(self.session.trace_from(self._conversation.position))
+        return self._conversation.messages
 
     async def run(self, prompt: str) -> Outcome:
         """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
@@ -62,8 +107,8 @@ class Agent:
         self.session.begin_run()
         outer = self.session.host.outer
         self.session.host.outer = host = _LoopHost(outer)
-        self.session.emit("run_started", data={"prompt": prompt})
-        self.messages.append(Message("user", prompt))
+        self.session.emit("run_started", data={"model": self.model_name, "rounds": self.rounds})
+        self.session.emit("user", data={"text": prompt, "images": []})
         try:
             reason, text = await self._rounds(host)
         finally:
@@ -84,7 +129,6 @@ class Agent:
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 self._traceback = report(f"The model {type(self.model).__name__} (session {self.session.id!r})", error)
                 return "model_error", describe_error(error)
-            self.messages.append(Message("assistant", turn.text, turn.calls))
             if not turn.calls:
                 return "done", turn.text
             results = await self._answer(turn.calls)
@@ -95,27 +139,57 @@ class Agent:
         return "round_limit", f"The model was not done after {self.rounds} rounds."
 
     async def _ask(self) -> Turn:
+        """The model's answer. A transient failure is tried again, after a while."""
+        for attempt in range(1, MAX_TRIES + 1):
+            began = self.session.event_count
+            try:
+                return self._record(await self._answer_to(self.messages, attempt))
+            except ModelFailed as error:
+                if not error.transient or attempt == MAX_TRIES or (error.retry_after or 0) > LONGEST_RETRY_AFTER:
+                    raise
+                shown = [event.seq for event in self.session.trace_from(began) if event.type in PIECES]
+                wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), LONGEST_RETRY_AFTER)
+                wait *= 1 if error.retry_after else 0.5 + random()  # so that many clients do not come back at once
+                self.session.emit("retried", data={"why": str(error), "wait": wait, "taken_back": shown})
+                await anyio.sleep(wait)
+        raise AssertionError  # the last try returns or raises
+
+    async def _answer_to(self, messages: Sequence[Message], attempt: int) -> Turn:
+        emit = self.session.emit
+        emit("model_asked", data={"try": attempt, "messages": len(messages)})
         turn: Turn | None = None
-        async for event in self.model.ask(self.messages, self.session.schemas("mcp"), system=self.system):
-            if isinstance(event, Turn):
-                turn = event
-            elif isinstance(event, TextDelta | ThinkingDelta):
-                self.session.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
+        async with _closing(self.model.ask(messages, self.session.schemas("mcp"), system=self.system)) as answer:
+            async for event in answer:
+                if isinstance(event, Turn):
+                    turn = event
+                elif isinstance(event, CallDelta):
+                    emit("call_text", data={"index": event.index, "name": event.name, "text": event.text})
+                elif isinstance(event, TextDelta | ThinkingDelta):
+                    emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
         if turn is None:
-            raise ModelFailed("the model's answer ended before it was complete")
+            raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
+        return turn
+
+    def _record(self, turn: Turn) -> Turn:
+        """The answer as it is written into the transcript: with its own ids, and its cut call marked."""
         self.usage += turn.usage
-        calls = tuple(turn.calls)
-        if turn.stop == "max_tokens" and calls:  # the model was cut off inside its last call
+        calls = self.session.ids.for_answer(turn.calls)
+        if turn.stop not in ("end", "tool_use") and calls:  # the model was cut off inside its last call
             calls = (*calls[:-1], replace(calls[-1], cut=True))
+        listed = [
+            {"id": call.id, "name": call.name, "arguments": to_wire(call.arguments), "cut": call.cut} for call in calls
+        ]
+        self.session.emit(
+            "model_answered",
+            data={
+                "text": turn.text, "calls": listed, "stop": turn.stop, "model": self.model_name,
+                "usage": asdict(turn.usage), "keep": turn.keep,
+            },
+        )  # fmt: skip
         return replace(turn, calls=calls)
 
     async def _answer(self, calls: tuple[Call, ...]) -> list[Result]:
-        came: dict[int, Result] = {}
-        lost = Failure("cancelled", "The run was cancelled before this call answered; it may have had effects.")
-        try:
-            return await self.session.call_all(calls, into=came)
-        finally:
-            self.messages.append(Message("tool", results=tuple(came.get(n, lost) for n in range(len(calls)))))
+        return await self.session.call_all(calls)
 
 
 class _LoopHost:
@@ -156,6 +230,16 @@ class _LoopHost:
         return None
 
 
+@asynccontextmanager
+async def _closing(answer: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIterator[ModelEvent]]:
+    """Close the answer when it is left early; a provider's connection would stay open."""
+    try:
+        yield answer
+    finally:
+        if isinstance(answer, AsyncGenerator):
+            await answer.aclose()
+
+
 def _checked(model: Model) -> Model:
     """The given model. Raises HandrailError for anything else."""
     if not callable(getattr(model, "ask", None)):
@@ -171,11 +255,12 @@ def _session_for(
     policy: Policy,
     approver: Approver | None,
     budget: Budget,
+    store: Store | None,
 ) -> Session:
     """The given session, or a new one. A given session already has its tools and rules."""
     if session is None:
-        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget)
-    extra = {"tools": tools, "sandbox": sandbox, "approver": approver}
+        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store)
+    extra = {"tools": tools, "sandbox": sandbox, "approver": approver, "store": store}
     given = [name for name, value in extra.items() if value is not None and value != ()]
     given += [
         name

@@ -110,7 +110,7 @@ async def test_what_was_cancelled_or_ended_stays_spent() -> None:
             await session.call("naps")
         async with anyio.create_task_group() as group:
             group.start_soon(session.call, "naps")
-            await until(lambda: len(session.trace) == 3)
+            await until(lambda: [event.type for event in session.trace].count("call_running") == 2)
             await session.terminate(str(session.trace[-1].call_id))
         assert session.shared.counts.calls == 2
         last = await session.call("naps")
@@ -142,11 +142,11 @@ async def test_a_call_of_the_old_run_spends_and_refunds_there() -> None:
 
     async with Session([waits]) as session, anyio.create_task_group() as group:
         group.start_soon(session.call, "waits")
-        await until(lambda: len(session.trace) == 1)
+        await until(lambda: bool(session.trace) and session.trace[-1].type == "call_running")
         old = session.shared.counts
         session.begin_run()
         go.set()
-        await until(lambda: len(session.trace) == 2)
+        await until(lambda: session.trace[-1].type == "call_ended")
         assert (old.calls, old.refusals) == (0, 1)
         assert (session.shared.counts.calls, session.shared.counts.refusals) == (0, 0)
 

@@ -156,7 +156,7 @@ async def test_a_closed_session_takes_no_call() -> None:
     with pytest.raises(HandrailError, match="closed"):
         await session.call_all([Call("a", "trivial", {"n": 1})])
     assert session.call_count == 1
-    assert len(session.trace) == 2
+    assert [event.type for event in session.trace].count("call_started") == 1
 
 
 def test_what_cannot_be_served_is_refused_when_the_session_is_made() -> None:

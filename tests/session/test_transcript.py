@@ -30,13 +30,13 @@ async def test_a_follower_gets_what_was_what_comes_and_the_end() -> None:
         group.start_soon(follow, session, early)
         await session.call("trivial", {"n": 1})
         await anyio.sleep(0.005)
-        assert [event.type for event in early] == ["call_started", "call_ended"]
+        assert [event.type for event in early] == ["session_started", "call_started", "call_running", "call_ended"]
         group.start_soon(follow, session, late)
         group.start_soon(follow, session, tail, 3)
         await session.call("trivial", {"n": 2})
     assert early == late == list(session.trace)
     assert tail == list(session.trace)[3:]
-    assert len(early) == 4
+    assert len(early) == 7
 
 
 async def test_many_threads_write_and_every_follower_sees_one_order_without_gaps(

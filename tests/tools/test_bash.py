@@ -253,11 +253,14 @@ async def running(here: World, name: str, arguments: dict[str, Any]) -> AsyncIte
 @pytest.mark.parametrize("driver", REAL)
 @pytest.mark.parametrize("tool", ["bash", "run_code"])
 async def test_a_person_ends_a_command_and_what_it_printed_is_kept(driver: str, tool: str, tmp_path: Path) -> None:
-    shown = anyio.Event()
+    shown, printed = anyio.Event(), ""
 
     async def watch(event: Event) -> None:
-        if event.type == "call_output" and "begun" in event.data["text"]:
-            shown.set()
+        nonlocal printed
+        if event.type == "call_output":  # Python writes the end of a line by itself
+            printed += event.data["text"]
+            if printed == "begun\n":
+                shown.set()
 
     code = "echo begun; sleep 600" if tool == "bash" else "import time; print('begun', flush=True); time.sleep(600)"
     async with world(driver, tmp_path / "work", readers=[watch]) as here:

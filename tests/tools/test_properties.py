@@ -261,7 +261,7 @@ async def observed(
             await artifacts_of(here, result),
             here.person.asked,
             here.person.summaries,
-            here.session.memory("todo"),
+            dict(here.session.memory("todo", lasts=True)),
             {name: data.decode() for name, data in (await here.files()).items()},
         ]
         return json.dumps(seen, sort_keys=True).replace(str(root), "ROOT")

@@ -46,7 +46,7 @@ class Writer:
 
     def __init__(self, directory: Path) -> None:
         incoming, self._objects = directory / "incoming", directory / "objects"
-        for each in (incoming, self._objects):
+        for each in (directory, incoming, self._objects):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = incoming / token_hex(8)
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -7,6 +7,7 @@ it from another.
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -53,8 +54,16 @@ class SessionArtifacts:
     def __init__(self, home: Path, session: str, parent: str | None) -> None:
         self.session = session
         self.parent = parent
-        self.entries: dict[str, Entry] = {}
+        self._entries: dict[str, Entry] | None = None
         self._directory = home / "sessions" / sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def entries(self) -> dict[str, Entry]:
+        """By reference; read from the disk when they are first asked for."""
+        if self._entries is None:
+            found = (_entry(path) for path in self._directory.glob("a_*.json"))
+            self._entries = {entry.ref: entry for entry in found if entry is not None}
+        return self._entries
 
     def content_path(self, ref: str) -> Path:
         """The file with the content. The reference must be one of `entries`."""
@@ -91,6 +100,12 @@ class SessionArtifacts:
             if stored.stat().st_nlink == 1:
                 stored.unlink()
 
+    def remove(self) -> None:
+        """Drop every artifact, and the directory."""
+        for ref in list(self.entries):
+            self.drop(ref)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
     def _link(self, sources: Sequence[Path], ref: str) -> None:
         """Create this session's link, replacing one that was tampered with."""
         target, fresh = self.content_path(ref), self._directory / f"new-{token_hex(8)}"
@@ -108,7 +123,7 @@ def reference(blob: Blob) -> str:
 
 
 def _load_sessions(home: Path) -> dict[str, SessionArtifacts]:
-    """Every session in the directory; entries that are unreadable or do not fit their reference are skipped."""
+    """Every session in the directory; those that are unreadable are skipped."""
     sessions: dict[str, SessionArtifacts] = {}
     for label in sorted((home / "sessions").glob(f"*/{_SESSION_FILE}")):
         data = _read(label)
@@ -118,7 +133,6 @@ def _load_sessions(home: Path) -> dict[str, SessionArtifacts]:
         artifacts = SessionArtifacts(home, session, parent)
         if artifacts.content_path(_SESSION_FILE) == label:
             sessions[session] = artifacts
-            artifacts.entries = {entry.ref: entry for path in label.parent.glob("a_*.json") if (entry := _entry(path))}
     return sessions
 
 
@@ -230,11 +244,20 @@ class Index:
             receiver.save(replace(made, shown=True, pins=made.pins + (entry.pins if pins else 0)))
             return True
 
-    def refs(self, session: str) -> list[str]:
-        """The references of the session's own artifacts."""
+    def below(self, session: str) -> list[Located]:
+        """The artifacts of a session and of its descendants, each content once."""
         with self._lock:
             self._load()
-            return list(self._sessions[session].entries) if session in self._sessions else []
+            family = [owner for name, owner in self._sessions.items() if session in self._above(name)]
+            return list({ref: (owner, entry) for owner in family for ref, entry in owner.entries.items()}.values())
+
+    def forget(self, session: str) -> None:
+        """Drop the artifacts of a session and its descendants, shown or not."""
+        with self._lock:
+            self._load()
+            for name in [name for name in self._sessions if session in self._above(name)]:
+                self._sessions.pop(name).remove()
+                self._parents.pop(name, None)
 
     def close(self) -> None:
         """Forget everything, and remove a private directory."""

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from handrail.artifacts._blobs import PIECE, Tampered, Writer, read_range
-from handrail.artifacts._index import Index
+from handrail.artifacts._index import Index, Located
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import ArtifactRef, Failure
 
@@ -60,22 +60,15 @@ class Scope:
         """A range of bytes, shorter at the end, checked against its checksums."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError(f"start and length must not be negative, but are {start} and {length}.")
-        name = _reference(ref)
-        located = self._index.find(self._viewer, name)
-        if located is None:
-            raise unknown(name)
-        owner, entry = located
-        wanted = entry.size - start if length is None else min(length, entry.size - start)
-        path, blob = owner.content_path(name), entry.blob
-        try:
-            if wanted <= INLINE_BYTES:
-                return read_range(path, blob, start, length)
-            return await anyio.to_thread.run_sync(read_range, path, blob, start, length)
-        except FileNotFoundError:
-            raise unknown(name) from None
-        except Tampered as error:
-            message = f"The artifact {name} was changed on disk and cannot be read: {error}. Create it again."
-            raise ToolFailed(Failure("execution_error", message)) from None
+        located = self._located(ref)
+        left = located[1].size - start
+        if (left if length is None else min(length, left)) <= INLINE_BYTES:
+            return _read(located, start, length)
+        return await anyio.to_thread.run_sync(_read, located, start, length)
+
+    def read_now(self, ref: str | ArtifactRef) -> bytes:
+        """All its bytes, read in this thread."""
+        return _read(self._located(ref), 0, None)
 
     def info(self, ref: str | ArtifactRef) -> ArtifactRef | None:
         """Size, type and name; None if this session may not read it."""
@@ -113,8 +106,8 @@ class Scope:
 
     def fork(self, session: str) -> "Scope":
         """The scope of a session that starts with copies of this one's artifacts and pins, and is independent."""
-        for ref in self._index.refs(self._session):
-            self._index.share(self._session, ref, session, pins=True)
+        for _, entry in self._index.below(self._session):
+            self._index.share(self._session, entry.ref, session, pins=True)
         return Scope(self._index, session)
 
     def _store(self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None) -> ArtifactRef:
@@ -129,9 +122,26 @@ class Scope:
     def _finish(self, writer: Writer, media_type: str, name: str | None) -> ArtifactRef:
         return self._index.add(self._session, writer, media_type, name).handle
 
+    def _located(self, ref: str | ArtifactRef) -> Located:
+        located = self._index.find(self._viewer, _reference(ref))
+        if located is None:
+            raise unknown(_reference(ref))
+        return located
+
     def _require(self, done: bool, ref: str | ArtifactRef) -> None:
         if not done:
             raise unknown(_reference(ref))
+
+
+def _read(located: Located, start: int, length: int | None) -> bytes:
+    owner, entry = located
+    try:
+        return read_range(owner.content_path(entry.ref), entry.blob, start, length)
+    except FileNotFoundError:
+        raise unknown(entry.ref) from None
+    except Tampered as error:
+        message = f"The artifact {entry.ref} was changed on disk and cannot be read: {error}. Create it again."
+        raise ToolFailed(Failure("execution_error", message)) from None
 
 
 def unknown(ref: str) -> ToolFailed:
@@ -174,6 +184,21 @@ class Artifacts(Scope):
         self._index.register(session_id, parent)
         return Scope(self._index, session_id)
 
+    def contents(self, session_id: str) -> Iterator[tuple[ArtifactRef, int, Iterator[bytes]]]:
+        """Every artifact of a session and its descendants: its handle, its pins and its bytes, in pieces."""
+        for owner, entry in self._index.below(session_id):
+            path, blob = owner.content_path(entry.ref), entry.blob
+            pieces = (read_range(path, blob, start, PIECE) for start in range(0, blob.size, PIECE))
+            yield entry.handle, entry.pins, pieces
+
+    def incoming(self, session_id: str, ref: str, media_type: str, name: str | None, pins: int) -> "Incoming":
+        """An artifact that comes back in pieces, as `contents` gave it."""
+        return Incoming(self._index, session_id, ArtifactRef(ref, 0, media_type, name), pins)
+
+    def forget(self, session_id: str) -> None:
+        """Drop all artifacts of a session and its descendants. What other sessions have too, they keep."""
+        self._index.forget(session_id)
+
     def close(self) -> None:
         """Remove a private directory; a given one stays as it is. May be called twice."""
         self._index.close()
@@ -185,6 +210,25 @@ class Artifacts(Scope):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Incoming:
+    """An artifact on its way into a session. Leaving `finish` out, or calling `abandon`, adds nothing."""
+
+    def __init__(self, index: Index, session: str, handle: ArtifactRef, pins: int) -> None:
+        self._index, self._session, self._handle, self._pins = index, session, handle, pins
+        self._writer = index.writer()
+        self.add, self.abandon = self._writer.add, self._writer.abandon
+
+    def finish(self) -> None:
+        """Add it. Raises HandrailError if its bytes are not those that its reference names."""
+        try:
+            made = self._index.add(self._session, self._writer, self._handle.media_type, self._handle.name)
+            if made.ref != self._handle.ref:
+                raise HandrailError(f"the artifact {self._handle.ref} does not have the content that it is named by")
+            self._index.change(self._session, made.ref, pins=self._pins, shown=True)
+        finally:
+            self.abandon()
 
 
 def scope_for(session: str, given: "Artifacts | Scope | None") -> "tuple[Scope, Artifacts | None]":

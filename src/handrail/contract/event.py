@@ -5,19 +5,29 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 EventType = Literal[
+    "session_started",  # the first: version, system, model, tools with hashes, policy, sandbox … (session/_facts.py)
+    "session_resumed",  # the same, as it is now; what was open when the program ended has ended before it
+    "tools_loaded",  # tools: the names of deferred tools that the model sees from now on
     "call_started",  # tool, arguments, arguments_hash, origin
     "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
     "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
+    "call_running",  # the body begins: only from now on may the call have effects
     "call_output",  # text: what the tool, or a job it started, shows; stream: stdout, stderr or progress; see Event
-    "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback
+    "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback,
+    # and: images (where in the result, and their refs), memory (what a tool changed of what it keeps for the session)
     "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it; traceback
     "approval_asked",  # the fields of the ApprovalRequest, as it is shown
     "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
-    "run_started",  # prompt: a new user turn
+    "run_started",  # model, rounds: a new user turn
+    "user",  # text, images: the refs of its pictures; a message of the user's
+    "model_asked",  # try: from 1, messages: how many, estimate: of their tokens
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
+    "call_text",  # index, name, text: a piece of the arguments of a call, while the model writes them
+    "retried",  # why, wait: seconds, taken_back: the seqs of the pieces that are void
+    "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep
     "run_ended",  # reason, text, traceback of a model's error
     "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]

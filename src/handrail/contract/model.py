@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from handrail.contract.call import Call
-from handrail.contract.result import Result
+from handrail.contract.result import Image, Result
 
-Stop = Literal["end", "tool_use", "max_tokens"]
+Stop = Literal["end", "tool_use", "max_tokens", "refused", "paused", "other"]
+"""Why an answer ended. The last call of an answer that ended by neither `end` nor `tool_use` is not run."""
+FailedKind = Literal["busy", "key", "quota", "context", "no_such_model", "cut", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +20,33 @@ class Message:
     text: str = ""
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
+    images: tuple[Image, ...] = ()
+    """Of a user's message; the images of a result are inside its value."""
+    keep: Any = None
+    """What the model that wrote this message wants back unchanged: JSON that only it understands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens counted by the provider."""
+    """Tokens counted by the provider, and what they cost, in US dollars, where that is known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    cost: float | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+        known = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+            sum(known) if known else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,8 @@ class Turn:
     calls: tuple[Call, ...] = ()
     stop: Stop = "end"
     usage: Usage = Usage()
+    keep: Any = None
+    """Goes back to the same model, unchanged, with this answer's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +75,39 @@ class ThinkingDelta:
     text: str
 
 
-ModelEvent = TextDelta | ThinkingDelta | Turn
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of the arguments of call number `index` of the answer, while they are written."""
+
+    index: int
+    name: str
+    text: str
+
+
+ModelEvent = TextDelta | ThinkingDelta | CallDelta | Turn
 
 
 class ModelFailed(Exception):
-    """The model could not answer. `transient` errors (429, 5xx, connection) may be tried again."""
+    """The model could not answer. `transient` errors (429, 5xx, connection) may be tried again.
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    `retry_after` is the number of seconds that the provider asks to wait.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None, kind: FailedKind = "error"
+    ) -> None:
         super().__init__(message)
         self.transient = transient
+        self.retry_after = retry_after
+        self.kind = kind
 
 
 class Model(Protocol):
-    """Any language model. Provider-specific types stay behind this interface."""
+    """Any language model. Provider-specific types stay behind this interface.
+
+    It may have `name`, `window` (tokens, 128,000 where it is absent) and `max_tokens` (of an answer: 8,192, and never
+    more than a quarter of the window).
+    """
 
     def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str

@@ -151,6 +151,17 @@ def to_wire(value: Any) -> Any:
     return value
 
 
+def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
+    """Every picture in a result's value, and where it is."""
+    if isinstance(value, Image):
+        return [(list(path), value)]
+    if isinstance(value, Mapping):
+        return [found for key, item in value.items() for found in images_in(item, (*path, key))]
+    if isinstance(value, list | tuple):
+        return [found for number, item in enumerate(value) for found in images_in(item, (*path, number))]
+    return []
+
+
 def read_envelope(text: str) -> Result:
     """Parse what `to_envelope` wrote. It never searches inside the text.
 
@@ -166,6 +177,11 @@ def read_envelope(text: str) -> Result:
         envelope = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadEnvelope(f"not a result envelope: {error}") from None
+    return result_from(envelope)
+
+
+def result_from(envelope: Any) -> Result:
+    """The Result of an envelope that was parsed already. Raises BadEnvelope."""
     if not isinstance(envelope, dict) or not isinstance(envelope.get("ok"), bool):
         raise BadEnvelope('not a result envelope: it is not an object with "ok": true or false')
     given = envelope.get("warnings")

@@ -41,6 +41,9 @@ KIND_BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
     await checkpoint_if_cancelled()
+    if why := step.begin():
+        message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
+        return Failure("unavailable", message, data={"started": False})
     task = this_task()
     before = task.cancelling()
     result = _sendable(await _outcome(step))

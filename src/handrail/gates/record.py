@@ -70,4 +70,8 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         data["repairs"] = step.repairs_as_data()
     if step.traceback:
         data["traceback"] = step.traceback
+    if step.images:
+        data["images"] = step.images
+    if changes := step.memory_changes():
+        data["memory"] = changes
     step.emit("call_ended", data)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from handrail.contract.excerpt import Excerpt, cut
 from handrail.contract.limits import Caps
-from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, to_wire
+from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire
 from handrail.gates._keeper import JSON, Keeper
 from handrail.gates._shorten import settle_excerpts, shorten_object, shorten_text
 from handrail.toolkit.gate import Next, Step
@@ -57,11 +57,20 @@ async def _shaped(step: Step, result: Result) -> Result:
     keeper = Keeper(step.context.artifacts, caps.spool)
     if result.ok:
         shaped = await _success(result, caps, keeper)
+        step.images = [await _kept(step, path, image) for path, image in images_in(shaped.value)]
     else:
         shaped = await _failure(result, caps, keeper)
     if not shaped.warnings and not keeper.notes:
         return shaped
     return replace(shaped, warnings=_warnings([*shaped.warnings, *keeper.notes]))
+
+
+async def _kept(step: Step, path: list[str | int], image: Image) -> dict[str, Any]:
+    """Keep a picture, so that the transcript can name it."""
+    artifacts = step.context.artifacts
+    ref = (await artifacts.put(image.data, media_type=image.media_type)).ref
+    artifacts.show(ref)
+    return {"path": path, "ref": ref}
 
 
 def _warnings(messages: list[str]) -> tuple[str, ...]:

@@ -5,21 +5,30 @@ from typing import Any
 
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
 from handrail.schema.export import check_provider
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, exported
 
+Emit = Callable[[EventType, Mapping[str, Any]], None]
+
 
 class SessionHost:
     """Loads deferred tools itself, and passes everything else to `outer`; without one, that is unavailable."""
 
-    def __init__(self, toolbox: Toolbox, outer: Host | None, own_loop: OwnLoop, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        outer: Host | None,
+        own_loop: OwnLoop,
+        emit: Callable[[EventType, Mapping[str, Any]], None],
+    ) -> None:
         self.own_loop = own_loop
         self.outer = outer
         self._toolbox = toolbox
-        self._warn = warn
+        self.emit = emit
         self._warned: set[str] = set()
         self._loaded: set[str] = set()
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
@@ -44,7 +53,17 @@ class SessionHost:
         for name in names:
             if self._toolbox.get(name) is None:
                 raise HandrailError(f"there is no tool {name!r} to load")
-        self._loaded.update(names)
+        if new := sorted(set(names) - self._loaded):
+            self._loaded.update(new)
+            self.emit("tools_loaded", {"tools": new})
+
+    def restore_loaded(self, names: Sequence[str]) -> None:
+        """Take up what was loaded before the session was resumed; a tool that is gone is a warning."""
+        for name in names:
+            if self._toolbox.get(name) is None:
+                self.emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
+            else:
+                self._loaded.add(name)
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """Every tool that is not deferred, and every loaded one, sorted by name.
@@ -66,7 +85,7 @@ class SessionHost:
             message = f"{error}. The model is not offered this tool."
             if message not in self._warned:
                 self._warned.add(message)
-                self._warn(message)
+                self.emit("warning", {"message": message})
             return None
 
     def _outer_to(self, what: str) -> Host:

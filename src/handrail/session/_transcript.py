@@ -1,24 +1,48 @@
-"""The append-only list of a session's events. Many readers may follow it, each at its own pace."""
+"""The append-only list of a session's events. Many readers may follow it, each at its own pace.
+
+Where there is a store, events wait in memory until somebody may see them, or a tool's body begins; then they are
+written together, inline, in the thread that is there.
+"""
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from handrail.aio import call_on, running_loop
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event, EventType
 from handrail.session._live import LiveOutput
+
+if TYPE_CHECKING:
+    from handrail.store.stored import StoredSession
+
+
+MAX_UNWRITTEN: Final = 256
+"""Events that wait for the next write at most, where nobody looks at them."""
 
 
 class Transcript:
     """May be written from any thread; `seq` has no gaps. Events never change, but old live output is dropped."""
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
+    def __init__(
+        self,
+        stored: "StoredSession | None" = None,
+        events: Iterable[Event] = (),
+        opening: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.events: list[Event] = list(events)
+        self._opening = None if self.events else opening
+        """Called before the first event is written: the data of `session_started`."""
+        self.store_error = ""
+        """Why the store could not be written the last time; empty while it can."""
+        self._stored = stored
+        self._unwritten: list[Event] = []
+        self._changed: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called with each event, in order, in the writer's thread; a listener must not block or raise."""
         self.lock = threading.RLock()
@@ -32,10 +56,16 @@ class Transcript:
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
         with self.lock:
+            if self._opening is not None:
+                self._open()
             if type in ("call_ended", "job_ended") and call_id in self.waiting_output:
                 self.waiting_output.pop(call_id).finish()
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)
+            if self._stored is not None:
+                self._unwritten.append(event)
+                if self.listeners or self._waiting or len(self._unwritten) >= MAX_UNWRITTEN:
+                    self.flush()
             if self.listeners:
                 self._deliver(event)
         if self._waiting:
@@ -45,7 +75,48 @@ class Transcript:
     def drop_text(self, seq: int, size: int) -> None:
         """Drop the text of an old live-output event; `size` is the number of its bytes."""
         event = self.events[seq]
-        self.events[seq] = replace(event, data={**event.data, "text": "", "dropped": size})
+        changed = self.events[seq] = replace(event, data={**event.data, "text": "", "dropped": size})
+        if self._stored is None:
+            return
+        if self._unwritten and seq >= self._unwritten[0].seq:
+            self._unwritten[seq - self._unwritten[0].seq] = changed
+        else:
+            self._changed.append(changed)
+
+    def flush(self) -> bool:
+        """Write what waits to the store. Returns whether all is written; if not, a warning says why, once."""
+        if self._stored is None:
+            return True
+        with self.lock:
+            if not self._unwritten and not self._changed:
+                return not self.store_error
+            try:
+                self._stored.append(self._unwritten, self._changed)
+            except (Unavailable, HandrailError) as error:
+                self._cannot_write(str(error))
+                return False
+            self._unwritten, self._changed, self.store_error = [], [], ""
+        return True
+
+    def release(self) -> None:
+        """Let others write the stored session, whatever waits here."""
+        if self._stored is not None:
+            self._stored.close()
+
+    def _cannot_write(self, why: str) -> None:
+        """Say so once; the warning waits with the other events."""
+        known, self.store_error = self.store_error, why
+        if not known:
+            message = (
+                f"The store cannot be written: {why}. {len(self._unwritten)} events wait in memory, and are lost if "
+                "the program ends now. Until they are written, no new call is run."
+            )
+            self.write("warning", None, None, {"message": message})
+
+    def _open(self) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            self.write("session_started", None, None, opening())
 
     def finish_output(self) -> None:
         """Emit all live output that still waits."""
@@ -54,14 +125,21 @@ class Transcript:
                 self.waiting_output.popitem()[1].finish()
 
     def close(self) -> None:
-        """End the transcript, and every `follow`."""
+        """End the transcript, and every `follow`. Raises HandrailError if the store lacks some of its events."""
+        written = self.flush()
         self.closed = True
         self._wake()
+        if self._stored is not None:
+            self._stored.close()
+        if not written:
+            count = len(self._unwritten)
+            raise HandrailError(f"the last {count} events of the session are not in its store: {self.store_error}")
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
         """Yield every event from number `start`, then each new one, until the transcript is closed."""
         while True:
             while start < len(self.events):
+                self.flush()
                 start += 1
                 yield self.events[start - 1]
             woken = anyio.Event()

@@ -1,13 +1,12 @@
 """A Session: every call enters here, passes the gates, and is recorded in the transcript."""
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import count
 from os import urandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
@@ -26,11 +25,16 @@ from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.completed import Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
+from handrail.session._facts import facts_of
 from handrail.session._host import SessionHost
+from handrail.session._ids import CallIds
 from handrail.session._live import LiveOutput
+from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
+from handrail.session._resume import Past, check_surroundings, ids_in, take_up
 from handrail.session._transcript import Transcript
 from handrail.session.standard import STANDARD, admit
+from handrail.store.ends import never_started
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
@@ -38,6 +42,7 @@ from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
+    from handrail.store.store import Store
     from handrail.tools import builtin as _builtin
 else:  # only a policy with rules needs the names of the built-in tools
     _builtin = Lazy("handrail.tools.builtin")
@@ -46,49 +51,84 @@ CALLS_PER_TURN: Final = 64
 """Calls after which other tasks on the event loop get a turn."""
 
 
+class SessionOptions(TypedDict, total=False):
+    """What a new Session and one that is resumed both take."""
+
+    tools: Iterable[ToolLike] | Toolbox
+    sandbox: Sandbox | None
+    policy: Policy
+    approver: Approver | None
+    budget: Budget
+    caps: Caps
+    artifacts: Artifacts | Scope | None
+    readers: Sequence[Reader]
+    state: Any
+    host: Host | None
+    gates: Sequence[Gate] | None
+    tracing: Tracing | None
+
+
 class Session:
     """Tools, their sandbox and their rules for one task. Use it with `async with`."""
 
     def __init__(
-        self,
-        tools: Iterable[ToolLike] | Toolbox = (),
-        *,
-        sandbox: Sandbox | None = None,
-        policy: Policy = Policy(),
-        approver: Approver | None = None,
-        budget: Budget = Budget(),
-        caps: Caps = Caps(),
-        artifacts: Artifacts | Scope | None = None,
-        readers: Sequence[Reader] = (),
-        state: Any = None,
-        host: Host | None = None,
-        gates: Sequence[Gate] | None = None,
-        tracing: Tracing | None = None,
+        self, tools: Iterable[ToolLike] | Toolbox = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
+        approver: Approver | None = None, budget: Budget = Budget(), caps: Caps = Caps(),
+        artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
+        host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
+        store: "Store | Past | None" = None,
         id: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         self.id = id or urandom(6).hex()
         self.sandbox, self.state = sandbox, state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.own_loop = OwnLoop()
-        self.host = SessionHost(self.toolbox, host, self.own_loop, self._warn)
+        self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
         self.call_count, self._closed = 0, False
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
         self.tracing = checked_tracing(tracing)
         self._walk = fold((*([] if tracing is None else [tracing.call]), *(STANDARD if gates is None else gates)))
-        self._transcript = Transcript()
-        self._memory: dict[str, dict[str, Any]] = {}
+        self.memories = Memory()
+        self.opened_by: dict[str, Any] = {}
+        """What the program around the session adds to its first event: the model's name, the system text."""
+        stored, past = (None, ()) if store is None else store.open(self.id)
+        self._transcript = Transcript(stored, past, self.facts)
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
-        self._ids: set[str] = set()
-        self._numbers = count(1)
+        self.ids = CallIds(ids_in(past))
         self._readers = [ReaderQueue(reader, self._warn) for reader in readers]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
-        self.artifacts = self._scoped(artifacts)
+        self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
         self._open.callback(_report_late_to(self, sandbox))
         self._check_tools(policy)
+
+    @classmethod
+    def resume(
+        cls,
+        store: "Store",
+        id: str,
+        *,
+        allow_other_workspace: bool = False,
+        allow_weaker: bool = False,
+        **options: Unpack[SessionOptions],
+    ) -> "Session":
+        """Go on with a stored session; the options are those of a new one.
+
+        Calls that had begun when the program ended get an `unknown_outcome`, those that had not are `unavailable`;
+        nothing runs again by itself. Budgets begin anew; remembered rules stay under the same policy and sandbox.
+        """
+        past = Past(store, id)
+        session = cls(**options, store=past, id=id)
+        try:
+            check_surroundings(past.events, session.facts(), other=allow_other_workspace, weaker=allow_weaker)
+            take_up(session, past.events)
+        except BaseException:
+            session._transcript.release()
+            raise
+        return session
 
     async def __aenter__(self) -> "Session":
         if self.sandbox is not None:
@@ -124,7 +164,7 @@ class Session:
         """
         if not self.own_loop.here():  # as on_own_loop does, without a coroutine more on the way of every call
             return await self.own_loop.run(lambda: self.call(name, arguments, origin=origin, parent=parent, id=id))
-        call = Call(id or f"call_{next(self._numbers)}", name, arguments, origin=origin, parent=parent)
+        call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))
 
     @on_own_loop
@@ -135,12 +175,18 @@ class Session:
         """
         results: dict[int, Result] = {} if into is None else into
         steps = [self._admit(call) for call in calls]
-        if len(steps) == 1:
-            await self._fill(results, 0, steps[0])
-        else:
-            async with anyio.create_task_group() as group:
-                for number, step in enumerate(steps):
-                    group.start_soon(self._fill, results, number, step)
+        waiting = dict(enumerate(steps))
+        try:
+            if len(steps) == 1:
+                await self._fill(results, 0, waiting)
+            else:
+                async with anyio.create_task_group() as group:
+                    for number in range(len(steps)):
+                        group.start_soon(self._fill, results, number, waiting)
+        finally:
+            for step in waiting.values():  # cancelled before their tasks began
+                for type, data in never_started(step.call):
+                    step.emit(type, data)
         return [results[number] for number in range(len(steps))]
 
     def begin_run(self) -> None:
@@ -173,7 +219,17 @@ class Session:
 
     @property
     def trace(self) -> tuple[Event, ...]:
+        self._transcript.flush()
         return tuple(self._transcript.events)
+
+    @property
+    def event_count(self) -> int:
+        return len(self._transcript.events)
+
+    def trace_from(self, start: int) -> list[Event]:
+        """The events from number `start` on."""
+        self._transcript.flush()
+        return self._transcript.events[start:]
 
     def emit(
         self,
@@ -189,9 +245,21 @@ class Session:
         """The live output of a call."""
         return LiveOutput(self._transcript, call, self.own_loop)
 
-    def memory(self, tool_name: str) -> dict[str, Any]:
-        """A dictionary that a tool keeps for the rest of the session."""
-        return self._memory.setdefault(tool_name, {})
+    def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
+        """A dictionary that a tool keeps for the rest of the session; if it lasts, also after a resume."""
+        return self.memories.of(tool_name, lasts=lasts)
+
+    def memory_changes(self) -> dict[str, dict[str, Any]]:
+        """What changed, since it was last asked, of what tools keep and what lasts."""
+        return self.memories.changes()
+
+    def flush(self) -> str:
+        """Write every event to the store. Returns why it cannot be written; empty if it was, or there is no store."""
+        return "" if self._transcript.flush() else self._transcript.store_error
+
+    def facts(self) -> dict[str, Any]:
+        """With what the session works, for its first event."""
+        return facts_of(self.toolbox, self.shared, self.opened_by)
 
     @property
     def tokens_left(self) -> int | None:
@@ -224,12 +292,7 @@ class Session:
         """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
             raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-        while call.id in self._ids:  # some models use the same ids in every answer
-            call = Call(
-                f"{call.id}#{next(self._numbers)}", call.name, call.arguments,
-                origin=call.origin, parent=call.parent, cut=call.cut,
-            )  # fmt: skip
-        self._ids.add(call.id)
+        call = self.ids.take(call)
         self.call_count += 1
         shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
         shared.counts.clock.start()
@@ -239,8 +302,8 @@ class Session:
         admit(step)
         return step
 
-    async def _fill(self, results: dict[int, Result], number: int, step: Step) -> None:
-        results[number] = await self._run(step)
+    async def _fill(self, results: dict[int, Result], number: int, waiting: dict[int, Step]) -> None:
+        results[number] = await self._run(waiting.pop(number))
 
     async def _run(self, step: Step) -> Result:
         self._running[step.call.id] = step
@@ -250,6 +313,7 @@ class Session:
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
+            self._transcript.flush()
             if self._idle is not None and not self._running:
                 self._idle.set()
             if step.slot is not None:
@@ -300,6 +364,9 @@ class Session:
         error = None if job.error is None else str(job.error)
         data = {"job": job.id, "exit_code": job.exit_code, "ended_by": ended_by, "error": error}
         self.emit("job_ended", call.id, call.parent, data)
+
+    def _emit_own(self, type: EventType, data: Mapping[str, Any]) -> None:
+        self.emit(type, data=data)
 
     def _warn(self, message: str, traceback: str = "") -> None:
         self.emit("warning", data={"message": message, **({"traceback": traceback} if traceback else {})})

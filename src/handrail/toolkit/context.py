@@ -1,7 +1,7 @@
 """A Context: everything that a tool's body may use, bound to one call."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -63,8 +63,10 @@ class SessionView(Protocol):
     def caps_for(self, output_cap: int | None) -> Caps: ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
+    def flush(self) -> str: ...
+    def memory_changes(self) -> dict[str, dict[str, Any]]: ...
     def live_output(self, call: Call) -> LiveOutput: ...
-    def memory(self, tool_name: str) -> dict[str, Any]: ...
+    def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]: ...
     async def call(
         self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", parent: str | None = None
     ) -> Result: ...
@@ -137,9 +139,12 @@ class Context(Generic[State]):
         """Call another tool as part of this call, through every gate."""
         return await self._session.call(name, arguments, origin=self.call.origin, parent=self.call.id)
 
-    def memory(self, tool_name: str) -> dict[str, Any]:
-        """A dictionary that a tool keeps for the rest of the session."""
-        return self._session.memory(tool_name)
+    def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
+        """A dictionary that a tool keeps for the rest of the session.
+
+        What `lasts` is stored with the session, and is there again when it is resumed; its values are plain JSON data.
+        """
+        return self._session.memory(tool_name, lasts=lasts)
 
 
 Body = Callable[[Context, Mapping[str, Any]], Any]

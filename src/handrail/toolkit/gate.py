@@ -110,6 +110,7 @@ class Step:
         "context",
         "converted",
         "counts",
+        "images",
         "parent",
         "repairs",
         "run_limit",
@@ -145,6 +146,8 @@ class Step:
         """The same arguments in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
+        self.images: list[dict[str, Any]] = []
+        """Where the result has pictures, and the references by which they are kept."""
         self.slot: Any = None
         """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
         self.still_running = False
@@ -164,6 +167,15 @@ class Step:
     def report(self, who: str, error: BaseException, level: int = logging.ERROR) -> str:
         """Log what somebody raised during this call. Returns the traceback, for an event."""
         return report(f"{who} (call {self.call.id!r} of session {self.context.session_id!r})", error, level)
+
+    def begin(self) -> str:
+        """Record that the body begins. Returns why it must not, where that cannot be stored; else nothing."""
+        self._session.emit("call_running", self.call.id, self.call.parent, {})
+        return self._session.flush()
+
+    def memory_changes(self) -> dict[str, dict[str, Any]]:
+        """What tools changed, since the last call ended, of what they keep for the session."""
+        return self._session.memory_changes()
 
     def repairs_as_data(self) -> list[dict[str, Any]]:
         """What preflight changed, as plain data for an event."""

@@ -27,7 +27,7 @@ NAMES_COMPARED: Final = 5_000
 """Names that are compared with the missing one."""
 _VERSIONS: Final = "files"
 """The memory in which a session keeps the versions of files."""
-Version = tuple[float, int]
+Version = list[float]
 """Time of change and size."""
 
 
@@ -103,13 +103,13 @@ async def path_not_found(sandbox: Sandbox, path: str, field: str = "path") -> To
 
 def remember_version(context: Context, stat: FileStat) -> None:
     """Note that this session has read or written this version of the file."""
-    context.memory(_VERSIONS)[stat.real_path] = (stat.mtime, stat.size)
+    context.memory(_VERSIONS, lasts=True)[stat.real_path] = [stat.mtime, stat.size]
 
 
 def changed_since_read(context: Context, stat: FileStat) -> bool:
     """Whether the file has changed since this session last read or wrote it; False if it never did."""
-    known: Version | None = context.memory(_VERSIONS).get(stat.real_path)
-    return known is not None and known != (stat.mtime, stat.size)
+    known: Version | None = context.memory(_VERSIONS, lasts=True).get(stat.real_path)
+    return known is not None and known != [stat.mtime, stat.size]
 
 
 def path_for_model(sandbox: Sandbox, path: str) -> str:

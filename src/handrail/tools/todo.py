@@ -23,6 +23,6 @@ async def todo(items: Annotated[list[Item], Field(max_length=200)], context: Con
         items: The whole list, in order.
     """
     saved = [item.model_dump() for item in items]
-    context.memory("todo")["items"] = saved
+    context.memory("todo", lasts=True)["items"] = saved
     left = sum(item.status != "completed" for item in items)
     return {"items": saved, "left": left}

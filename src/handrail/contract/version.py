@@ -1,0 +1,3 @@
+"""The version of Handrail."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,40 @@
+"""What a session says of itself in its first event, so that a later reader knows with what it began."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any
+
+from handrail.contract.version import __version__
+from handrail.sandbox.sandbox import Sandbox
+from handrail.toolkit.gate import SessionState
+from handrail.toolkit.tool import Tool
+
+
+def facts_of(tools: Iterable[Tool], shared: SessionState, opened_by: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of `session_started`."""
+    return {
+        "version": __version__,
+        "system": "",
+        "model": "",
+        "tools": {tool.name: _hash(tool) for tool in tools},
+        "policy": shared.policy.mode,
+        "budget": asdict(shared.budget),
+        "workspace": None if shared.sandbox is None else shared.sandbox.workspace,
+        "sandbox": None if shared.sandbox is None else _report(shared.sandbox),
+        "parent": None,
+        "forked_from": None,
+        **opened_by,
+    }
+
+
+def _hash(tool: Tool) -> str:
+    """Changes when the tool's schema does."""
+    return sha256(json.dumps(tool.parameters, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _report(sandbox: Sandbox) -> dict[str, Any]:
+    report = sandbox.report
+    promises = {promise.feature: promise.standing for promise in report.promises}
+    return {"driver": report.driver, "network": report.network, "promises": promises}

@@ -1,0 +1,44 @@
+"""The ids of a session's calls: each is used once, and every provider accepts those of a model's answer."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from handrail.contract.call import Call
+
+_ACCEPTED: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+_KEPT_OF_LONG: Final = 40
+
+
+class CallIds:
+    """Which ids were used. Some models use the same ids in every answer."""
+
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._used = set(used)
+        self._numbers = count(len(self._used) + 1)
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._used
+
+    def next(self) -> str:
+        """An id for a call that was given none."""
+        return f"call_{next(self._numbers)}"
+
+    def take(self, call: Call) -> Call:
+        """The call, with another id if its own was used already."""
+        while call.id in self._used:
+            call = replace(call, id=f"{call.id}_{next(self._numbers)}")
+        self._used.add(call.id)
+        return call
+
+    def for_answer(self, calls: Iterable[Call]) -> tuple[Call, ...]:
+        """The calls of an answer with ids that are new and accepted by every provider; none is taken yet."""
+        made: dict[str, Call] = {}
+        for call in calls:
+            id = call.id if _ACCEPTED.fullmatch(call.id) else self.next()
+            while id in self._used or id in made:
+                id = f"{id[:_KEPT_OF_LONG]}_{next(self._numbers)}"
+            made[id] = replace(call, id=id)
+        return tuple(made.values())

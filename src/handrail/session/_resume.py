@@ -1,0 +1,89 @@
+"""Go on with a stored session: end what was open, and take up what lasts."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from handrail.contract.errors import HandrailError
+from handrail.contract.event import Event
+from handrail.policy.rule import Rule
+from handrail.store.ends import open_ends
+
+if TYPE_CHECKING:
+    from handrail.session.session import Session
+    from handrail.store.store import Store
+    from handrail.store.stored import StoredSession
+
+
+class Past:
+    """A stored session that somebody goes on with: a Session opens it as it would open a new one in the store."""
+
+    def __init__(self, store: "Store", id: str) -> None:
+        self.artifacts = store.artifacts
+        self.events: tuple[Event, ...] = ()
+        self._store = store
+        self._id = id
+
+    def open(self, id: str) -> "tuple[StoredSession, tuple[Event, ...]]":
+        stored = self._store.claim(self._id, exists=True)
+        try:
+            self.events = tuple(self._store.events(self._id))
+        except BaseException:
+            stored.close()
+            raise
+        return stored, self.events
+
+
+def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other: bool, weaker: bool) -> None:
+    """Raise HandrailError if the workspace is another one, or the sandbox is weaker, than the session had."""
+    then = _latest(past)
+    if then.get("workspace") != now["workspace"] and then.get("workspace") is not None and not other:
+        raise HandrailError(
+            f"the session worked in {then['workspace']}, and this sandbox has {now['workspace'] or 'no workspace'}: "
+            "give it that workspace, or allow_other_workspace=True"
+        )
+    had, has = _enforced(then), _enforced(now)
+    if lost := sorted(had - has):
+        raise_weaker = f"the session's sandbox enforced {', '.join(lost)}, and this one does not"
+        if not weaker:
+            raise HandrailError(f"{raise_weaker}: open a stronger one, or give allow_weaker=True")
+
+
+def take_up(session: "Session", past: tuple[Event, ...]) -> None:
+    """Write the ends of what was open, and restore memory, remembered rules and loaded tools."""
+    same = _same_rules(_latest(past), session.facts())
+    for event in past:
+        if event.type == "call_ended" and "memory" in event.data:
+            session.memories.restore(event.data["memory"])
+        elif event.type == "approval_settled" and event.data.get("rule") and same:
+            session.shared.remembered.append(Rule(event.data["rule"]))
+        elif event.type == "tools_loaded":
+            session.host.restore_loaded(event.data["tools"])
+    for type, call_id, parent, data in open_ends(past, "interrupted"):
+        session.emit(type, call_id, parent, data)
+    session.emit("session_resumed", data=session.facts())
+
+
+def ids_in(past: tuple[Event, ...]) -> Iterator[str]:
+    """The ids of all calls, accepted or only asked for."""
+    for event in past:
+        if event.type == "call_started" and event.call_id:
+            yield event.call_id
+        elif event.type == "model_answered":
+            yield from (call["id"] for call in event.data["calls"])
+
+
+def _latest(past: tuple[Event, ...]) -> Mapping[str, Any]:
+    """What the session said of itself when it was opened the last time."""
+    found = (event.data for event in reversed(past) if event.type in ("session_started", "session_resumed"))
+    return next(found, {})
+
+
+def _enforced(facts: Mapping[str, Any]) -> set[str]:
+    promises = (facts.get("sandbox") or {}).get("promises", {})
+    return {feature for feature, standing in promises.items() if standing == "enforced"}
+
+
+def _same_rules(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a rule that a person accepted then means the same now."""
+    drivers = [(facts.get("sandbox") or {}).get("driver") for facts in (then, now)]
+    return then.get("policy") == now["policy"] and drivers[0] == drivers[1]

@@ -1,0 +1,80 @@
+"""A claim: the right to write one session, held by one process at a time."""
+
+import fcntl
+import json
+import os
+import socket
+import weakref
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from handrail.contract.errors import HandrailError
+
+
+class Claim:
+    """A locked file that names its holder. It ends by `release`, with its owner, or with the process."""
+
+    def __init__(self, directory: Path, session: str) -> None:
+        self._path = _path(directory, session)
+        try:
+            for each in (directory.parent, directory):  # so that both are private, if they are new
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = self._lock(session)
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        except OSError as error:
+            raise HandrailError(f"session {session} cannot be claimed: {error.strerror}: {self._path}") from error
+        self.release = weakref.finalize(self, _release, file, self._path)
+        """End the claim. May be called twice."""
+
+    def _lock(self, session: str) -> int:
+        while True:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(file).st_ino == os.stat(self._path).st_ino:
+                    return file
+            except FileNotFoundError:
+                pass  # its last holder removed it just now: take a new one
+            except BlockingIOError:
+                holder = _holder(file)
+                os.close(file)
+                raise HandrailError(f"session {session} is in use by {holder}") from None
+            os.close(file)
+
+
+def is_claimed(directory: Path, session: str) -> bool:
+    """Whether a living process holds the session."""
+    try:
+        file = os.open(_path(directory, session), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _path(directory: Path, session: str) -> Path:
+    return directory / f"{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
+
+
+def _holder(file: int) -> str:
+    try:
+        holder = json.loads(os.pread(file, 4096, 0))
+        pid, host = int(holder["pid"]), str(holder["host"])
+    except (ValueError, KeyError, TypeError, OSError):
+        return "another process"
+    return "this process" if (pid, host) == (os.getpid(), socket.gethostname()) else f"process {pid} on {host}"
+
+
+def _release(file: int, path: Path) -> None:
+    with suppress(OSError):
+        if os.fstat(file).st_ino == os.stat(path).st_ino:
+            path.unlink()
+    with suppress(OSError):
+        os.close(file)

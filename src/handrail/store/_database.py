@@ -1,0 +1,217 @@
+"""The SQLite database of a store: its tables, their migrations, and what its errors mean."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import sleep
+from typing import Any, Final
+
+from handrail.contract.errors import HandrailError, Unavailable
+
+LOCK_WAIT: Final = 0.25
+"""Seconds that a write waits while another process writes."""
+OPEN_TRIES: Final = 10
+ROWS_PER_INSERT: Final = 64
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE sessions (
+            no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            folded INTEGER NOT NULL DEFAULT 0, summary TEXT NOT NULL DEFAULT '{}'
+        )""",
+        "CREATE TABLE events (key INTEGER PRIMARY KEY, event TEXT NOT NULL)",
+        "CREATE TABLE removed (no INTEGER PRIMARY KEY)",  # sessions whose events are being deleted
+    ),
+)
+"""Each one brings a database from the version before it to its own; they are never changed, only added to."""
+
+
+class Database:
+    """One connection, used by one thread at a time. It is opened at the first use, and again in a forked child."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._owner = 0
+        self._inherited: list[sqlite3.Connection] = []
+        """Connections of the process that this one was forked from: they must not be closed here."""
+        self._patient = True
+
+    @contextmanager
+    def use(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """The connection. Raises HandrailError where the file cannot be used, Unavailable where it may be later."""
+        with self._lock:
+            if self._connection is not None and self._owner != os.getpid():
+                self._inherited.append(self._connection)
+                self._connection = None
+            if self._connection is None:
+                self._connection = self._open(create=create)
+                self._owner = os.getpid()
+            try:
+                yield self._connection
+            except sqlite3.DatabaseError as error:
+                raise self._failure(error) from error
+
+    def insert(self, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]] = ()) -> None:
+        """Write events, all or none of them. Raises Unavailable; after a wait in vain the next ones do not wait."""
+        try:
+            with self.use(create=True) as connection:
+                self._write(connection, rows, updates)
+        except Unavailable:
+            self._wait_for_locks(patient=False)
+            raise
+        self._wait_for_locks(patient=True)
+
+    def add_session(self, id: str) -> int:
+        """Add a session; return its number, which is never used again. Raises Unavailable."""
+        with self.use(create=True) as connection:
+            return connection.execute("INSERT INTO sessions (id) VALUES (?)", (id,)).lastrowid or 0
+
+    def remove_session(self, number: int) -> None:
+        """Hide a session; `delete_removed` deletes its events."""
+        with self.use() as connection, _transaction(connection):
+            connection.execute("INSERT INTO removed VALUES (?)", (number,))
+            connection.execute("DELETE FROM sessions WHERE no = ?", (number,))
+
+    def delete_removed(self, page: int) -> None:
+        """Delete the events of removed sessions, also of those whose removal was interrupted, `page` at a time."""
+        with self.use(create=True) as connection:
+            numbers = [row[0] for row in connection.execute("SELECT no FROM removed").fetchall()]
+        some = "SELECT key FROM events WHERE key BETWEEN ? AND ? LIMIT ?"
+        for number in numbers:
+            deleted = page
+            while deleted == page:
+                with self.use() as connection:
+                    query = f"DELETE FROM events WHERE key IN ({some})"
+                    deleted = connection.execute(query, (*key_range(number), page)).rowcount
+            with self.use() as connection:
+                connection.execute("DELETE FROM removed WHERE no = ?", (number,))
+
+    def close(self) -> None:
+        """Close the connection. A later use opens it again."""
+        with self._lock:
+            if self._connection is not None and self._owner == os.getpid():
+                with suppress(sqlite3.Error):
+                    self._connection.close()
+                self._connection = None
+
+    def _write(
+        self, connection: sqlite3.Connection, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]]
+    ) -> None:
+        if len(rows) <= ROWS_PER_INSERT and not updates:
+            _insert(connection, rows)
+            return
+        with _transaction(connection):
+            for start in range(0, len(rows), ROWS_PER_INSERT):
+                _insert(connection, rows[start : start + ROWS_PER_INSERT])
+            connection.executemany("UPDATE events SET event = ? WHERE key = ?", updates)
+
+    def _wait_for_locks(self, *, patient: bool) -> None:
+        if patient != self._patient and self._connection is not None:
+            self._patient = patient
+            self._connection.execute(f"PRAGMA busy_timeout = {int(LOCK_WAIT * 1000) if patient else 0}")
+
+    def _open(self, *, create: bool) -> sqlite3.Connection:
+        if create:
+            self._make()
+        elif not self.path.exists():
+            raise HandrailError(f"there is no store at {self.path}")
+        mode = "rwc" if create else ("rw" if os.access(self.path, os.W_OK) else "ro")
+        try:
+            connection = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=LOCK_WAIT, isolation_level=None,
+                check_same_thread=False, cached_statements=256,
+            )  # fmt: skip
+            self._patient = True
+            try:
+                self._prepare(connection, read_only=mode == "ro")
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.DatabaseError as error:
+            raise self._failure(error) from error
+        return connection
+
+    def _make(self) -> None:
+        """Create the file and its directory so that only this user can read them."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise HandrailError(f"the store {self.path} cannot be created: {error.strerror}") from error
+
+    def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise HandrailError(
+                f"the store {self.path} was written by a newer version of Handrail (its format is {version}, "
+                f"this version reads up to {len(MIGRATIONS)}): upgrade Handrail, or use another store"
+            )
+        if read_only:
+            if version < len(MIGRATIONS):
+                raise HandrailError(f"the store {self.path} has an old format and cannot be written, so not be read")
+            return
+        connection.execute("PRAGMA synchronous = NORMAL")
+        for left in reversed(range(OPEN_TRIES)):  # several processes may create one store at once
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                _migrate(connection)
+                return
+            except sqlite3.OperationalError as error:
+                if not left or not _is_busy(error):
+                    raise
+                sleep(LOCK_WAIT / OPEN_TRIES)
+
+    def _failure(self, error: sqlite3.DatabaseError) -> HandrailError | Unavailable:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if _is_busy(error):
+            return Unavailable(f"another process has locked {self.path} for more than {LOCK_WAIT:g} s")
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return HandrailError(f"{self.path} is damaged, or is not a store: {error}. Restore it from a copy.")
+        if code == sqlite3.SQLITE_FULL:
+            return Unavailable(f"the disk of {self.path} is full")
+        if code == sqlite3.SQLITE_READONLY:
+            return Unavailable(f"{self.path} may not be written")
+        return Unavailable(f"{self.path}: {error}")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables to this version's format; another process may do it at the same moment."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
+        return
+    with _transaction(connection):
+        done = connection.execute("PRAGMA user_version").fetchone()[0]
+        for statement in (each for migration in MIGRATIONS[done:] for each in migration):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+def key_range(number: int, start: int = 0, last: int = 0xFFFFFFFF) -> tuple[int, int]:
+    """The first and the last key of a session's events, or of those with the numbers `start` to `last`."""
+    return number << 32 | start, number << 32 | last
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, str]]) -> None:
+    if rows:
+        values: list[Any] = [value for row in rows for value in row]
+        connection.execute(f"INSERT INTO events VALUES {','.join(['(?,?)'] * len(rows))}", values)

@@ -1,0 +1,89 @@
+"""Events and artifacts as lines of text: as the database keeps events, and as an export is written and read."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, get_args
+
+from handrail.contract.errors import HandrailError
+from handrail.contract.event import Event, EventType
+from handrail.contract.result import ArtifactRef
+
+FORMAT: Final = 1
+TYPES: Final = frozenset(get_args(EventType))
+
+
+def encode(event: Event) -> str:
+    """An event without its number, as ASCII JSON."""
+    return _json([event.time, event.type, event.call_id, event.parent, event.data])
+
+
+def decode(seq: int, text: str) -> Event:
+    """Read what `encode` wrote."""
+    time, type_, call_id, parent, data = json.loads(text)
+    return Event(seq, time, type_, call_id, parent, data)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, separators=(",", ":"), default=str)
+    except (TypeError, ValueError):  # keys that are no texts, or a value that holds itself
+        return json.dumps(_plain(value, 0), separators=(",", ":"))
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if depth < 50 and isinstance(value, Mapping):
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if depth < 50 and isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    return value if isinstance(value, str | int | float | None) else str(value)[:1_000]
+
+
+def export_lines(
+    id: str, events: Iterable[Event], artifacts: Iterable[tuple[ArtifactRef, int, Iterable[bytes]]]
+) -> Iterator[str]:
+    """A session as JSON lines: a heading, its events, then its artifacts in pieces."""
+    yield _json({"handrail": FORMAT, "session": id})
+    for event in events:
+        yield _json({"event": [event.seq, event.time, event.type, event.call_id, event.parent, event.data]})
+    for ref, pins, pieces in artifacts:
+        yield _json({"artifact": ref.ref, "media_type": ref.media_type, "name": ref.name, "pins": pins})
+        for piece in pieces:
+            yield _json({"base64": b64encode(piece).decode("ascii")})
+
+
+Part = Event | str | Mapping[str, Any] | bytes
+"""A part of an export: the session's id first, then events, then artifacts, each followed by its bytes."""
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[Part]:
+    """Read what `export_lines` wrote. Raises HandrailError that names the first wrong line."""
+    expected = -1
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            part = _part(json.loads(line), expected)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise HandrailError(f"line {number} is not a line of a session's export: {error}") from error
+        if isinstance(part, str | Event):
+            expected += 1
+        yield part
+    if expected < 1:
+        raise HandrailError("this is not the export of a session: it has no events")
+
+
+def _part(line: Any, expected: int) -> Part:
+    if expected < 0:
+        if line.get("handrail") != FORMAT or not isinstance(line.get("session"), str):
+            raise ValueError(f'the first line is {{"handrail": {FORMAT}, "session": ID}}')
+        session: str = line["session"]
+        return session
+    if "event" in line:
+        seq, time, type_, call_id, parent, data = line["event"]
+        if seq != expected or type_ not in TYPES or not isinstance(data, dict):
+            raise ValueError(f"it should be event {expected}")
+        return Event(seq, float(time), type_, call_id, parent, data)
+    if "base64" in line:
+        return b64decode(line["base64"], validate=True)
+    return {"ref": line["artifact"], "media_type": line["media_type"], "name": line["name"], "pins": line["pins"]}

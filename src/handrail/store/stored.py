@@ -1,0 +1,46 @@
+"""A StoredSession: the right of one process to write one session of a store."""
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from handrail.contract.event import Event
+from handrail.store._claim import Claim
+from handrail.store._database import Database
+from handrail.store._lines import encode
+
+
+class StoredSession:
+    """Writes events inline, from any thread. A session appears in the store with its first event."""
+
+    def __init__(self, database: Database, claim: Claim, id: str, number: int | None) -> None:
+        self.id = id
+        self._database = database
+        self._claim = claim
+        self._number = number
+
+    def append(self, events: Sequence[Event], changed: Sequence[Event] = ()) -> None:
+        """Write new events, and write again those that lost their text: all or none. Raises Unavailable."""
+        if self._number is None:
+            self._number = self._database.add_session(self.id)
+        first = self._number << 32
+        self._database.insert(
+            [(first | event.seq, encode(event)) for event in events],
+            [(encode(event), first | event.seq) for event in changed],
+        )
+
+    @property
+    def number(self) -> int | None:
+        """The session's number in the database; None before its first event."""
+        return self._number
+
+    def close(self) -> None:
+        """Let others write the session. May be called twice."""
+        self._claim.release()
+
+    def __enter__(self) -> "StoredSession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

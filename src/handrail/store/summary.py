@@ -1,0 +1,93 @@
+"""A Summary: what a list of sessions shows of one of them. It is read from its events."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Final
+
+from handrail.contract.event import Event
+from handrail.contract.model import Usage
+
+MAX_TITLE: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`state` is running, interrupted, idle, or the reason for which the last run ended."""
+
+    id: str
+    title: str
+    """The beginning of the first prompt."""
+    created: float
+    updated: float
+    state: str
+    model: str
+    calls: int
+    usage: Usage
+    workspace: str
+    sandbox: str
+    """The sandbox's driver; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the events say so far. It is kept in the database, so that only new events need to be read."""
+
+    title: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    state: str = "idle"
+    model: str = ""
+    calls: int = 0
+    usage: Usage = field(default=Usage())
+    workspace: str = ""
+    sandbox: str = ""
+
+    @classmethod
+    def from_json(cls, text: str) -> "Digest":
+        """Read what `to_json` wrote; fields that are missing have their default."""
+        stored = json.loads(text)
+        known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        return cls(**{**known, "usage": Usage(**known.get("usage", {}))})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def after(self, events: Iterable[Event]) -> "Digest":
+        """The digest after these events too."""
+        digest = self
+        for event in events:
+            digest = replace(digest, created=digest.created or event.time, updated=event.time)
+            if event.parent is None:
+                digest = digest._after_own(event)
+        return digest
+
+    def summary(self, id: str, *, running: bool) -> Summary:
+        """For a list; `running` is whether a living process has the session open."""
+        state = "running" if running else "interrupted" if self.state == "in_run" else self.state
+        return Summary(
+            id, self.title, self.created, self.updated, state,
+            self.model, self.calls, self.usage, self.workspace, self.sandbox,
+        )  # fmt: skip
+
+    def _after_own(self, event: Event) -> "Digest":
+        data = event.data
+        match event.type:
+            case "session_started" | "session_resumed":
+                report = data.get("sandbox") or {}
+                return replace(
+                    self, model=data.get("model") or self.model,
+                    workspace=data.get("workspace") or "", sandbox=report.get("driver", ""),
+                )  # fmt: skip
+            case "run_started":
+                return replace(self, state="in_run", model=data.get("model") or self.model)
+            case "user":
+                return replace(self, title=self.title or " ".join(data["text"].split())[:MAX_TITLE])
+            case "model_answered":
+                return replace(self, usage=self.usage + Usage(**data["usage"]), model=data.get("model") or self.model)
+            case "call_started":
+                return replace(self, calls=self.calls + 1)
+            case "run_ended":
+                return replace(self, state=data["reason"])
+            case _:
+                return self
