@@ -106,7 +106,7 @@ async def test_a_long_conversation_keeps_its_newest_messages(seen: Seen) -> None
     assert messages[-1]["parts"][0]["content"].startswith("39 long")
 
 
-@pytest.mark.parametrize(("raised", "kind"), [(ModelFailed(SECRET), "ModelFailed"), (ValueError(SECRET), "ValueError")])
+@pytest.mark.parametrize(("raised", "kind"), [(ModelFailed(SECRET), "error"), (ValueError(SECRET), "ValueError")])
 async def test_a_model_that_fails_fails_its_request_and_the_run(seen: Seen, raised: Exception, kind: str) -> None:
     await agent_of(seen, [raised]).run("Go.")
     chat, run = seen.one("chat small-1"), seen.one("invoke_agent")
