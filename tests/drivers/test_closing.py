@@ -15,6 +15,7 @@ from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.conftest import OPENERS
 from tests.drivers.watching import MARK, alive, descriptors, guard_pid, new_mark, until_says
 
+pytestmark = pytest.mark.guarded
 LINE = "setsid sleep 1000 & echo here; sleep 1000"
 
 

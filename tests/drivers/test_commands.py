@@ -207,6 +207,7 @@ async def test_a_command_whose_output_nobody_reads_disturbs_no_other(driver: Gua
             assert (await collect(process)).code == 137
 
 
+@pytest.mark.guarded
 async def test_a_child_that_keeps_stdout_open_does_not_hold_the_command(driver: GuardedDriver) -> None:
     with anyio.fail_after(PATIENCE):
         ran = await run(driver, "setsid sleep 1000 & echo done")

@@ -146,6 +146,7 @@ async def test_nothing_leads_outside(driver: GuardedDriver, home: Path, tmp_path
     assert os.listdir(outside) == os.listdir(beside) == ["secret"]
 
 
+@pytest.mark.guarded
 async def test_a_link_swapped_during_use_never_leads_outside(driver: GuardedDriver, home: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

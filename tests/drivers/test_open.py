@@ -41,7 +41,8 @@ async def test_a_missing_workspace_is_named() -> None:
 
 async def test_elsewhere_than_linux_it_is_told_which_drivers_there_are() -> None:
     elsewhere = known_drivers("darwin")
-    assert (elsewhere["jail"], elsewhere["host"]) == ("it needs Linux", "it needs Linux")
+    assert elsewhere["jail"] == "it needs Linux"
+    assert not isinstance(elsewhere["host"], str)
     assert not isinstance(elsewhere["memory"], str)
     assert not any(isinstance(opener, str) for opener in known_drivers("linux").values()), "the control"
 

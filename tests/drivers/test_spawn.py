@@ -25,10 +25,11 @@ FORKS = """
 import os, sys, time, anyio
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
+from handrail.drivers.posix import open_posix
 
 async def main(kind, workspace):
-    driver = await {"host": open_host, "jail": open_jail}[kind](workspace=workspace)
-    pid = driver.guard.pid
+    driver = await {"host": open_host, "jail": open_jail, "posix": open_posix}[kind](workspace=workspace)
+    pid = (driver.starter if kind == "posix" else driver.guard).pid
     child = os.fork()
     if child == 0:
         time.sleep(60)

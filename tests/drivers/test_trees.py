@@ -27,7 +27,7 @@ from tests.drivers.watching import (
     until_says,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.guarded]
 
 TREES = {
     "plain": "echo STARTED; sleep 1000; true",

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from handrail.contract.driver import Command
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
+from handrail.drivers.posix import PosixDriver
 
 PATIENCE: Final = 90.0
 """Seconds that nothing here should ever need."""
@@ -83,8 +84,10 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def guard_pid(driver: GuardedDriver) -> int:
-    """The guard itself, below bubblewrap where there is one."""
+def guard_pid(driver: GuardedDriver | PosixDriver) -> int:
+    """The guard itself, below bubblewrap where there is one; without a guard, what starts the commands."""
+    if isinstance(driver, PosixDriver):
+        return driver.starter.pid
     pid = driver.guard.pid
     if driver.name != "jail":
         return pid

@@ -1,9 +1,9 @@
-"""Turn a Command into the guard's request, refusing what no system can run, and an errno into the right error."""
+"""Check a Command, refusing what no system can run, encode it for the guard, and turn an errno into the right error."""
 
 import errno
 import os
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
@@ -15,23 +15,36 @@ ARGUMENT_MAX: Final = 128 * 1024 - 1
 _BUSY: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
-def encode_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Callable[[int], bytes]:
-    """The request as a function of its id; without `env` the command gets the guard's own environment.
+class Words(NamedTuple):
+    """A command that was checked, as the system takes it; without `env` it gets the environment of what starts it."""
 
-    Raises ValueError, naming what is wrong.
-    """
+    argv: list[bytes]
+    """The arguments, or the line alone."""
+    cwd: bytes
+    env: list[bytes] | None
+
+
+def check_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Words:
+    """Raises ValueError, naming what is wrong."""
     argv = _argv(command)
     cwd = command.cwd if command.cwd is not None else workspace
     if not cwd.startswith("/"):
         raise ValueError(f"cwd {cwd!r} is not an absolute path")
     variables = None if env is None else [_variable(name, value) for name, value in {**env, **command.env}.items()]
+    words = Words(argv, os.fsencode(cwd), variables)
+    _encode(0, command, words)
+    return words
+
+
+def encode_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Callable[[int], bytes]:
+    """The guard's request as a function of its id. Raises ValueError, naming what is wrong."""
+    words = check_command(command, workspace=workspace, env=env)
+    return lambda id: _encode(id, command, words)
+
+
+def _encode(id: int, command: Command, words: Words) -> bytes:
     line = command.line is not None
-
-    def request(id: int) -> bytes:
-        return frames.start(id, argv, line=line, cwd=os.fsencode(cwd), env=variables, input=command.input)
-
-    request(0)
-    return request
+    return frames.start(id, words.argv, line=line, cwd=words.cwd, env=words.env, input=command.input)
 
 
 def _argv(command: Command) -> list[bytes]:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -98,6 +99,10 @@ def _unlock(path: str) -> None:
 
 
 def _make_readable(name: str, parent: int) -> None:
+    if not hasattr(os, "O_PATH"):  # elsewhere than Linux
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        return
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{fd}", 0o700)
@@ -110,7 +115,7 @@ def sweep_scratch(directory: str | None = None) -> int:
     removed = 0
     for entry in Path(directory or tempfile.gettempdir()).glob("handrail-*"):
         match = _NAME.match(entry.name)
-        if match and _started(int(match[1])) != int(match[2]) and _is_ours(entry) and not _is_locked(entry):
+        if match and not _lives(int(match[1]), int(match[2])) and _is_ours(entry) and not _is_locked(entry):
             remove_scratch(str(entry))
             removed += 1
     return removed
@@ -138,8 +143,21 @@ def _is_locked(entry: Path) -> bool:
     return False
 
 
+def _lives(pid: int, started: int) -> bool:
+    """Whether this process lives. Without its start, another one that has its number is taken for it."""
+    if started:
+        return _started(pid) == started
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _started(pid: int) -> int:
-    """When a process started, in clock ticks since the machine did; 0 when there is no such process."""
+    """When a process started, in clock ticks since the machine did; 0 when that cannot be known: only Linux tells."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

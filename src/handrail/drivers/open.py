@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
+    from handrail.drivers import posix as _posix
     from handrail.drivers import selftest as _selftest
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
@@ -30,6 +31,7 @@ else:  # a program without a sandbox needs none of them
     _jail = Lazy("handrail.drivers.jail")
     _memory = Lazy("handrail.drivers.memory")
     _options = Lazy("handrail.drivers._options")
+    _posix = Lazy("handrail.drivers.posix")
     _scratch = Lazy("handrail.drivers._scratch")
     _selftest = Lazy("handrail.drivers.selftest")
     _build = Lazy("handrail.drivers.guard.build")
@@ -50,15 +52,10 @@ EXPOSED: Final = (
 )
 EXPOSED_LISTED: Final = 5
 _OWN_SOURCES: Final = str(Path(__file__).parents[2])
-ON_LINUX: Final = frozenset({"jail", "host"})
+NEEDS_LINUX: Final = "it needs Linux"
 WEAK: Final = frozenset({"host"})
 """Drivers that isolate nothing: they need allow_weaker=True."""
-BUILT_IN: Final[Mapping[str, Callable[[], Opener]]] = {
-    "jail": lambda: _jail.open_jail,
-    "host": lambda: _host.open_host,
-    "memory": lambda: _memory.open_memory,
-}
-"""By name: what returns the function that opens the driver, importing its module then."""
+BUILT_IN: Final = ("jail", "host", "memory")
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
@@ -66,9 +63,11 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
 
     A plugin whose name is taken is not loaded; it is listed as `name=its entry point`.
     """
-    known: dict[str, Opener | str] = {}
-    for name, opener in BUILT_IN.items():
-        known[name] = opener() if system == "linux" or name not in ON_LINUX else "it needs Linux"
+    known: dict[str, Opener | str] = {
+        "jail": _jail.open_jail if system == "linux" else NEEDS_LINUX,
+        "host": _host_opener(system),
+        "memory": _memory.open_memory,
+    }
     for point in importlib.metadata.entry_points(group=GROUP):
         if point.name in known or point.name == "auto":
             whose = "another plugin's" if point.name not in (*BUILT_IN, "auto") else "a built-in driver's"
@@ -81,11 +80,18 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
     return known
 
 
-async def open_own_guard() -> Driver | None:
-    """A guard that kills the process trees of this process's own programs; None on a machine without one."""
-    if sys.platform != "linux" or not _build.PROGRAM.exists():
-        return None
-    return await _host.open_own()
+def _has_guard(system: str) -> bool:
+    return system == "linux" and _build.PROGRAM.exists()
+
+
+def _host_opener(system: str) -> Opener:
+    """Opens the driver host: with the guard where there is one, elsewhere with process groups."""
+    return _host.open_host if _has_guard(system) else _posix.open_posix
+
+
+async def open_own_guard() -> Driver:
+    """A driver that kills what this process's own programs started: their trees, or their groups without a guard."""
+    return await (_host.open_own() if _has_guard(sys.platform) else _posix.open_own())
 
 
 @asynccontextmanager
@@ -121,7 +127,8 @@ async def open_sandbox(
         async with Sandbox(opened) as sandbox:
             if exposed := _exposed(opened, mounts):
                 load_all()
-                _sealed.runnable()
+                if _has_guard(sys.platform):
+                    _sealed.runnable()
                 sandbox.report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
             yield sandbox
     finally:
@@ -177,14 +184,14 @@ def _usable(known: Mapping[str, Opener | str]) -> str:
 
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     known = known_drivers()
-    if isinstance(known["jail"], str):
-        raise WeakerThanAsked(f"no jail can be made here: {known['jail']}; name another driver: {_usable(known)}")
     try:
+        if isinstance(known["jail"], str):
+            raise Unavailable(known["jail"], retryable=False)
         jail = await _as_strong(await _selftest.tested("jail", _jail.open_jail, options), allow_weaker)
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            host = await _selftest.tested("host", _host.open_host, {name: options[name] for name in COMMON})
+            host = await _selftest.tested("host", _host_opener(sys.platform), {name: options[name] for name in COMMON})
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` tells more; allow_weaker=True runs commands on this "

@@ -10,7 +10,6 @@ from handrail.drivers.guard.build import PROGRAM
 
 NOT_BUILT: Final = "the guard was not built: reinstall handrail where there is a C compiler"
 _MFD_EXEC: Final = 0x10
-_SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 def open_sealed() -> int:
@@ -36,9 +35,13 @@ def _sealed() -> int:
     return fd
 
 
+def _seals() -> int:
+    return fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
 def _is(fd: int, inode: int) -> bool:
     try:
-        return os.fstat(fd).st_ino == inode and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS == _SEALS
+        return os.fstat(fd).st_ino == inode and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _seals() == _seals()
     except OSError:
         return False
 
@@ -59,5 +62,5 @@ def _seal(content: bytes) -> int:
         fd = os.memfd_create("guard", flags)
     with open(fd, "wb", closefd=False) as file:
         file.write(content)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _seals())
     return fd
