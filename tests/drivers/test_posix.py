@@ -51,6 +51,7 @@ async def test_a_killed_group_is_dead(posix: PosixDriver, tree: str) -> None:
     with anyio.fail_after(PATIENCE):
         assert await process.wait() == 128 + signal.SIGKILL
     assert await are_dead(mark)
+    assert "setsid" in process.notes[0], "the model is told what may not have ended"
 
 
 @pytest.mark.parametrize("tree", ["plain", "background", "stopped", "pipeline"])

@@ -19,7 +19,7 @@ Seconds = Annotated[float, Field(ge=0.1, le=86_400)]
 """How long a command may take, or somebody waits."""
 
 
-@tool(risk="high", effects=["executes"], needs=["exec", "tree_kill"], timeout=None)
+@tool(risk="high", effects=["executes"], needs=["exec"], timeout=None)
 async def bash(
     command: Annotated[str, Field(min_length=1)],
     context: Context,

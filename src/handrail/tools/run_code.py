@@ -58,7 +58,7 @@ else:  # a child of multiprocessing
 """Runs Python code, and leaves the value of its last expression, or its traceback, in a file."""
 
 
-@tool(risk="high", effects=["executes"], needs=["exec", "files", "tree_kill"], timeout=None)
+@tool(risk="high", effects=["executes"], needs=["exec", "files"], timeout=None)
 async def run_code(
     code: Annotated[str, Field(min_length=1)],
     context: Context,

@@ -20,6 +20,9 @@ LEFT_RUNNING_NOTE: Final = (
     "The command left processes running in its group when it ended; they were killed. "
     "To keep something running, start it as a background job."
 )
+GROUP_KILLED_NOTE: Final = (
+    "Its process group was killed. A process that left the group, as by setsid, may still be running."
+)
 KEPT_UNREAD: Final = 1 << 20
 """Bytes of output that are kept for a reader; then the command is blocked."""
 DRAINED_MOST: Final = 1 << 20
@@ -56,6 +59,7 @@ class PosixProcess:
         self._unread = 0
         self._stderr_end = b""
         self._changed = anyio.Event()
+        self._signalled = False
         self._over = False
         self._drained = False
         self._sending = anyio.Lock()
@@ -64,7 +68,8 @@ class PosixProcess:
     def notes(self) -> tuple[str, ...]:
         """Notes about how it ended; complete when `wait` has returned."""
         code, left = self.exited or (0, 0)
-        return (*((LEFT_RUNNING_NOTE,) if left else ()), *explanations(code, self._stderr_end, no_explanation))
+        own = LEFT_RUNNING_NOTE if left else GROUP_KILLED_NOTE if self._signalled else None
+        return (*((own,) if own else ()), *explanations(code, self._stderr_end, no_explanation))
 
     async def output(self) -> AsyncIterator[Chunk]:
         """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""
@@ -107,6 +112,7 @@ class PosixProcess:
     async def signal(self, name: SignalName) -> None:
         """To the process group. No error when it has ended."""
         if not self._over:
+            self._signalled = True
             self._link.request(_SIGNALS[name], self)
         await anyio.lowlevel.checkpoint()
 

@@ -49,6 +49,7 @@ class Group:
         """A pipe that ends when the program runs, or has the reason why it does not; -1 once that is known."""
         self.code: int | None = None
         self.failed = False
+        self.signalled = False
         self.left_running = False
         self.kill_at = 0.0
         self.give_up_at = 0.0
@@ -70,7 +71,7 @@ class Group:
         if not self.send(0):
             return True
         if now >= self.kill_at:
-            self.left_running = True
+            self.left_running = not self.signalled
             self.send(signal.SIGKILL)
         return now >= self.give_up_at
 
@@ -152,7 +153,10 @@ class Starter:
 
     def signal(self, id: int, number: int) -> None:
         group = self.groups.get(id)
-        if group is not None and group.send(number) and number != signal.SIGKILL:
+        if group is None:
+            return
+        group.signalled = True
+        if group.send(number) and number != signal.SIGKILL:
             group.send(signal.SIGCONT)  # a stopped process hears nothing but KILL
 
     def learn(self, group: Group) -> None:
