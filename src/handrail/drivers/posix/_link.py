@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import anyio
 
-from handrail.aio import Task, finish, in_background, loop_here
+from handrail.aio import Task, finish, in_background, loop_here, running_loop, when_loop_closes
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, GUARD_KILL_WAIT, GUARD_START_WAIT
 from handrail.drivers.posix import _starter
@@ -46,6 +46,14 @@ class Link:
         self._given: dict[int, list[int]] = {}
         """Descriptors that were sent, until the starter has answered: macOS may lose those that are closed before."""
         self._listening: Task | None = None
+        self._loop: Any = None
+        """The event loop on which that task runs."""
+        self._owner = os.getpid()
+        when_loop_closes(self.kill)
+
+    def __del__(self) -> None:
+        if os.getpid() == self._owner and not sys.is_finalizing():  # a forked child does not own it
+            self.kill()
 
     @property
     def pid(self) -> int:
@@ -101,19 +109,21 @@ class Link:
     def _attend(self) -> None:
         """Listen to the starter on this event loop; the one on which that was done may have ended."""
         if self.gone is None and self._is_unattended():
-            self._listening = in_background(self._listen())
+            self._loop = running_loop()
+            self._listening = in_background(self._listen(self._loop))
 
     def _is_unattended(self) -> bool:
-        return self._listening is None or self._listening.done()
+        return self._listening is None or self._listening.done() or self._loop is not loop_here()
 
-    async def _listen(self) -> None:
+    async def _listen(self, loop: Any) -> None:
         """Until the starter ends. When the event loop ends first, what runs is killed, and the starter stays."""
         try:
             while self._hear():
                 await anyio.wait_readable(self._stream)
             self._lose("the sandbox's own process ended")
         except BaseException:
-            self._abandon_all()
+            if self._loop is loop:
+                self._abandon_all()
             raise
         finally:
             if self.gone is not None:
@@ -157,7 +167,8 @@ class Link:
 
     def _abandon_all(self) -> None:
         for process in list(self._running.values()):
-            process.lose()
+            with suppress(RuntimeError):  # who waits for it does so on an event loop that is closed
+                process.lose()
             self._forget(process)
 
     def end(self) -> None:
@@ -168,6 +179,12 @@ class Link:
         self._hear()
         for process in list(self._running.values()):
             process.kill()
+
+    def kill(self) -> None:
+        """End it without an event loop: it was dropped, or its event loop has ended. May be called twice."""
+        self.end()
+        self._reap()
+        self._stream.close()
 
     async def close(self) -> None:
         """End the starter with every group. Raises Unavailable when it cannot even be killed. May be called twice."""
@@ -196,7 +213,7 @@ class Link:
             self._process.wait(GUARD_KILL_WAIT)
         except subprocess.TimeoutExpired:
             return
-        if self._is_unattended() or loop_here() is None:
+        if self._is_unattended():
             self._stream.close()
         if self._process.stderr is not None and not self._process.stderr.closed:
             self._said = self._process.stderr.read().decode("utf-8", "replace").strip()[-500:]
