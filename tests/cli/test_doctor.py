@@ -12,7 +12,7 @@ import pytest
 from handrail.cli.doctor import DriverReport, as_json, examine, render
 from handrail.contract.driver import Feature, Promise, Standing
 from handrail.drivers.guard.build import build, stale
-from tests.cli.terminal import ENV, MAIN
+from tests.cli.terminal import ENV, MAIN, WIDTHS, terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +146,7 @@ def expected(answer: dict[str, Any]) -> dict[str, Any]:
         },
         "reasons": {
             driver["name"]: {
-                it["feature"]: f"{it['standing']}: {it['reason']}"
+                it["feature"]: f"{it['standing']}: {it['reason']}" + (f"; {it['remedy']}" if it["remedy"] else "")
                 for it in driver["promises"] if it["standing"] != "enforced"
             }
             for driver in working
@@ -177,7 +177,33 @@ def test_the_command_says_what_to_do_in_both_forms(printed: tuple[str, str]) -> 
     answer, text = json.loads(printed[0]), printed[1]
     drivers = {driver["name"]: driver for driver in answer["drivers"]}
     wall = next(it for it in drivers["host"]["promises"] if it["feature"] == "network_isolation")
-    assert wall["reason"].endswith("use the jail driver")
-    assert f"network_isolation: absent: {wall['reason']}" in text
+    assert (wall["reason"], wall["remedy"]) == ("commands use this machine's network", "use the jail driver")
+    assert f"network_isolation: absent: {wall['reason']}; {wall['remedy']}" in text
+    assert drivers["broken"]["remedy"] == "install the driver's package again, or remove it"
     assert (drivers["broken"]["works"], "nowhere_at_all" in drivers["broken"]["problem"]) == (False, True)
     assert f"broken cannot run here\n  {drivers['broken']['problem']}" in text
+
+
+def test_it_exits_with_1_where_nothing_enforced_can_run() -> None:
+    """In a user namespace that allows no others, as some machines are set up."""
+    refuse = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    argv = ["unshare", "--user", "--map-root-user", "sh", "-c", refuse, "sh", sys.executable, "-c", MAIN, "doctor"]
+    ran = subprocess.run([*argv, "--json"], env=ENV, capture_output=True, text=True, timeout=120, check=False)
+    answer = json.loads(ran.stdout)
+    jail = answer["drivers"][0]
+    assert (ran.returncode, answer["auto"], jail["name"], jail["works"]) == (1, None, "jail", False), ran.stderr
+    assert "user.max_user_namespaces" in jail["remedy"]
+    assert jail["problem"].endswith(jail["remedy"])
+    people = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=120, check=False)
+    assert (people.returncode, "auto takes nothing here" in people.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_person_sees_progress_and_lines_that_fit(columns: int, tmp_path: Path) -> None:
+    with terminal("doctor", cwd=tmp_path, columns=columns) as screen:
+        assert screen.end() == 0
+    assert screen.shown.index("trying jail (1 of ") < screen.shown.index("trying host (2 of ")
+    assert max(map(len, screen.seen.splitlines())) <= columns
+    assert ("promise" in screen.shown) == (columns > 40), "a table where it fits"
+    assert "network_isolation" in screen.shown
+    assert screen.shown.endswith("auto takes jail.")

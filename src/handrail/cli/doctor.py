@@ -1,14 +1,17 @@
 """`handrail doctor`: what each driver enforces on this machine, found by trying, and what is missing for the rest."""
 
 import json
-from collections.abc import Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from handrail.cli._app import app
-from handrail.contract.driver import Driver, Feature, Promise
+from handrail.cli._app import app, or_exit
+from handrail.contract.driver import Driver, Feature, Promise, Standing
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -16,11 +19,13 @@ if TYPE_CHECKING:
 
     from handrail.drivers import open as _open
     from handrail.drivers import selftest as _selftest
+    from handrail.policy import approval as _approval
     from handrail.sandbox import report as _report_room
 else:
     _anyio = Lazy("anyio")
     _open = Lazy("handrail.drivers.open")
     _selftest = Lazy("handrail.drivers.selftest")
+    _approval = Lazy("handrail.policy.approval")
     _report_room = Lazy("handrail.sandbox.report")
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
@@ -28,14 +33,29 @@ LISTED_FIRST: Final = ("jail", "host", "memory")
 """The built-in drivers, the strongest first."""
 STRONGEST: Final = "jail"
 OPENING_SECONDS: Final = 60.0
+REINSTALL: Final = "install the driver's package again, or remove it"
 NOT_TRIED: Final = "The driver claims this; it was not tried here."
 
 
 @app.command()
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False) -> None:
-    """Tell what each sandbox driver enforces on this machine, found by trying."""
-    reports = _anyio.run(examine)
-    print(as_json(reports) if json else render(reports))
+    """Tell what each sandbox driver enforces on this machine, found by trying.
+
+    Exits with 1 if no driver here enforces the walls that Handrail asks for.
+    """
+    raise typer.Exit(or_exit(lambda: tell(json)))
+
+
+def tell(json: bool) -> int:
+    """Try every driver, showing progress to a person, and print the reports. Returns the code to exit with."""
+    reports = _anyio.run(examine, _show_progress if sys.stderr.isatty() else None)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(as_json(reports) if json else _approval.visible(render(reports, width)), flush=True)
+    return 0 if any(map(_enforces, reports)) else 1
+
+
+def _show_progress(text: str) -> None:
+    print(_approval.visible(text, lines=False), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +69,37 @@ class DriverReport:
     """Whether the promises were attacked from inside; otherwise the driver only claims them."""
     problem: str = ""
     """Why it cannot run here, and what to install or set."""
+    remedy: str = ""
+    """What to install or set alone; empty where nothing helps."""
     notes: tuple[str, ...] = ()
 
 
-async def examine() -> list[DriverReport]:
+async def examine(progress: Callable[[str], None] | None = None) -> list[DriverReport]:
     """Open every known driver once, on an empty directory, and close it. Leaves nothing behind; never raises."""
     known = _open.known_drivers()
     names = [*(name for name in LISTED_FIRST if name in known), *sorted(set(known) - set(LISTED_FIRST))]
-    return [await _examine(name, known[name]) for name in names]
+    reports = []
+    for number, name in enumerate(names, 1):
+        if progress is not None:
+            progress(f"trying {name} ({number} of {len(names)})")
+        reports.append(await _examine(name, known[name]))
+    return reports
 
 
 async def _examine(name: str, opener: "_open.Opener | str") -> DriverReport:
     if isinstance(opener, str):
-        return _broken(name, opener)
+        return _broken(name, opener, "" if name in _open.BUILT_IN else REINSTALL)
     try:
         with _anyio.fail_after(OPENING_SECONDS):
             async with _selftest.tested_alone(name, opener) as driver:
                 return _report(name, driver)
     except Exception as error:  # noqa: BLE001 - a broken driver must not hide the others
-        return _broken(name, str(error) or type(error).__name__)
+        return _broken(name, str(error) or type(error).__name__, getattr(error, "remedy", ""))
 
 
-def _broken(name: str, problem: str) -> DriverReport:
+def _broken(name: str, problem: str, remedy: str) -> DriverReport:
     promises = tuple(Promise(feature, "absent", "it cannot run here") for feature in FEATURES)
-    return DriverReport(name, False, promises, problem=problem)
+    return DriverReport(name, False, promises, problem=problem, remedy=remedy)
 
 
 def _report(name: str, driver: Driver) -> DriverReport:
@@ -88,21 +115,44 @@ def as_json(reports: Sequence[DriverReport]) -> str:
     return json.dumps({"auto": _auto(reports), "drivers": [asdict(report) for report in reports]}, indent=2)
 
 
-def render(reports: Sequence[DriverReport]) -> str:
-    """The reports as a table, the reasons for what is not enforced, and the driver that `auto` takes, for people."""
-    parts = [_table(reports), *(_reasons(report) for report in reports)]
+def render(reports: Sequence[DriverReport], width: int | None = None) -> str:
+    """The reports as a table, the reasons for what is not enforced, and the driver that `auto` takes, for people.
+
+    With a width, lines break between words; a table that does not fit becomes a list.
+    """
+    table = _table(reports)
+    if width is not None and max(map(len, table.splitlines())) >= width:
+        table = "\n\n".join(_listed(report) for report in reports if report.works)
     chosen = _auto(reports)
     nothing = "auto takes nothing here; with allow_weaker=True it takes host, without isolation."
-    return "\n\n".join([*parts, f"auto takes {chosen}." if chosen else nothing])
+    parts = [table, *(_reasons(report) for report in reports), f"auto takes {chosen}." if chosen else nothing]
+    text = "\n\n".join(parts)
+    return text if width is None else "\n".join(_broken_line(line, width - 1) for line in text.split("\n"))
+
+
+def _listed(report: DriverReport) -> str:
+    """What a driver enforces, for a screen that is too narrow for the table."""
+    rows = [report.name]
+    for standing in get_args(Standing):
+        named = [promise.feature for promise in report.promises if promise.standing == standing]
+        rows += [f"  {standing}: {', '.join(named)}"] if named else []
+    return "\n".join(rows)
+
+
+def _broken_line(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=indent) if len(line) > width else line
 
 
 def _auto(reports: Sequence[DriverReport]) -> str | None:
     """The driver that `auto` takes: the jail, unless one of its walls is missing."""
-    for report in reports:
-        walls = {promise.feature for promise in report.promises if promise.standing == "enforced"}
-        if report.name == STRONGEST and report.works and walls >= _open.WALLS:
-            return report.name
-    return None
+    return next((report.name for report in reports if report.name == STRONGEST and _enforces(report)), None)
+
+
+def _enforces(report: DriverReport) -> bool:
+    """Whether commands run in it, and it enforces every wall."""
+    enforced = {promise.feature for promise in report.promises if promise.standing == "enforced"}
+    return report.works and enforced >= {*_open.WALLS, "exec"}
 
 
 def _table(reports: Sequence[DriverReport]) -> str:
@@ -124,6 +174,7 @@ def _reasons(report: DriverReport) -> str:
     weak: dict[str, list[str]] = {}
     for it in report.promises:
         if it.standing != "enforced":
-            weak.setdefault(f"{it.standing}: {it.reason}", []).append(it.feature)
+            why = f"{it.reason}; {it.remedy}" if it.remedy else it.reason
+            weak.setdefault(f"{it.standing}: {why}", []).append(it.feature)
     lines = (f"  {', '.join(features)}: {reason}" for reason, features in weak.items())
     return "\n".join([report.name, *(f"  {note}" for note in report.notes), *lines])

@@ -38,7 +38,9 @@ class Promise:
     feature: Feature
     standing: Standing
     reason: str = ""
-    """Why it is not enforced, and what to install or set; empty when it is enforced."""
+    """Why it is not enforced; empty when it is."""
+    remedy: str = ""
+    """What to install, set or use instead; empty where nothing helps."""
 
 
 @dataclass(frozen=True, slots=True)

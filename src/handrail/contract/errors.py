@@ -50,11 +50,15 @@ class ToolFailed(Exception):
 
 
 class Unavailable(Exception):
-    """Something that the call needs is gone, busy or not ready yet. `retryable=False` if a retry cannot help."""
+    """Something that the call needs is gone, busy or not ready yet. `retryable=False` if a retry cannot help.
 
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
+    `remedy` is the part of the message that says what to install or set, for programs.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = True, remedy: str = "") -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.remedy = remedy
 
 
 def describe_error(error: BaseException) -> str:

@@ -32,7 +32,8 @@ _TOO_MANY: Final = (
 _INPUT_UNREAD: Final = "the command no longer reads its input"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 
-NotEnforced = Mapping[Feature, tuple[Standing, str]]
+NotEnforced = Mapping[Feature, tuple[Standing, str] | tuple[Standing, str, str]]
+"""By feature: how it stands, why, and what helps, if anything does."""
 
 
 def claim(driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...]) -> Report:

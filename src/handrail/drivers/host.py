@@ -17,13 +17,13 @@ from handrail.drivers.guard.spawn import spawn
 
 USE_JAIL: Final = "use the jail driver"
 WEAKER: Final[NotEnforced] = {
-    "file_isolation": ("absent", f"commands see every file this user sees; {USE_JAIL}"),
-    "process_isolation": ("absent", f"commands see and can signal this user's other processes; {USE_JAIL}"),
-    "network_isolation": ("absent", f"commands use this machine's network; {USE_JAIL}"),
-    "no_privileges": ("advisory", f"capabilities are dropped, but no system call is filtered; {USE_JAIL}"),
+    "file_isolation": ("absent", "commands see every file this user sees", USE_JAIL),
+    "process_isolation": ("absent", "commands see and can signal this user's other processes", USE_JAIL),
+    "network_isolation": ("absent", "commands use this machine's network", USE_JAIL),
+    "no_privileges": ("advisory", "capabilities are dropped, but no system call is filtered", USE_JAIL),
     "limit_memory": ("absent", "needs a cgroup"),
-    "limit_processes": ("absent", f"the kernel counts all of this user's processes together; {USE_JAIL}"),
-    "limit_tmp": ("absent", f"temporary files are on this machine's own disk; {USE_JAIL}"),
+    "limit_processes": ("absent", "the kernel counts all of this user's processes together", USE_JAIL),
+    "limit_tmp": ("absent", "temporary files are on this machine's own disk", USE_JAIL),
     "limit_workspace": ("absent", "the workspace is an ordinary directory"),
 }  # fmt: skip
 NOTES: Final = (

@@ -72,10 +72,11 @@ async def open_jail(
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
-        message = f"{error}: {remedy(str(error))}"
+        what = remedy(str(error))
+        message = f"{error}: {what}"
         if resolved and re.search(BAD_TARGET, str(error)):
             raise HandrailError(message) from None  # the option is wrong, not this machine
-        raise Unavailable(message, retryable=error.retryable) from None
+        raise Unavailable(message, retryable=error.retryable, remedy=what) from None
     return driver
 
 
@@ -101,7 +102,11 @@ def _report(network: str, workspace: str) -> Report:
     weaker = dict(WEAKER)
     notes = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
     if os.geteuid() == 0:
-        weaker["limit_processes"] = ("advisory", "the kernel does not count root's processes; run as an ordinary user")
+        weaker["limit_processes"] = (
+            "advisory",
+            "the kernel does not count root's processes",
+            "run as an ordinary user",
+        )
         notes.append("Commands run as root without any capability, and see /proc read-only.")
     if os.stat(workspace).st_uid != os.geteuid():
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
@@ -110,5 +115,9 @@ def _report(network: str, workspace: str) -> Report:
     if holds_temporary(workspace):
         notes.append("The workspace holds the machine's temporary files: commands can change what other programs keep.")
     if network == "full":
-        weaker["network_isolation"] = ("absent", "network is full, which includes the machine's abstract sockets")
+        weaker["network_isolation"] = (
+            "absent",
+            "network is full, which includes the machine's abstract sockets",
+            "leave network at none",
+        )
     return claim("jail", network=network, weaker=weaker, notes=tuple(notes))

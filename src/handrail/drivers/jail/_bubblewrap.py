@@ -54,7 +54,9 @@ def find_bubblewrap(given: str | None = None) -> str:
             return path
         unusable.append(f"{path} is {'not a bubblewrap' if version is None else '.'.join(map(str, version))}")
     raise Unavailable(
-        f"no usable bubblewrap ({'; '.join(unusable) or 'none is installed'}): {_INSTALL}", retryable=False
+        f"no usable bubblewrap ({'; '.join(unusable) or 'none is installed'}): {_INSTALL}",
+        retryable=False,
+        remedy=_INSTALL,
     )
 
 
