@@ -2,12 +2,24 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from handrail import __version__
-from tests.installing import ROOT, SYSTEM, add_required, install_wheel, make_environment, must, run, wheel  # noqa: F401
+from tests.installing import (  # noqa: F401 - a fixture
+    ROOT,
+    SYSTEM,
+    add_required,
+    copy_project,
+    install_wheel,
+    make_environment,
+    must,
+    run,
+    wheel,
+)
 
 LIBRARY_ONLY = "import handrail, pathlib; assert (pathlib.Path(handrail.__file__).parent / 'py.typed').exists()"
 
@@ -140,3 +152,91 @@ def test_the_message_names_the_place_it_was_installed_from(installed: Path, tmp_
     if direct_url:
         record.write_text(direct_url)
     assert told(env, tmp_path) == f"uv pip install --python {env}/bin/python {wanted}"
+
+
+# With the installers themselves, as the README says; they need a package index
+
+INSTALL = next(block for block in paste("sh") if block.startswith("pip install ."))
+TYPED = [line.partition("  #")[0].strip() for line in INSTALL.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def installers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with uv, uvx and pipx, and nothing else."""
+    here = tmp_path_factory.mktemp("installers")
+    must(sys.executable, "-m", "venv", here / "env", cwd=here)
+    must(here / "env" / "bin" / "pip", "install", "-q", "pipx", "uv", cwd=here)
+    (here / "bin").mkdir()
+    for name in ("uv", "uvx", "pipx"):
+        (here / "bin" / name).symlink_to(here / "env" / "bin" / name)
+    return here / "bin"
+
+
+class Newcomer:
+    """Somebody with an empty home directory, a clone, and a fresh environment that is active."""
+
+    def __init__(self, place: Path, installers: Path) -> None:
+        self.clone = copy_project(place / "clone")
+        self.env = place / "env"
+        home = place / "home"
+        home.mkdir()
+        must(sys.executable, "-m", "venv", self.env, cwd=place)
+        path = f"{self.env}/bin:{home}/.local/bin:{installers}:{SYSTEM}"
+        self._variables = {"HOME": str(home), "PATH": path, "VIRTUAL_ENV": str(self.env)}
+
+    def type(self, line: str) -> "subprocess.CompletedProcess[str]":
+        return run("bash", "-c", line, cwd=self.clone, **self._variables)
+
+    def get(self, line: str) -> str:
+        done = self.type(line)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, installers: Path) -> Newcomer:
+    return Newcomer(tmp_path, installers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("line", TYPED)
+def test_a_line_of_the_readme_installs_what_it_says(newcomer: Newcomer, line: str) -> None:
+    said = newcomer.get(line)
+    if line.startswith("uvx"):
+        assert said.endswith("Nothing is left running.\n")
+        return
+    if line.startswith("pip wheel"):
+        newcomer.get("rm -r src && pip install -q dist/handrail-*.whl")
+        assert "'handrail[cli]'" not in newcomer.type("handrail").stderr, "the wheel is named"
+        newcomer.get(newcomer.type("handrail").stderr.splitlines()[-1])
+    if "[cli]" in line or line.startswith("pip wheel"):
+        assert newcomer.get("handrail --version") == f"handrail {__version__}\n"
+        assert "from a jail" in newcomer.get("""handrail call bash '{"command": "echo from a jail"}'""")
+    else:
+        assert newcomer.get("python -c 'import handrail; print(handrail.Session)'")
+        assert newcomer.type("handrail").returncode == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install .",
+        "pip install -e .",
+        "uv pip install .",
+        "uv venv -q --clear $VIRTUAL_ENV && uv pip install .",
+        "uv tool install .",
+        "pipx install .",
+        "uvx --from . handrail",
+        "pipx run --spec . handrail",
+    ],
+)
+def test_what_the_message_says_to_type_makes_the_command_work(newcomer: Newcomer, line: str) -> None:
+    runs_it = line.endswith(" handrail")
+    first = newcomer.type(line) if runs_it else newcomer.type(f"({line}) >&2 && handrail")
+    assert first.returncode == 1, first.stdout + first.stderr
+    assert "The command line needs typer" in first.stderr
+    advice = first.stderr.splitlines()[-1].strip()
+    assert advice.split()[:2] == (line.rpartition("&& ")[2].split())[:2] or advice.startswith("pip install")
+    said = newcomer.get(f"{advice} --version" if runs_it else f"({advice}) >&2 && handrail --version")
+    assert said == f"handrail {__version__}\n"

@@ -168,7 +168,7 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> It
     for path in ("/dev/shm", "/tmp"):
         yield Entry(path, ("--size", size, "--perms", "1777", "--tmpfs", path))
     sources = {workspace: workspace} | {mount.target: mount.source for mount in mounts}
-    mounted = any(is_below(target, ["/var/tmp"]) for target in sources)
+    mounted = any(is_below(target, ["/var/tmp"]) for target in (*sources, *interpreter_dirs()))
     if mounted or ("/var" in sources and os.path.isdir(f"{sources['/var']}/tmp")):
         yield Entry("/var/tmp", ("--size", size, "--perms", "1777", "--tmpfs", "/var/tmp"))
     elif "/var" not in sources:  # a link costs less than a mount

@@ -1,0 +1,93 @@
+"""The first hour of an ordinary user with an empty home: the wheel, the README's code, and a project of one's own."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.drivers.test_ordinary_user import ENTER, USER, closed_above, missing
+from tests.installing import ROOT, SYSTEM, add_required, wheel  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+BASE = Path(sys.base_prefix)
+PYTHON = BASE / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class Person:
+    """An ordinary user: what they type runs as them, in their home, with their environment active."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.home = place / "home"
+        self.project = self.home / "project"
+        self.env = self.home / "env"
+        for name in ("python", "packages", "bin"):
+            (place / name).mkdir(parents=True)
+        self.project.mkdir(parents=True)
+        self.own()
+
+    def own(self) -> None:
+        subprocess.run(["chown", "-R", f"{USER}:{USER}", str(self.home)], check=True)
+
+    def type(self, line: str) -> "subprocess.CompletedProcess[str]":
+        enter = ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(self.place), str(BASE), str(self.place / "bin")]
+        kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
+        path = f"{self.env}/bin:{self.home}/.local/bin:{self.place}/bin:{SYSTEM}"
+        env = {**kept, "HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8", "VIRTUAL_ENV": str(self.env)}
+        return subprocess.run(
+            [*enter, closed_above(BASE), "bash", "-c", line],
+            cwd=self.project,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def get(self, line: str, code: int = 0) -> str:
+        done = self.type(line)
+        assert done.returncode == code, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture
+def person() -> Iterator[Person]:
+    """Below directories that everybody can enter."""
+    place = Path("/var/tmp") / f"handrail-newcomer-{os.getpid()}"
+    yield Person(place)
+    shutil.rmtree(place)
+
+
+def test_an_ordinary_user_installs_the_wheel_and_pastes_the_readme(
+    person: Person,
+    wheel: Path,  # noqa: F811 - the fixture
+) -> None:
+    """The packages that the wheel needs are copied, so that no index is needed."""
+    shutil.copy(wheel, person.home)
+    person.own()
+    assert person.get("id -u").strip() == str(USER), "the control"
+    person.get(f"{PYTHON} -m venv ../env")
+    add_required("handrail[cli]", person.env / "bin" / "python")
+    person.own()
+    person.get("pip install -q --no-index --no-deps ../*.whl")
+    paste_and_call(person)
+
+
+def paste_and_call(person: Person) -> None:
+    """Run the code of the README, and the command in a directory of their own."""
+    program = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    (person.home / "pasted.py").write_text(program)
+    said = person.get("python -W error ../pasted.py")
+    assert said.splitlines() == re.findall(r"#> (.*)", program) != []
+    assert "auto takes jail." in person.get("handrail doctor")
+    written = """handrail call write '{"path": "mine.txt", "content": "mine"}' && cat mine.txt && stat -c %u mine.txt"""
+    assert person.get(written).endswith(f"mine{USER}\n")
+    (person.home / "secret").write_text("key")
+    looked = person.get("""handrail call bash '{"command": "cat ../secret; ls -A .."}'""")
+    assert "key" not in looked
+    assert "No such file" in looked
