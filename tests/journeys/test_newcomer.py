@@ -85,9 +85,9 @@ def paste_and_call(person: Person) -> None:
     said = person.get("python -W error ../pasted.py")
     assert said.splitlines() == re.findall(r"#> (.*)", program) != []
     assert "auto takes jail." in person.get("handrail doctor")
-    written = """handrail call write '{"path": "mine.txt", "content": "mine"}' && cat mine.txt && stat -c %u mine.txt"""
+    written = "handrail call write path=mine.txt content=mine && cat mine.txt && stat -c %u mine.txt"
     assert person.get(written).endswith(f"mine{USER}\n")
     (person.home / "secret").write_text("key")
-    looked = person.get("""handrail call bash '{"command": "cat ../secret; ls -A .."}'""")
+    looked = person.get("handrail call bash 'cat ../secret; ls -A ..; exit 3'", 3)
     assert "key" not in looked
     assert "No such file" in looked
