@@ -67,7 +67,7 @@ def test_an_ordinary_user_installs_the_wheel_and_pastes_the_readme(
     person: Person,
     wheel: Path,  # noqa: F811 - the fixture
 ) -> None:
-    """The packages that the wheel needs are copied, so that no index is needed."""
+    """The packages that the wheel needs are copied, so that no index is needed; the next test has one."""
     shutil.copy(wheel, person.home)
     person.own()
     assert person.get("id -u").strip() == str(USER), "the control"
@@ -91,3 +91,53 @@ def paste_and_call(person: Person) -> None:
     looked = person.get("handrail call bash 'cat ../secret; ls -A ..; exit 3'", 3)
     assert "key" not in looked
     assert "No such file" in looked
+
+
+@pytest.mark.long
+def test_an_ordinary_user_works_on_a_project_from_an_index_with_another_python(
+    person: Person,
+    wheel: Path,  # noqa: F811 - the fixture
+) -> None:
+    """Its environment was made by uv with the system's Python; Handrail runs on another."""
+    other = Path("/usr/bin/python3")
+    assert other.exists(), "the project needs a Python other than Handrail's: apt-get install python3"
+    assert other.resolve() != PYTHON.resolve()
+    shutil.copy(wheel, person.home)
+    person.own()
+    person.get(f"{PYTHON} -m venv ../env && pip install -q uv ../*.whl")
+    person.get(person.type("handrail").stderr.splitlines()[-1])
+    paste_and_call(person)
+
+    person.get("pip download -q --no-binary :all: --no-deps itsdangerous==2.2.0 && tar xf *.gz --strip-components 1")
+    person.get(f"uv venv -q --python {other} .venv && uv pip install -q --python .venv -e . pytest freezegun")
+    mend(person)
+    serve(person)
+
+
+def mend(person: Person) -> None:
+    """List, search, break, test, mend and test again, each by one call in the jail."""
+    assert "pyproject.toml" in person.get("handrail call read path=.")
+    assert '"line": 11' in person.get("handrail call grep pattern='def want_bytes' path=src")
+    assert f"{person.project}/.venv/bin/pytest" in person.get("handrail call bash 'which pytest'")
+    assert " passed" in person.get("handrail call bash 'pytest -q' timeout=100")
+    edit = "handrail call edit path=src/itsdangerous/encoding.py old='{}' new='{}'"
+    person.get(edit.format("isinstance(s, str)", "isinstance(s, int)"))
+    assert " failed" in person.get("handrail call bash command='pytest -q' timeout=100", 1)
+    person.get(edit.format("isinstance(s, int)", "isinstance(s, str)"))
+    assert " passed" in person.get("handrail call bash 'pytest -q' timeout=100")
+
+
+SHELL = """
+bash command="python -m http.server 8123 --bind 127.0.0.1" background=true
+bash until (: < /dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.1; done
+bash python -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:8123/README.md").read(14))'
+process action=tail job=job-1
+"""
+
+
+def serve(person: Person) -> None:
+    """A server of the project in the background, asked by a later command of the same session."""
+    (person.home / "lines").write_text(SHELL)
+    _, _, page, log = person.get("handrail shell < ../lines").splitlines()
+    assert "ItsDangerous" in page
+    assert "GET /README.md" in log
