@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ class GuardBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The wheel carries a program, so it is for one platform; the source archive carries what it is made from."""
 
     def dependencies(self) -> list[str]:
-        """Without a compiler, the ziglang wheel provides one."""
-        return [] if any(shutil.which(name) for name in ("cc", "gcc", "clang")) else ["ziglang"]
+        """Without a compiler, the ziglang wheel provides one. Elsewhere than on Linux nothing is compiled."""
+        return (
+            [] if sys.platform != "linux" or any(shutil.which(name) for name in ("cc", "gcc", "clang")) else ["ziglang"]
+        )
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel" or not sysconfig.get_platform().startswith("linux"):
+        if self.target_name != "wheel" or sys.platform != "linux":
             return
         build = _load(Path(self.root) / GUARD / "build.py")
         build.build()

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -225,6 +227,27 @@ def test_what_a_dead_process_left_is_swept_there_and_what_a_living_one_has_stays
     assert os.path.isdir(left), "the control: it was left"
     assert elsewhere.says(SWEEPS).splitlines() == ["True []", "True", "False"]
     assert not os.path.exists(left)
+
+
+def test_a_wheel_is_built_there_without_a_compiler_and_carries_no_program(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    project = Path(__file__).parents[2]
+    for name in ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py"):
+        shutil.copy(project / name, tmp_path)
+    guard_is_absent = shutil.ignore_patterns("__pycache__", "guard")
+    shutil.copytree(project / "src", tmp_path / "src", ignore=guard_is_absent)
+    shutil.copytree(
+        project / "src/handrail/drivers/guard", tmp_path / "src/handrail/drivers/guard", ignore=guard_is_absent
+    )
+    ran = elsewhere.run("-m", "hatchling", "build", "-t", "wheel", "-d", "out", cwd=str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (wheel,) = (tmp_path / "out").iterdir()
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "handrail/drivers/posix/_starter.py" in names
+    assert "handrail/drivers/guard/guard" not in names
+    hook = "from hatch_build import GuardBuildHook; print(GuardBuildHook.dependencies(None))"
+    assert elsewhere.run("-c", hook, cwd=str(tmp_path)).stdout == "[]\n"
 
 
 @pytest.mark.parametrize("file", ["test_files.py", "test_commands.py"])
