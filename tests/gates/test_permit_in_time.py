@@ -177,3 +177,17 @@ async def test_calls_together_are_asked_about_together() -> None:
         held.answer(by_path["1"], Decision.approve())
     assert [results[n].ok for n in range(3)] == [False, True, True]
     assert [each["path"] for each in ran] == ["2", "1"]
+
+
+async def test_waiting_for_the_person_is_no_part_of_the_duration() -> None:
+    async def slow(request: ApprovalRequest) -> Decision:
+        await anyio.sleep(1)
+        return Decision.approve()
+
+    async with Session([save], policy=ASK, approver=slow) as session:
+        assert (await session.call("save", {"path": "a"})).ok
+        asked, settled = events_of(session, "approval_asked")[0], events_of(session, "approval_settled")[0]
+        whole = events_of(session, "call_ended")[0].time - events_of(session, "call_started")[0].time
+    waited = settled.time - asked.time
+    assert waited >= 0.9, "the control"
+    assert only_ending(session).data["duration_ms"] / 1000 <= whole - waited + 0.1
