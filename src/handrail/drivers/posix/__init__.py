@@ -45,6 +45,7 @@ NOTES: Final = (
     "No isolation: commands run as this user, on this machine.",
     "There is no guard here: commands run in process groups, and a process that leaves its group outlives its command.",
     "File operations check where links lead before they act: a link that is swapped meanwhile can lead them outside.",
+    "What is reported as enforced is claimed: the self-test needs the guard, and was not made here.",
 )
 LONG_LINE: Final = 100 << 10
 """Bytes; a longer line is passed to the shell in a file."""
