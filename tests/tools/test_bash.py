@@ -216,6 +216,64 @@ async def test_a_job_that_a_person_ended_says_so(real: World, who: str) -> None:
     assert [(each["ended_by"], each["killed_by"]) for each in listed] == [("user", "user")]
 
 
+async def job_with_input(here: World, command: str) -> str:
+    value = await here.value("bash", command=command, background=True, input=True)
+    return str(value["job"])
+
+
+async def printed(here: World, job: str, text: str) -> None:
+    """Wait until the job has printed this."""
+    with in_time():
+        while text not in (await here.value("process", action="tail", job=job))["text"]:
+            await here.value("process", action="wait", job=job, timeout=0.1)
+
+
+async def test_a_job_with_input_reads_what_is_sent_until_it_is_closed(real: World) -> None:
+    job = await job_with_input(real, "while read -r line; do echo got $line; done; echo end")
+    sent = await real.value("process", action="send", job=job, text="one\n")
+    assert (sent["bytes_sent"], sent["input_closed"], sent["running"]) == (4, False, True)
+    await printed(real, job, "got one")
+    await real.value("process", action="send", job=job, text="zwö\n", close=True)
+    assert (await real.value("process", action="wait", job=job))["exit_code"] == 0
+    assert (await real.value("process", action="tail", job=job))["text"] == "got one\ngot zwö\nend\n"
+    late = await real.failure("process", action="send", job=job, text="three\n")
+    assert (late.kind, "ended with exit code 0" in late.message) == ("execution_error", True)
+
+
+async def test_large_input_arrives_whole(real: World) -> None:
+    job = await job_with_input(real, "wc -c")
+    await real.value("process", action="send", job=job, text="x" * 3_000_000, close=True)
+    await real.value("process", action="wait", job=job)
+    assert (await real.value("process", action="tail", job=job))["text"].strip() == "3000000"
+
+
+async def test_a_job_that_does_not_read_does_not_keep_the_sender(real: World) -> None:
+    job = await job_with_input(real, "sleep 600")
+    with in_time():
+        failure = await real.failure("process", action="send", job=job, text="x" * 3_000_000, timeout=0.5)
+    assert (failure.kind, failure.data["running"]) == ("timeout", True)
+    assert "within 0.5 s" in failure.message
+    assert (await real.value("process", action="kill", job=job))["killed"]
+
+
+async def test_a_job_that_closed_its_input_says_so(real: World) -> None:
+    job = await job_with_input(real, "exec <&-; echo closed; sleep 600")
+    await printed(real, job, "closed")
+    failure = await real.failure("process", action="send", job=job, text="x\n")
+    assert (failure.kind, "closed its input" in failure.message) == ("execution_error", True)
+
+
+async def test_a_job_without_input_reads_an_empty_one_and_cannot_be_sent_any(real: World) -> None:
+    job = (await real.value("bash", command="cat; echo end; sleep 600", background=True))["job"]
+    await printed(real, job, "end")
+    failure = await real.failure("process", action="send", job=job, text="x\n")
+    assert (failure.kind, failure.field, "input=true" in failure.message) == ("invalid_args", "job", True)
+    failure = await real.failure("bash", command="cat", input=True)
+    assert (failure.kind, failure.field, "background=true" in failure.message) == ("invalid_args", "input", True)
+    job = await job_with_input(real, "cat")
+    assert (await real.failure("process", action="send", job=job)).field == "text"
+
+
 async def test_limits_are_numbers_of_seconds_with_fractions(real: World) -> None:
     for name, given in (
         ("bash", {"command": "echo a; sleep 600"}),

@@ -69,6 +69,15 @@ async def slow_job(world: World) -> Arguments:
     return {"job": (await world.value("bash", command=SLOW, background=True))["job"]}
 
 
+async def reading_job(world: World) -> Arguments:
+    return {"job": (await world.value("bash", command="cat > read", background=True, input=True))["job"]}
+
+
+async def patient_job(world: World) -> Arguments:
+    command = "timeout 3 cat > read; echo $?"
+    return {"job": (await world.value("bash", command=command, background=True, input=True))["job"]}
+
+
 async def artifact(world: World) -> Arguments:
     return {"ref": (await world.session.artifacts.put(b"0123456789" * 10, media_type="text/plain")).ref}
 
@@ -121,12 +130,15 @@ CASES: dict[str, Case] = {
     "bash.idle_timeout": of({"command": SLOW}, "idle_timeout", 1, 30),
     "bash.background": of({"command": "echo now"}, "background", True, False),
     "bash.cwd": of({"command": "pwd > here"}, "cwd", "sub", "other"),
+    "bash.input": of({"command": "timeout 3 cat; echo $?", "background": True}, "input", True, False),
     "bash.command in the background": of({"background": True}, "command", "echo one", "echo two"),
     "bash.idle_timeout in the background": of({"command": SLOW, "background": True}, "idle_timeout", 1, 30),
     "bash.cwd in the background": of({"command": "pwd > here", "background": True}, "cwd", "sub", "other"),
     "process.action": of({"job": "job-1"}, "action", "poll", "tail", two_jobs),
     "process.job": of({"action": "poll"}, "job", "job-1", "job-2", two_jobs),
     "process.timeout": of({"action": "wait"}, "timeout", 1, 30, slow_job),
+    "process.text": of({"action": "send", "close": True}, "text", "one\n", "two\n", reading_job),
+    "process.close": of({"action": "send", "text": "x\n"}, "close", True, False, patient_job),
     "process.start": of({"action": "output", "job": "job-1"}, "start", 0, 4, two_jobs),
     "process.end": of({"action": "output", "job": "job-1"}, "end", 3, 6, two_jobs),
     "process.lines": of({"action": "tail", "job": "job-1"}, "lines", 1, 2, two_jobs),

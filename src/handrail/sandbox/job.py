@@ -97,6 +97,12 @@ class Job:
         return getattr(self._running.process, "pid", None)
 
     @property
+    def takes_input(self) -> bool:
+        """Whether it was started with an input that stays open for `send`."""
+        order = self._running.order
+        return order.command.input and order.stdin is None
+
+    @property
     def running(self) -> bool:
         return not self._done.is_set()
 

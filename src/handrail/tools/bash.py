@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final, get_args
 from pydantic import Field
 
 from handrail.contract.driver import Chunk, StreamName
-from handrail.contract.errors import ToolFailed
+from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, Result, Success
 from handrail.sandbox.completed import Completed
+from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors, path_not_found
@@ -26,6 +27,7 @@ async def bash(
     timeout: Seconds = DEFAULT_TIMEOUT,
     idle_timeout: Seconds | None = None,
     background: bool = False,
+    input: bool = False,
     cwd: str | None = None,
 ) -> Any:
     """Run a command line in bash (with pipefail). Each call starts a new shell; only files persist between calls.
@@ -37,13 +39,15 @@ async def bash(
         timeout: Seconds after which the command and everything it started are killed; background jobs have no timeout.
         idle_timeout: Seconds without output after which it is killed.
         background: Return at once and run it as a job; manage the job with the `process` tool.
+        input: Keep the input of a background job open, for `process` with action=send; otherwise it is empty.
         cwd: The directory to run it in, absolute or relative to the workspace.
     """
     sandbox = context.sandbox
+    _check_input(sandbox, input, background)
     with explain_errors(sandbox, cwd or sandbox.cwd, "cwd"):
         try:
             if background:
-                return await _start(context, command, idle_timeout, cwd)
+                return await _start(context, command, idle_timeout, cwd, None if input else b"")
             completed = await sandbox.run(
                 command, cwd=cwd, timeout=timeout, idle_timeout=idle_timeout, on_output=watcher(context)
             )
@@ -53,6 +57,14 @@ async def bash(
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
     return answer(completed, timeout=timeout, idle_timeout=idle_timeout)
+
+
+def _check_input(sandbox: Sandbox, input: bool, background: bool) -> None:
+    if input and not background:
+        message = "input is only for background jobs; send background=true too, or put the input into the command."
+        raise ToolFailed(Failure("invalid_args", message, field="input"))
+    if input and "stdin" not in sandbox.features:
+        raise Unavailable("This sandbox cannot send input to a running command.", retryable=False)
 
 
 def watcher(context: Context) -> Callable[[Chunk], None]:
@@ -90,8 +102,12 @@ def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: 
     return Success(data, notes)
 
 
-async def _start(context: Context, command: str, idle_timeout: float | None, cwd: str | None) -> dict[str, Any]:
-    job = await context.sandbox.start(command, cwd=cwd, idle_timeout=idle_timeout, on_output=watcher(context))
+async def _start(
+    context: Context, command: str, idle_timeout: float | None, cwd: str | None, stdin: bytes | None
+) -> dict[str, Any]:
+    job = await context.sandbox.start(
+        command, cwd=cwd, idle_timeout=idle_timeout, stdin=stdin, on_output=watcher(context)
+    )
     return {
         "job": job.id,
         "pid": job.pid,

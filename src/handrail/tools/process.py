@@ -1,8 +1,9 @@
-"""Manage background jobs: list, poll, wait, tail, output, kill; their exit codes stay known."""
+"""Manage background jobs: list, poll, wait, tail, output, send, kill; their exit codes stay known."""
 
 from codecs import getincrementaldecoder
 from typing import Annotated, Any, Final, Literal
 
+import anyio
 from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
@@ -19,36 +20,39 @@ GAP_ROOM: Final = 64
 """Bytes for the line that stands for discarded output."""
 
 
-@tool(effects=["reads"], needs=["exec"], timeout=None, lane="none")
+@tool(effects=["reads", "executes"], needs=["exec"], timeout=None, lane="none")  # a shell runs what it is sent
 async def process(
-    action: Literal["list", "poll", "wait", "tail", "output", "kill"],
+    action: Literal["list", "poll", "wait", "tail", "output", "send", "kill"],
     context: Context,
     job: str | None = None,
     timeout: Seconds = DEFAULT_WAIT,
     lines: Annotated[int, Field(ge=1, le=5_000)] = DEFAULT_LINES,
     start: Annotated[int, Field(ge=0)] = 0,
     end: Annotated[int | None, Field(ge=1)] = None,
+    text: Annotated[str, Field(json_schema_extra={"blank": "keep"})] = "",
+    close: bool = False,
 ) -> Any:
     """Manage the jobs that `bash` started in the background.
 
     Args:
         action: list all jobs; poll the state of one; wait until it ends; tail its last lines; output any range of its
-            output; kill it and everything it started.
+            output; send it input; kill it and everything it started.
         job: The job's id, as `bash` returned it. Required except for list.
-        timeout: For wait: seconds to wait.
+        timeout: For wait: seconds to wait; for send: seconds that it has to read its input.
         lines: For tail: how many lines to show.
         start: For output: the first byte, counted from 0.
         end: For output: the byte to stop before; by default, as many as fit.
+        text: For send: the input, to a job that was started with input=true; end a line with a line feed.
+        close: For send: close the input after the text, so that the job sees its end.
     """
     sandbox = context.sandbox
     if action == "list":
         return {"jobs": [_state(each) for each in sandbox.jobs()]}
     target = _find(sandbox, job)
     if action == "wait":
-        await target.wait(min(timeout, max(0.001, context.clock.left())))
-        if target.running and context.clock.left() <= 0:
-            message = "The time budget of this run is spent, and the job still runs. Answer with what you have."
-            raise ToolFailed(Failure("budget_exhausted", message, data=_state(target)))
+        await _wait(context, target, timeout)
+    elif action == "send":
+        return await _send(context, target, text.encode("utf-8", "surrogatepass"), close, timeout)
     elif action == "kill":
         ended = await sandbox.terminate(target.id, by="user" if context.call.origin == "user" else "model")
         return {**_state(target), "killed": ended}
@@ -57,6 +61,38 @@ async def process(
     elif action == "output":
         return _output(target, start, end, context.caps.file)
     return _state(target)
+
+
+async def _wait(context: Context, job: Job, timeout: float) -> None:
+    await job.wait(min(timeout, max(0.001, context.clock.left())))
+    if job.running and context.clock.left() <= 0:
+        message = "The time budget of this run is spent, and the job still runs. Answer with what you have."
+        raise ToolFailed(Failure("budget_exhausted", message, data=_state(job)))
+
+
+async def _send(context: Context, job: Job, data: bytes, close: bool, timeout: float) -> dict[str, Any]:
+    if not data and not close:
+        raise _invalid("text", "There is nothing to send; give text, or close=true", "text for the job's input")
+    if not job.takes_input:
+        message = f"{job.id} takes no input; start it with bash(background=true, input=true)"
+        raise _invalid("job", message, "a job that was started with input=true")
+    try:
+        with anyio.move_on_after(min(timeout, max(0.001, context.clock.left()))) as scope:
+            if data:
+                await job.send(data)
+            if close:
+                await job.send(None)
+    except BrokenPipeError:
+        ended = "has closed its input" if job.running else f"has ended with exit code {job.exit_code}"
+        message = f"{job.id} {ended}; not all of the text was read."
+        raise ToolFailed(Failure("execution_error", message, data=_state(job), retryable=False)) from None
+    if scope.cancelled_caught:
+        message = (
+            f"{job.id} did not read all of its input within {timeout:g} s. What it has not read may still reach it: "
+            "see with action=tail what it does, and do not send the same text again."
+        )
+        raise ToolFailed(Failure("timeout", message, data=_state(job), retryable=False))
+    return {**_state(job), "bytes_sent": len(data), "input_closed": close}
 
 
 def _tail(job: Job, lines: int, cap: int) -> Success:
