@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from inspect import iscoroutinefunction
 from random import random
 from typing import Any, Final, Literal, Unpack
 
@@ -14,6 +15,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed, describe_error
 from handrail.contract.event import Event
+from handrail.contract.expect import expect, expect_number, explains_misuse, refuse, shown
 from handrail.contract.limits import Budget
 from handrail.contract.model import (
     CallDelta,
@@ -43,6 +45,7 @@ FIRST_RETRY_WAIT: Final = 0.5
 LONGEST_RETRY_AFTER: Final = 60.0
 """Seconds that a provider may ask to wait; a longer wait ends the run."""
 PIECES: Final = frozenset({"text", "thinking", "call_text"})
+HOW_TO_ASK: Final = "write `async def ask(self, messages, tools, *, system)` with `yield Turn(…)` in it"
 Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "model_error"]
 
 
@@ -56,6 +59,7 @@ class Outcome:
     usage: Usage = field(default=Usage(), kw_only=True)
 
 
+@explains_misuse
 class Agent:
     """A model and a session. Call `run` again to continue the conversation."""
 
@@ -65,6 +69,9 @@ class Agent:
         budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "", store: Store | None = None,
     ) -> None:  # fmt: skip
         self.model = _checked(model)
+        expect("Agent.rounds", rounds, int, "a whole number above 0")
+        expect_number("Agent.rounds", rounds, "a whole number above 0", least=0, above=True, whole=True)
+        expect("Agent.system", system, str, "a text, or leave it out")
         self.session = _session_for(
             session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store
         )
@@ -95,8 +102,12 @@ class Agent:
         self._conversation.read(self.session.trace_from(self._conversation.position))
         return self._conversation.messages
 
+    def __repr__(self) -> str:
+        return f"<Agent of {type(self.model).__name__}: {len(self.messages)} messages, {self.session!r}>"
+
     async def run(self, prompt: str) -> Outcome:
         """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
+        expect("the prompt", prompt, str, "a text")
         if (tracing := self.session.tracing) is not None:
             return await tracing.run(self, prompt, partial(self._run, prompt))
         return await self._run(prompt)
@@ -158,7 +169,10 @@ class Agent:
         emit = self.session.emit
         emit("model_asked", data={"try": attempt, "messages": len(messages)})
         turn: Turn | None = None
-        async with _closing(self.model.ask(messages, self.session.schemas("mcp"), system=self.system)) as answer:
+        given = self.model.ask(messages, self.session.schemas("mcp"), system=self.system)
+        if not hasattr(given, "__aiter__"):
+            raise ModelFailed(f"{type(self.model).__name__}.ask returned {shown(given)}; {HOW_TO_ASK}")
+        async with _closing(given) as answer:
             async for event in answer:
                 if isinstance(event, Turn):
                     turn = event
@@ -166,6 +180,8 @@ class Agent:
                     emit("call_text", data={"index": event.index, "name": event.name, "text": event.text})
                 elif isinstance(event, TextDelta | ThinkingDelta):
                     emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
+                else:
+                    raise ModelFailed(f"{type(self.model).__name__}.ask yielded {shown(event)}; {HOW_TO_ASK}")
         if turn is None:
             raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
         return turn
@@ -242,8 +258,12 @@ async def _closing(answer: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIter
 
 def _checked(model: Model) -> Model:
     """The given model. Raises HandrailError for anything else."""
+    if isinstance(model, type):
+        refuse("Agent.model", model, f"an object of it: {model.__name__}(…)")
     if not callable(getattr(model, "ask", None)):
-        raise HandrailError(f"{type(model).__name__} is not a Model: missing ask")
+        raise HandrailError(f"{shown(model)} is not a Model: missing ask; write an object whose ask yields a Turn")
+    if iscoroutinefunction(model.ask):
+        raise HandrailError(f"{type(model).__name__}.ask returns its answer; {HOW_TO_ASK}")
     return model
 
 
@@ -258,6 +278,8 @@ def _session_for(
     store: Store | None,
 ) -> Session:
     """The given session, or a new one. A given session already has its tools and rules."""
+    if session is not None:
+        expect("Agent.session", session, Session, "Session([…]), or leave it out")
     if session is None:
         return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store)
     extra = {"tools": tools, "sandbox": sandbox, "approver": approver, "store": store}

@@ -22,6 +22,7 @@ import anyio
 import anyio.lowlevel
 
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.expect import misuse
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -261,7 +262,13 @@ def on_own_loop(
     async def anywhere(self: S, /, *args: P.args, **named: P.kwargs) -> T:
         own_loop = self.own_loop
         if own_loop.here():
-            return await method(self, *args, **named)
+            try:
+                work = method(self, *args, **named)
+            except TypeError:
+                if why := misuse(method, (self, *args), named):
+                    raise TypeError(why) from None
+                raise
+            return await work
         if callable(given := named.get("on_output")):
             named["on_output"] = _called_on(OwnLoop(), given)
         return await own_loop.run(lambda: method(self, *args, **named))

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -259,15 +260,13 @@ async def test_a_mount_whose_place_cannot_be_made_says_so(tmp_path: Path, home: 
         await open_jail(workspace=home, mounts=[Mount(str(tmp_path), "/usr/nowhere/at/all")])
 
 
-BAD_OPTIONS = [
-    {"limits": Limits(open_files=0)},
-    {"limits": Limits(tmp=-1)},
-    {"network": "some"},
-    {"mounts": [Mount("/nowhere")]},
-]
+@pytest.mark.parametrize("limit", [{"open_files": 0}, {"tmp": -1}, {"cpu": float("inf")}, {"memory": "1G"}])
+def test_a_limit_that_means_nothing_is_refused_before_any_sandbox(limit: dict[str, Any]) -> None:
+    with pytest.raises(HandrailError, match=f"Limits.{next(iter(limit))} is .*; write a"):
+        Limits(**limit)
 
 
-@pytest.mark.parametrize("options", BAD_OPTIONS)
+@pytest.mark.parametrize("options", [{"network": "some"}, {"mounts": [Mount("/nowhere")]}])
 async def test_options_that_mean_nothing_are_refused(home: str, options: dict[str, object]) -> None:
     with pytest.raises((HandrailError, FileNotFoundError)):
         await open_jail(workspace=home, **options)  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ async def test_a_cancelled_call_is_asked_about_no_more_and_does_not_run() -> Non
 
 @pytest.mark.parametrize(
     "rubbish",
-    [None, True, "yes", "approve", {"verdict": "approve"}, Decision("yes"), Decision("Approve"), ValueError("gone"),  # type: ignore[arg-type]
+    [None, True, "yes", "approve", {"verdict": "approve"}, Decision.approve, ValueError("gone"),  # type: ignore[arg-type]
      TimeoutError(), asyncio.CancelledError()],
 )  # fmt: skip
 async def test_what_is_no_decision_has_not_approved(rubbish: Any) -> None:
@@ -125,14 +125,6 @@ async def test_what_is_no_decision_has_not_approved(rubbish: Any) -> None:
     assert result.kind == "rejected"
     assert ran == []
     assert settled(session) == ["failed" if isinstance(rubbish, BaseException) else "rejected"]
-
-
-async def test_an_approver_that_is_not_async_has_not_approved() -> None:
-    async with Session([save], policy=ASK, approver=lambda request: Decision.approve()) as session:  # type: ignore[arg-type, return-value]
-        result = await session.call("save", {"path": "a"})
-    assert not result.ok
-    assert result.kind == "rejected"
-    assert ran == []
 
 
 async def test_three_waiting_at_once_hold_the_deadline_around_them_and_then_it_bites() -> None:

@@ -49,5 +49,5 @@ def test_a_text_that_is_not_a_rule_is_refused_by_name(wrong: str) -> None:
 
 
 def test_a_rule_is_a_string() -> None:
-    with pytest.raises(HandrailError, match="not int"):
+    with pytest.raises(HandrailError, match=r"a string such as .*, not 7"):
         Rule(7)  # type: ignore[arg-type]

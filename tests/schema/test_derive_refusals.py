@@ -122,8 +122,8 @@ def returning(annotation: Any) -> Any:
 def test_the_return_annotation_becomes_an_output_schema() -> None:
     assert returning(int) == {"type": "integer"}
     assert returning(None) == {"type": "null"}
-    assert Validator(returning(list[Point]), any_root=True).is_valid([{"x": 1, "y": 2, "tags": []}])
-    assert not Validator(returning(list[Point]), any_root=True).is_valid([{"x": "1"}])
+    assert Validator(returning(list[Point]), of="result").is_valid([{"x": 1, "y": 2, "tags": []}])
+    assert not Validator(returning(list[Point]), of="result").is_valid([{"x": "1"}])
     assert returning(Decimal)["type"] == "string"
     with pytest.raises(BadSchema, match="return type"):
         returning(Nothing)

@@ -63,7 +63,7 @@ async def test_a_list_without_invoke_says_so_and_a_gate_with_a_bug_still_answers
         await proceed(step)
 
     for gates, said in (
-        (STANDARD[:1], "the last gate of the list must be `invoke`"),
+        (STANDARD[:1], "write gates=[my_gate, *STANDARD], whose last gate runs the tool"),
         ([*STANDARD[:1], broken], "ZeroDivisionError: a bug in a gate"),
         ([*STANDARD[:1], forgetful, STANDARD[-1]], "A gate failed"),
     ):

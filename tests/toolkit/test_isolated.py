@@ -245,7 +245,8 @@ def test_what_another_process_cannot_import_is_refused_at_definition() -> None:
 
 
 def test_a_function_that_is_in_no_file_is_refused_and_one_in_the_main_file_runs(tmp_path: Path) -> None:
-    code = "from handrail import Session, run_sync, tool\n@tool(isolate=True)\ndef f() -> int:\n    return 42\n"
+    code = "from handrail import Session, run_sync, tool\n@tool(isolate=True)\n"
+    code += "def f() -> int:\n    'An answer.'\n    return 42\n"
     code += "async def main():\n    async with Session([f]) as s:\n        print((await s.call('f')).value)\n"
     code += "if __name__ == '__main__':\n    run_sync(main)\n"
     typed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -87,6 +87,7 @@ from handrail import Session, run_sync, tool
 
 @tool(timeout=0.2)
 def stuck() -> None:
+    'Sleep.'
     time.sleep(60)
 
 def slow_reader(event) -> None:

@@ -42,16 +42,23 @@ def test_a_good_name_is_not(name: str) -> None:
     [
         ({"risk": "mild"}, "risk 'mild' is not one of safe, high, critical"),
         ({"effects": ["explodes"]}, "effects 'explodes' is not one of reads, writes"),
-        ({"timeout": 0}, "timeout 0 is not a number of seconds above 0"),
-        ({"timeout": -1.0}, "timeout -1.0"),
-        ({"timeout": True}, "timeout True"),
-        ({"timeout": float("nan")}, "timeout nan"),
-        ({"timeout": float("inf")}, "timeout inf"),
-        ({"timeout": "5"}, "timeout '5'"),
+        ({"timeout": 0}, "timeout is 0; write a number of seconds above 0"),
+        ({"timeout": -1.0}, "timeout is -1.0"),
+        ({"timeout": True}, "timeout is True"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+        ({"timeout": float("inf")}, "timeout is inf"),
+        ({"timeout": "5"}, "timeout is '5'"),
         ({"needs": ["telepathy"]}, "needs 'telepathy' is not one of files"),
-        ({"output_cap": 0}, "output_cap 0"),
-        ({"output_cap": 0.5}, "output_cap 0.5"),
-        ({"description": 5}, "description is text, not int"),
+        ({"output_cap": 0}, "output_cap is 0"),
+        ({"output_cap": 0.5}, "output_cap is 0.5"),
+        ({"description": 5}, "description is 5; write a text"),
+        ({"lane": 5}, 'lane is 5; write a name such as "database"'),
+        ({"deferred": "yes"}, "deferred is 'yes'; write True or False"),
+        ({"isolate": 1}, "isolate is 1; write True or False"),
+        ({"risk": None}, 'risk is None; write "safe", "high" or "critical"'),
+        ({"effects": 3}, "effects is 3; write a list such as ['reads']"),
+        ({"needs": [["exec"]]}, "needs is a list; write a list such as ['files']"),
+        ({"callable_from": None}, "callable_from is None; write a list such as ['model']"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(options: dict[str, Any], said: str) -> None:
@@ -109,11 +116,11 @@ def test_an_unknown_option_a_body_and_a_call_origin_are_refused_too() -> None:
         Tool("t", OBJECT, body, colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="colour"):
         tool(colour="red")(lambda: None)  # type: ignore[call-overload]
-    with pytest.raises(HandrailError, match="body 5 cannot be called"):
+    with pytest.raises(HandrailError, match="body is 5; write a function of two values"):
         Tool("t", OBJECT, 5)  # type: ignore[arg-type]
     with pytest.raises(HandrailError, match="callable_from 'mars'"):
         Tool("t", OBJECT, body, callable_from=["mars"])  # type: ignore[list-item]
-    with pytest.raises(HandrailError, match="takes a function, not Tool"):
+    with pytest.raises(HandrailError, match="takes a function, not a Tool"):
         tool(Tool("t", OBJECT, body))
 
 

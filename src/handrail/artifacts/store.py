@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from inspect import isawaitable
-from pathlib import Path
+from os import PathLike
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final
 
@@ -11,6 +12,7 @@ import anyio
 from handrail.artifacts._blobs import PIECE, Tampered, Writer, read_range
 from handrail.artifacts._index import Index, Located
 from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.expect import refuse
 from handrail.contract.result import ArtifactRef, Failure
 
 INLINE_BYTES: Final = 64 << 10
@@ -31,8 +33,14 @@ class Scope:
         self._session = session
         self._viewer = None if sees_all else session
 
+    def __repr__(self) -> str:
+        return f"<Scope of session {self._session}>"
+
     async def put(self, data: bytes | str, *, media_type: str | None = None, name: str | None = None) -> ArtifactRef:
         """Store bytes, or a text as UTF-8. Equal content has the same reference and is stored once."""
+        if not isinstance(data, str | bytes | bytearray | memoryview):
+            advice = "put_file(path)" if isinstance(data, PurePath) else "text or bytes, such as json.dumps(…)"
+            refuse("what put() was given", data, advice)
         media_type = media_type or (TEXT if isinstance(data, str) else BINARY)
         if len(data) <= INLINE_BYTES:
             return self._store(_parts(data), media_type, name)
@@ -58,8 +66,8 @@ class Scope:
 
     async def read(self, ref: str | ArtifactRef, start: int = 0, length: int | None = None) -> bytes:
         """A range of bytes, shorter at the end, checked against its checksums."""
-        if start < 0 or (length is not None and length < 0):
-            raise ValueError(f"start and length must not be negative, but are {start} and {length}.")
+        if not isinstance(start, int) or not isinstance(length, int | None) or min(start, length or 0) < 0:
+            raise ValueError(f"start and length must not be negative, but are {start!r} and {length!r}.")
         located = self._located(ref)
         left = located[1].size - start
         if (left if length is None else min(length, left)) <= INLINE_BYTES:
@@ -151,6 +159,8 @@ def unknown(ref: str) -> ToolFailed:
 
 
 def _reference(ref: str | ArtifactRef) -> str:
+    if not isinstance(ref, str | ArtifactRef):
+        refuse("the artifact", ref, "its reference, a text such as 'a_…', or the ArtifactRef that put() returned")
     return ref.ref if isinstance(ref, ArtifactRef) else ref
 
 
@@ -174,8 +184,16 @@ class Artifacts(Scope):
     Without a directory they are in a private one, which is created when needed and removed by `close`.
     """
 
-    def __init__(self, directory: str | None = None) -> None:
-        super().__init__(Index(directory), _OWNER, sees_all=True)
+    def __init__(self, directory: str | PathLike[str] | None = None) -> None:
+        if not isinstance(directory, str | PathLike | None):
+            refuse("Artifacts.directory", directory, "the path of a directory, or leave it out for a private one")
+        if directory is not None and Path(directory).is_file():
+            refuse("Artifacts.directory", str(directory), "the path of a directory: this is a file")
+        super().__init__(Index(None if directory is None else str(directory)), _OWNER, sees_all=True)
+        self._where = "a private directory" if directory is None else str(directory)
+
+    def __repr__(self) -> str:
+        return f"<Artifacts in {self._where}>"
 
     def scope(self, session_id: str, parent: str | None = None) -> Scope:
         """The scope of a session: its own artifacts, those of its ancestors and descendants, and shared ones."""
@@ -239,7 +257,8 @@ def scope_for(session: str, given: "Artifacts | Scope | None") -> "tuple[Scope, 
         own = Artifacts()
         return own.scope(session), own
     if not isinstance(given, Artifacts):
-        raise HandrailError(f"artifacts must be an Artifacts or one of its scopes, not {type(given).__name__}")
+        directory = repr(given) if isinstance(given, str) else ""
+        refuse("Session.artifacts", given, f"Artifacts({directory}) or one of its scopes, or leave it out")
     return given.scope(session), None
 
 

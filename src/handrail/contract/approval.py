@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from handrail.contract.expect import nearest, refuse
 
 Risk = Literal["safe", "high", "critical"]
 Effect = Literal["reads", "writes", "executes", "reaches_out", "spends"]
@@ -41,6 +43,16 @@ class Decision:
     arguments: Mapping[str, Any] | None = None
     message: str = ""
 
+    def __post_init__(self) -> None:
+        if self.verdict not in get_args(Answer):
+            refuse(
+                "Decision.verdict", self.verdict, f"Decision.approve(); {nearest(str(self.verdict), get_args(Answer))}"
+            )
+        if self.arguments is not None and not isinstance(self.arguments, Mapping):
+            refuse("Decision.arguments", self.arguments, "all of the arguments: Decision.edit({'command': 'ls'})")
+        if not isinstance(self.message, str):
+            refuse("Decision.message", self.message, "a text: Decision.deny('not in this project')")
+
     @classmethod
     def approve(cls) -> "Decision":
         """Run the call once."""
@@ -67,5 +79,7 @@ class Decision:
         return cls("skip")
 
 
-Approver = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel."""
+Approver = Callable[[ApprovalRequest], Awaitable[Decision] | Decision]
+"""`async def`, or `def`, which runs in a thread of its own.
+
+May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel."""

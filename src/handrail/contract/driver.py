@@ -7,7 +7,10 @@ The process tree is killed as one: a signal reaches the command and everything i
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Literal, Protocol
+
+from handrail.contract.expect import expect, explains_misuse, refuse
 
 Feature = Literal[
     "files", "atomic_write", "range_read",
@@ -21,6 +24,7 @@ SignalName = Literal["TERM", "KILL"]
 StreamName = Literal["stdout", "stderr"]
 
 
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Mount:
     """A directory or file of this machine that appears inside the sandbox."""
@@ -29,6 +33,15 @@ class Mount:
     target: str | None = None
     """The path inside; the same as `source` when None."""
     writable: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            path = getattr(self, name)
+            if isinstance(path, PurePath):
+                object.__setattr__(self, name, str(path))
+            elif not isinstance(path, str) and (path is not None or name == "source"):
+                refuse(f"Mount.{name}", path, "a path such as '/data/models'")
+        expect("Mount.writable", self.writable, bool, "writable=True, or leave it out for a read-only mount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,7 @@ class Command:
     line: str | None = None
     cwd: str | None = None
     """Absolute, or None for the sandbox's own directory."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Added to the sandbox's environment."""
     timeout: int | None = None
     """A hint in whole seconds, rounded up: the caller enforces the real limit."""

@@ -45,6 +45,8 @@ class ToolFailed(Exception):
     """Raise it in a tool's body to answer the model with exactly this Failure."""
 
     def __init__(self, failure: "Failure") -> None:
+        if isinstance(failure, str):
+            raise HandrailError(f"ToolFailed takes a Failure; write ToolFailed(Failure('not_found', {failure!r}))")
         super().__init__(failure.message)
         self.failure = failure
 

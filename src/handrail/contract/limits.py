@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import isnan
 from typing import Final
 
-from handrail.contract.errors import HandrailError
+from handrail.contract.expect import expect_number, explains_misuse, refuse
 
 TOOL_TIMEOUT: Final = 120.0
 """Seconds a tool may take, unless it sets its own `timeout`."""
@@ -41,8 +40,11 @@ GUARD_END_WAIT: Final = 3.0
 """Seconds the guard has to end by itself when it is closed."""
 GUARD_KILL_WAIT: Final = 2.0
 """Seconds a killed guard has to be gone."""
+CALL_DEPTH: Final = 16
+"""Calls inside one another: a call made by a program has depth 1, a call that its tool makes has depth 2."""
 
 
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a sandbox may use; None means no limit. Sizes are in bytes, cpu in seconds per process."""
@@ -55,7 +57,23 @@ class Limits:
     tmp: int | None = 1 << 30
     workspace: int | None = None
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            unit = _UNITS.get(field.name, "a number of bytes above 0, such as 512 * 1024**2")
+            value, whole = getattr(self, field.name), field.name != "cpu"
+            expect_number(
+                f"Limits.{field.name}", value, f"{unit}, or None for no limit", least=0, above=True, whole=whole
+            )
 
+
+_UNITS: Final = {
+    "processes": "a whole number above 0",
+    "open_files": "a whole number above 0",
+    "cpu": "a number of seconds above 0",
+}
+
+
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits of one run, that is of one user turn. None means no limit."""
@@ -69,12 +87,13 @@ class Budget:
     script_seconds: float | None = 300
 
     def __post_init__(self) -> None:
-        for name in ("calls", "refusals", "seconds", "script_calls", "script_seconds"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or isnan(value) or value < 0):
-                raise HandrailError(f"Budget.{name} is {value!r}; give a number from 0 up, or None for no limit")
+        for field in fields(self):
+            whole = not field.name.endswith("seconds")
+            write = f"{'a whole number' if whole else 'a number of seconds'} from 0 up, or None for no limit"
+            expect_number(f"Budget.{field.name}", getattr(self, field.name), write, least=0, whole=whole)
 
 
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Caps:
     """How much of an answer the model is shown, in characters unless a field says otherwise.
@@ -109,7 +128,7 @@ class Caps:
         for field in fields(self):
             value = getattr(self, field.name)
             if type(value) is not int or value < 1:
-                raise HandrailError(f"Caps.{field.name} is {value!r}; give a whole number from 1 up")
+                refuse(f"Caps.{field.name}", value, "a whole number from 1 up")
 
     @property
     def smallest(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from handrail.contract.call import Call
+from handrail.contract.expect import refuse
 from handrail.contract.result import Image, Result
 
 Stop = Literal["end", "tool_use", "max_tokens", "refused", "paused", "other"]
@@ -59,6 +60,12 @@ class Turn:
     usage: Usage = Usage()
     keep: Any = None
     """Goes back to the same model, unchanged, with this answer's message."""
+
+    def __post_init__(self) -> None:
+        listed = isinstance(self.calls, tuple | list)
+        for call in self.calls if listed else (self.calls,):
+            if not listed or not isinstance(call, Call):
+                refuse("one of Turn.calls", call, "a tuple of Calls: (Call('1', 'bash', {'command': 'ls'}),)")
 
 
 @dataclass(frozen=True, slots=True)

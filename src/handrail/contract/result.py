@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, get_args
 
 from handrail.contract.errors import BadEnvelope
 from handrail.contract.excerpt import Excerpt
+from handrail.contract.expect import refuse, shown
 
 FailureKind = Literal[
     "invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout", "budget_exhausted",
@@ -30,6 +31,10 @@ class Image:
 
     data: bytes = field(repr=False)
     media_type: str = "image/png"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, bytes):
+            refuse("Image.data", self.data, "the bytes of the picture: Image(Path('plot.png').read_bytes())")
 
     def to_wire(self) -> dict[str, Any]:
         """What the text envelope says of it: never the bytes."""
@@ -116,8 +121,10 @@ class Failure:
         put(self, "message", message)
         put(self, "field", field)
         put(self, "expected", expected)
+        if data is not None and not isinstance(data, Mapping):
+            refuse("Failure.data", data, "a dict, or leave it out")
         put(self, "data", {} if data is None else data)
-        put(self, "warnings", tuple(warnings))
+        put(self, "warnings", (warnings,) if isinstance(warnings, str) else tuple(warnings))
         put(self, "retryable", kind in RETRY_MAY_HELP if retryable is None else retryable)
 
     def to_envelope(self, tool: str) -> dict[str, Any]:
@@ -169,14 +176,17 @@ def read_envelope(text: str) -> Result:
     not an envelope raises BadEnvelope.
     """
     if not isinstance(text, str):
-        raise BadEnvelope(f"not a result envelope: it is {type(text).__name__}, not text")
+        write = (
+            "it is a Result already" if isinstance(text, Success | Failure) else "write read_envelope(json.dumps(…))"
+        )
+        raise BadEnvelope(f"not a result envelope: it is {shown(text)}, not text; {write}")
     for prefix, kind in LEGACY_PREFIXES.items():
         if text.startswith(prefix):
             return Failure(kind, text[len(prefix) :].strip())
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadEnvelope(f"not a result envelope: {error}") from None
+        raise BadEnvelope(f"not a result envelope, which is the JSON of result.to_envelope(tool): {error}") from None
     return result_from(envelope)
 
 

@@ -1,4 +1,4 @@
-"""Check the options that every local driver takes (workspace, limits, network, mounts), and build the environment."""
+"""Check the options that every local driver takes (workspace, network, mounts), and build the environment."""
 
 import errno
 import os
@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
-from handrail.contract.limits import Limits
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -35,20 +34,13 @@ def check_workspace(workspace: str) -> str:
     try:
         mode = os.stat(real).st_mode
     except OSError as error:
-        raise OSError(error.errno, f"the workspace cannot be used: {error.strerror}", workspace) from None
+        advice = "; create it first" if error.errno == errno.ENOENT else ""
+        raise OSError(error.errno, f"the workspace cannot be used: {error.strerror}{advice}", workspace) from None
     if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, "the workspace is not a directory", workspace)
     if real == "/":
         raise HandrailError("the workspace cannot be /: choose a directory below it")
     return real
-
-
-def check_limits(limits: Limits) -> None:
-    """Raises HandrailError for a limit that is not a positive number."""
-    for name in Limits.__slots__:
-        value = getattr(limits, name)
-        if value is not None and not value > 0:
-            raise HandrailError(f"the limit {name} is {value!r}: give a positive number, or None for no limit")
 
 
 def check_network(network: str) -> None:

@@ -9,7 +9,7 @@ from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._options import check_limits, check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers._options import check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
@@ -43,7 +43,6 @@ async def open_host(
     when the guard cannot start.
     """
     home = check_workspace(workspace)
-    check_limits(limits)
     check_network(network)
     roots = [home]
     for source, target, _ in check_mounts(mounts):

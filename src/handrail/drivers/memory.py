@@ -1,12 +1,13 @@
 """A driver for tests: files in memory and commands that follow a script. It runs nothing, and claims no execution."""
 
 import errno
+import os
 import posixpath
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -266,7 +267,7 @@ def _children(path: str, names: Iterable[str]) -> list[str]:
 
 
 def _error(number: int, path: str) -> OSError:
-    return OSError(number, errno.errorcode[number], path)
+    return OSError(number, os.strerror(number), path)
 
 
 def _bytes(content: str | bytes) -> bytes:
@@ -280,7 +281,8 @@ async def open_memory(
     network: str = "none",
     env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
-    **options: Any,
+    files: Mapping[str, str | bytes] | None = None,
+    commands: Commands | None = None,
 ) -> MemoryDriver:
     """A MemoryDriver; its own options are `files` and `commands`. It ignores limits, network, env and mounts."""
-    return MemoryDriver(workspace=workspace, **options)
+    return MemoryDriver(files, commands, workspace=workspace)

@@ -4,21 +4,25 @@ import importlib.metadata
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from handrail.aio import finish, refuse_other_loops
 from handrail.contract.driver import Driver, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
+from handrail.contract.expect import AsyncWith, nearest
 from handrail.contract.limits import Limits
 from handrail.lazy import Lazy, load_all
 from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.drivers import _options, _scratch
+    from handrail.drivers import _given, _options, _scratch
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
 else:  # a program without a sandbox needs none of them
+    _given = Lazy("handrail.drivers._given")
     _host = Lazy("handrail.drivers.host")
     _jail = Lazy("handrail.drivers.jail")
     _memory = Lazy("handrail.drivers.memory")
@@ -42,6 +47,14 @@ GROUP: Final = "handrail.drivers"
 """The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
 COMMON: Final = ("workspace", "limits", "network", "env", "mounts")
 """The options that every driver takes."""
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "workspace": None,
+    "limits": Limits(),
+    "network": "none",
+    "env": None,
+    "mounts": [],
+}
+"""What they are when they are not given."""
 WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
@@ -94,18 +107,17 @@ async def open_own_guard() -> Driver:
     return await (_host.open_own() if _has_guard(sys.platform) else _posix.open_own())
 
 
-@asynccontextmanager
-async def open_sandbox(
+def open_sandbox(
     driver: str | Driver = "auto",
     *,
-    workspace: str | None = None,
+    workspace: str | PathLike[str] | None = None,
     limits: Limits = Limits(),
     network: str = "none",
     env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
     allow_weaker: bool = False,
     **driver_options: Any,
-) -> AsyncIterator[Sandbox]:
+) -> AbstractAsyncContextManager[Sandbox]:
     """A sandbox on `workspace`, or on a directory of its own that is removed when it closes.
 
     "auto" takes the jail if its self-test passes. Nothing is left running when the block ends.
@@ -117,11 +129,47 @@ async def open_sandbox(
         Unavailable: the driver does not work here.
     """
     refuse_other_loops("A sandbox")
-    if workspace == "":
-        raise HandrailError("the workspace is an empty path: give a directory, or leave it out for a temporary one")
+    options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
+    options |= driver_options
+    _given.check_given(driver, options, allow_weaker, DEFAULTS)
+    return SandboxNotEntered(driver, options, allow_weaker)
+
+
+class SandboxNotEntered(AbstractAsyncContextManager[Sandbox], AsyncWith):
+    """A sandbox that `async with` opens. Whoever takes it for an open one is told so."""
+
+    def __init__(self, driver: str | Driver, options: dict[str, Any], allow_weaker: bool) -> None:
+        self._open = partial(_opened, driver, options, allow_weaker)
+        self._named = repr(driver) if isinstance(driver, str) else type(driver).__name__
+        self._opening: AbstractAsyncContextManager[Sandbox] | None = None
+
+    def __repr__(self) -> str:
+        return f"<open_sandbox({self._named}), {'not ' if self._opening is None else ''}entered>"
+
+    async def __aenter__(self) -> Sandbox:
+        if self._opening is not None:
+            raise HandrailError(f"{self!r} is entered already; write `as sandbox`, and use that")
+        self._opening = self._open()
+        return await self._opening.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        opening, self._opening = self._opening, None
+        return None if opening is None else await opening.__aexit__(kind, error, trace)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            write = f"write `async with open_sandbox({self._named}) as sandbox:` and use sandbox.{name}"
+            raise AttributeError(f"{self!r} has no {name!r}: {write}", name=name, obj=self)
+
+
+@asynccontextmanager
+async def _opened(driver: str | Driver, options: dict[str, Any], allow_weaker: bool) -> AsyncIterator[Sandbox]:
+    workspace, mounts = options["workspace"], options["mounts"]
     own = _scratch.make_scratch() if workspace is None and isinstance(driver, str) and driver != "memory" else None
-    options = {"workspace": workspace or own or "/workspace", "limits": limits, "network": network, "env": env}
-    options |= {"mounts": mounts, **driver_options}
+    options = {**options, "workspace": workspace or own or "/workspace"}
     try:
         opened = await _open(driver, options, allow_weaker) if isinstance(driver, str) else driver
         async with Sandbox(opened) as sandbox:
@@ -142,13 +190,14 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
     known = known_drivers()
     opener = known.get(name)
     if opener is None:
-        raise HandrailError(f"there is no driver {name!r}; there are auto, {', '.join(sorted(known))}")
+        raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
     if isinstance(opener, str):
         raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
     if name in WEAK and not allow_weaker:
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
+    _given.check_names(name, opener, options)
     tested = await _selftest.tested(name, opener, options)
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
@@ -184,6 +233,7 @@ def _usable(known: Mapping[str, Opener | str]) -> str:
 
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     known = known_drivers()
+    _given.check_names("jail", _jail.open_jail, options)
     try:
         if isinstance(known["jail"], str):
             raise Unavailable(known["jail"], retryable=False)

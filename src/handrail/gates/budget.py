@@ -1,9 +1,12 @@
-"""Enforce a run's budget of calls, refusals and seconds. A refused call does not count as a call."""
+"""Enforce a run's budget of calls, refusals and seconds, and the depth of calls inside calls.
+
+A refused call does not count as a call.
+"""
 
 from contextlib import ExitStack
 from math import inf
 
-from handrail.contract.limits import BUDGET_GRACE, Budget
+from handrail.contract.limits import BUDGET_GRACE, CALL_DEPTH, Budget
 from handrail.contract.result import REFUSALS, Failure, Result
 from handrail.toolkit.gate import Counts, Next, Step
 
@@ -11,6 +14,8 @@ from handrail.toolkit.gate import Counts, Next, Step
 async def budget(step: Step, proceed: Next) -> Result:
     """The call is counted before the first await, so that concurrent calls cannot exceed the budget together."""
     counts = step.counts
+    if step.depth > CALL_DEPTH:
+        return _too_deep(step)
     if spent := _spent(step, counts, step.shared.budget):
         return Failure("budget_exhausted", spent)
     counts.calls += 1
@@ -43,6 +48,18 @@ async def _in_time(step: Step, proceed: Next) -> Result:
             outer = outer.parent
         return await proceed(step)
     return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still running. {step.how_it_ended} "))
+
+
+def _too_deep(step: Step) -> Failure:
+    names, outer = [step.tool.name], step.parent
+    while outer is not None:
+        names, outer = [outer.tool.name, *names], outer.parent
+    message = (
+        f"{step.tool.name} was not run: it would be call {step.depth} of calls inside one another, and the limit is "
+        f"{CALL_DEPTH} ({' > '.join([*names[:3], '…', *names[-2:]])}). A tool that calls itself needs an end; "
+        "do the rest with calls that are not inside this one."
+    )
+    return Failure("rejected", message)
 
 
 def _over(step: Step, what: str = "") -> str:

@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.aio import call_on, is_cancelled, running_loop, this_task
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
+from handrail.contract.expect import kind_of
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
 from handrail.gates._plain import LONE_SURROGATE, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.gate import Next, Step
@@ -19,6 +20,7 @@ from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 
 MAX_MESSAGE: Final = 2_000
+RETURNABLE: Final = "A tool returns JSON data, a dataclass, a model, an Image or an ArtifactRef."
 KIND_BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.ENOENT: "not_found",
     errno.EISDIR: "invalid_args",
@@ -125,15 +127,15 @@ def _result_of(tool: Tool, value: Any) -> Result:
         return _with_plain_data(value)
     warnings: tuple[str, ...] = ()
     if isinstance(value, Success):
-        value, warnings = value.value, value.warnings
+        warnings = (value.warnings,) if isinstance(value.warnings, str) else value.warnings
+        value = value.value
     warnings += notes_of(value)
     odd: Odd = []
     try:
         value = plain(value, odd=odd)
     except NotPlain as error:
-        return Failure(
-            "execution_error", f"{tool.name} returned {type(value).__name__}, which has no JSON form: {error}"
-        )
+        what = f"{tool.name} returned {kind_of(value)} that has no JSON form: {error}. {RETURNABLE}"
+        return Failure("execution_error", what)
     warnings += warnings_of(odd) if odd else ()
     if tool.output_checks is not None and not tool.output_checks.is_valid(wire := to_wire(value)):
         problem = tool.output_checks.problems(wire)[0]

@@ -1,25 +1,27 @@
 """Run a call only if the policy or a person allows it."""
 
 from dataclasses import replace
+from inspect import isawaitable
 from time import time
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.aio import cancels, is_cancelled
-from handrail.contract.approval import Answer, ApprovalRequest, Approver, Decision
-from handrail.contract.limits import APPROVAL_WAIT
+from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.contract.expect import shown
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.policy.approval import event_data, request_for, visible
+from handrail.policy.approvers import wait_of
 from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.threads import Work, is_async
 
 MAX_EDITS: Final = 5
-ANSWERS: Final = frozenset(get_args(Answer))
 
 
 async def permit(step: Step, proceed: Next) -> Result:
@@ -65,14 +67,14 @@ def _bounce(step: Step) -> Failure:
         f"{step.tool.name} was not run: repairing its arguments would change what they mean ({changes}). "
         "Send them again exactly as you mean them.",
         field=repairs[0].path,
-        data={"arguments": step.call.arguments if isinstance(step.call.arguments, str) else dict(step.call.arguments)},
+        data={"arguments": to_wire(step.call.arguments)},
     )
 
 
 async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | None:
     """None if the call may run, perhaps with edited arguments; otherwise its Failure."""
     for _ in range(MAX_EDITS):
-        wait = getattr(approver, "wait", APPROVAL_WAIT)
+        wait = wait_of(approver)
         request = await request_for(
             step.call.id, step.tool, step.arguments,
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
@@ -101,7 +103,7 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
     try:
         with step.clock.pause(), anyio.move_on_after(wait) as scope:
             step.watch(scope)
-            decision = await approver(request)
+            decision = await _answer(approver, request)
         await checkpoint_if_cancelled()
         if cancels() > before and not scope.cancel_called:  # the approver swallowed it
             raise anyio.get_cancelled_exc_class()
@@ -120,6 +122,15 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
     finally:
         step.scope = None
         step.emit("approval_settled", settled)
+
+
+async def _answer(approver: Approver, request: ApprovalRequest) -> object:
+    """A plain function answers in a thread: the event loop goes on, and a call that ends leaves it behind."""
+    if is_async(approver):
+        answer: object = approver(request)
+    else:
+        answer = await Work(lambda: approver(request), lambda _: None).wait()
+    return await answer if isawaitable(answer) else answer
 
 
 def _settlement(request: ApprovalRequest, answer: Decision | Failure) -> dict[str, Any]:
@@ -141,11 +152,12 @@ def _late(step: Step) -> Failure:
 
 
 def _checked(step: Step, decision: object) -> Decision | Failure:
-    if isinstance(decision, Decision) and decision.verdict in ANSWERS:
+    if isinstance(decision, Decision):
         return decision
     return Failure(
         "rejected",
-        f"{step.tool.name} was not run: the approver returned something that is not a Decision. Go on without it.",
+        f"{step.tool.name} was not run: the approver returned {shown(decision)}, not a Decision such as "
+        "Decision.approve(). Go on without it.",
     )
 
 

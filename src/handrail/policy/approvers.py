@@ -7,7 +7,18 @@ from typing import Any
 import anyio
 
 from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.contract.expect import expect, expect_number, refuse
 from handrail.contract.limits import APPROVAL_WAIT
+
+
+def wait_of(approver: object) -> float:
+    """The seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
+    wait = getattr(approver, "wait", APPROVAL_WAIT)
+    write = f"a number of seconds above 0, or leave it out for {APPROVAL_WAIT:g}"
+    if wait is None:
+        refuse("the approver's wait", wait, write)
+    expect_number("the approver's wait", wait, write, least=0, above=True, whole=False)
+    return float(wait)
 
 
 async def approve_all(request: ApprovalRequest) -> Decision:
@@ -52,6 +63,7 @@ class HeldApprovals:
 
     def __init__(self, wait: float = APPROVAL_WAIT) -> None:
         self.wait = wait
+        wait_of(self)
         self.pending: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, Decision] = {}
         self._woken: dict[str, anyio.Event] = {}
@@ -72,6 +84,7 @@ class HeldApprovals:
 
     def answer(self, id: str, decision: Decision, *, arguments_hash: str | None = None) -> bool:
         """Whether the answer counted: not if the request is settled or expired, or showed other arguments."""
+        expect("the answer", decision, Decision, "a Decision such as Decision.approve()")
         request = self.pending.get(id)
         if request is None or time() > request.expires_at:
             return False

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from handrail.contract.errors import HandrailError
+from handrail.contract.expect import explains_misuse, refuse
 from handrail.policy.rule import Rule, ToolTraits
 
 Mode = Literal["contained", "ask", "strict", "open"]
 
 
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Rules beat the mode; deny beats ask, ask beats allow. Where nobody can be asked, asking means denying.
@@ -57,8 +59,12 @@ class RuleLists:
 
 
 def _parse(name: str, given: Iterable[str | Rule]) -> tuple[Rule, ...]:
+    if isinstance(given, str) and given in get_args(Mode):
+        refuse(f"Policy.{name}", given, f"Policy(mode={given!r}), or {name}=[…] with rules such as 'bash(git *)'")
     if isinstance(given, str | Rule):
         raise HandrailError(f"Policy.{name} is a list of rules; write {name}=[{given!r}]")
+    if not isinstance(given, Iterable):
+        refuse(f"Policy.{name}", given, f"a list of rules: {name}=['bash(git *)']")
     return tuple(rule if isinstance(rule, Rule) else Rule(rule) for rule in given)
 
 

@@ -1,13 +1,14 @@
 """A Rule: which calls a policy is about, by tool, risk, effect or arguments, with examples that are checked."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, get_args
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.driver import Feature
 from handrail.contract.errors import HandrailError
+from handrail.contract.expect import explains_misuse, refuse, shown
 from handrail.policy._shell import shell_matches
 from handrail.policy.glob import check_glob, glob_matches, path_matches
 
@@ -37,6 +38,7 @@ class ToolTraits(Protocol):
     def parameters(self) -> Mapping[str, Any]: ...
 
 
+@explains_misuse
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`TOOL`, `TOOL(glob)` on its first required property, `TOOL(field=glob)`, `risk:high` or `effect:writes`.
@@ -55,7 +57,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str):
-            raise HandrailError(f"a rule is a string such as 'bash(git *)', not {type(self.pattern).__name__}")
+            name = getattr(self.pattern, "name", None)
+            write = repr(name) if isinstance(name, str) else "its pattern"
+            raise HandrailError(f"a rule is a string such as 'bash(git *)', not {shown(self.pattern)}; write {write}")
         kind, subject, inner = _parse(self.pattern)
         try:
             check_glob(inner or "")
@@ -67,6 +71,8 @@ class Rule:
         put(self, "inner", inner)
         for name, wanted in (("match", True), ("no_match", False)):
             examples = getattr(self, name)
+            if not isinstance(examples, Iterable):
+                refuse(f"Rule.{name}", examples, f"a list of examples: {name}=['git status']")
             put(self, name, (examples,) if isinstance(examples, str) else tuple(examples))
             for example in getattr(self, name):
                 if self._covers(example) is not wanted:

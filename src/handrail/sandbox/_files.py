@@ -10,7 +10,7 @@ from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.sandbox._shared import SandboxState
-from handrail.sandbox.checks import resolve
+from handrail.sandbox.checks import resolve, whole
 
 _Answer = TypeVar("_Answer")
 _Entries = list[FileStat]
@@ -30,8 +30,8 @@ class Files:
     @on_own_loop
     async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Read a file, or a range of it."""
-        if start < 0 or (length is not None and length < 0):
-            raise ValueError(f"start and length count from 0 upwards, not {start} and {length}.")
+        whole(start, "start")
+        whole(length, "length")
         target = await self._target(path)
         data = await _answer(self._shared.driver.read(target, start=start, length=length))
         if not isinstance(data, bytes):
@@ -45,7 +45,7 @@ class Files:
     @on_own_loop
     async def write_bytes(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file atomically; missing parents are created."""
-        if mode is not None and not 0 <= mode <= 0o7777:
+        if mode is not None and not (isinstance(mode, int) and 0 <= mode <= 0o7777):
             raise ValueError(f"mode is {mode!r}; give permissions such as 0o644.")
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ValueError(f"data is bytes, not {type(data).__name__}; write_text takes text.")

@@ -3,14 +3,20 @@
 import posixpath
 from collections.abc import Mapping, Sequence
 from math import ceil, isfinite
+from pathlib import PurePath
+from typing import TypeVar
 
 from handrail.contract.driver import Command
+from handrail.contract.expect import kind_of, shown
+
+F = TypeVar("F")
 
 
 def resolve(directory: str, path: str) -> str:
     """`path` as an absolute path; a relative one starts at `directory`. `..` stays, because it depends on links."""
     if not isinstance(path, str):
-        raise ValueError(f"A path is a string, not {type(path).__name__}.")
+        advice = f"; write {str(path)!r}" if isinstance(path, PurePath) else ""
+        raise ValueError(f"A path in the sandbox is a string, not {shown(path)}{advice}.")
     if not path:
         raise ValueError("The path is empty; give '.' for the sandbox's own directory.")
     if "\0" in path:
@@ -34,7 +40,7 @@ def as_command(
 ) -> Command:
     """A string is a line for the shell, a sequence of strings is an argv. Raises ValueError."""
     hint = None if timeout is None else ceil(timeout)
-    checked = _environment(env) if env else {}
+    checked = environment(env) if env else {}
     if isinstance(command, str):
         if not command.strip():
             raise ValueError("The command is empty; give a line such as 'ls -l'.")
@@ -67,28 +73,52 @@ def as_bytes(data: str | bytes | None, name: str) -> bytes | None:
         return data.encode()
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise ValueError(f"{name} is text or bytes, not {type(data).__name__}.")
+    advice = "; give what it holds: .read()" if hasattr(data, "read") else ""
+    raise ValueError(f"{name} is text or bytes, not {kind_of(data)}{advice}.")
+
+
+def called(function: F, name: str) -> F:
+    """A function that is called with each piece of output, or None. Raises ValueError."""
+    if function is not None and not callable(function):
+        raise ValueError(
+            f"{name} is {shown(function)}; give a function of a Chunk, such as lambda chunk: print(chunk.data)."
+        )
+    return function
+
+
+def whole(value: int | None, name: str, write: str = "a whole number from 0 upwards") -> None:
+    """Raise ValueError unless it is None or a whole number from 0 up."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise ValueError(f"{name} is {shown(value)}; give {write}.")
 
 
 def _argv(command: Sequence[str]) -> tuple[str, ...]:
     if isinstance(command, bytes | bytearray | Mapping) or not isinstance(command, Sequence):
-        raise ValueError(f"A command is a string or a sequence of strings, not {type(command).__name__}.")
+        raise ValueError(f"A command is a string or a sequence of strings such as ['ls', '-l'], not {shown(command)}.")
     argv = tuple(command)
     for word in argv:
         if not isinstance(word, str):
-            raise ValueError(f"Every word of a command is a string, not {word!r}.")
+            raise ValueError(f"Every word of a command is a string, not {shown(word)}; write {str(word)!r}.")
         _no_nul(word, "The command")
     if not argv or not argv[0]:
         raise ValueError("The command is empty; its first word names the program, such as ['ls', '-l'].")
     return argv
 
 
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables to add. Raises ValueError; values stay out of its message, because they may be secrets."""
+    if not isinstance(env, Mapping):
+        raise ValueError(f"env is {kind_of(env)}; give a dict: {{'NAME': 'value'}}.")
     for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise ValueError(f"Environment variables are strings, not {name!r}: {value!r}.")
-        if not name or "=" in name:
-            raise ValueError(f"{name!r} is not a name for an environment variable: it is empty or contains '='.")
+        if not isinstance(name, str):
+            raise ValueError(f"The names in env are strings, not {shown(name)}.")
+        if not isinstance(value, str):
+            raise ValueError(f"env[{name!r}] is {kind_of(value)}; give a string.")
+        if "=" in name:
+            bare = name.partition("=")[0]
+            raise ValueError(f"env has the name {name!r}; give the name without '=': {{{bare!r}: …}}.")
+        if not name:
+            raise ValueError("env has an empty name; give {'NAME': 'value'}.")
         _no_nul(name, "The environment")
         _no_nul(value, f"The environment variable {name}")
     return dict(env)

@@ -10,9 +10,10 @@ import anyio
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
+from handrail.contract.expect import shown
 from handrail.sandbox._running import Running
 from handrail.sandbox._spool import Spool
-from handrail.sandbox.checks import as_bytes, seconds
+from handrail.sandbox.checks import as_bytes, seconds, whole
 from handrail.sandbox.completed import Completed
 
 LOG_KEPT: Final = 64 << 10
@@ -86,6 +87,12 @@ class Job:
         self._done = anyio.Event()
         self._when_ended: list[Callable[[Job], object]] = []
 
+    def __repr__(self) -> str:
+        line = self.command if isinstance(self.command, str) else " ".join(self.command)
+        code = "ended, nobody knows how" if self.exit_code is None else f"exit code {self.exit_code}"
+        state = f"running, pid {self.pid}" if self.running else code
+        return f"<Job {self.id}: {shown(line)}, {state}>"
+
     @property
     def command(self) -> str | tuple[str, ...]:
         """The line or the argv."""
@@ -136,6 +143,7 @@ class Job:
 
     def tail(self, n: int = TAIL_LINES) -> str:
         """The last `n` lines of both streams, in the order of their output, as far as they are kept."""
+        whole(n, "n", "a number of lines from 0 up")
         return self.last(n)[0].decode("utf-8", "replace")
 
     def last(self, n: int, room: int = LOG_KEPT) -> tuple[bytes, bool]:
@@ -147,6 +155,8 @@ class Job:
 
         One line marks `discarded` bytes. Raises ValueError if the sandbox has removed the output.
         """
+        whole(start, "start")
+        whole(end, "end")
         return self._log.read(start, end)
 
     @property
@@ -171,7 +181,7 @@ class Job:
     @on_own_loop
     async def signal(self, name: str) -> None:
         """Send TERM or KILL to its whole tree. No error when it has ended."""
-        plain = name.upper().removeprefix("SIG")
+        plain = name.upper().removeprefix("SIG") if isinstance(name, str) else ""
         if plain not in ("TERM", "KILL"):
             raise ValueError(f"{name!r} is not a signal for a job; send TERM or KILL.")
         kind: SignalName = "TERM" if plain == "TERM" else "KILL"

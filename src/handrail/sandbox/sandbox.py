@@ -13,12 +13,13 @@ from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Report
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
 from handrail.sandbox._files import Files
 from handrail.sandbox._running import OnOutput, Order, Running
 from handrail.sandbox._shared import SandboxState
 from handrail.sandbox._wall import WallClock
-from handrail.sandbox.checks import as_bytes, as_command, count, resolve, seconds
+from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job, Log
@@ -27,7 +28,8 @@ from handrail.sandbox.report import check_driver, report_of
 WORKSPACE: Final = "/workspace"
 
 
-class Sandbox(Files):
+@explains_misuse
+class Sandbox(Files, AsyncWith):
     """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
 
     def __init__(self, driver: Driver, *, workspace: str | None = None, report: Report | None = None) -> None:
@@ -41,6 +43,12 @@ class Sandbox(Files):
         self._call_id: str | None = None
         self._caps = DEFAULT_CAPS
         self._on_job: Callable[[Job], object] | None = None
+
+    def __repr__(self) -> str:
+        jobs = sum(job.running for job in self.jobs())
+        running = f", {jobs} running job{'s' if jobs > 1 else ''}" if jobs else ""
+        state = ", closed" if self.closed else running
+        return f"<Sandbox {self.report.driver} at {self.cwd}, network {self.report.network}{state}>"
 
     @on_own_loop
     async def run(
@@ -85,7 +93,7 @@ class Sandbox(Files):
     ) -> Job:
         """Start a command that outlives this call. `stdin` is sent and closed; without it, use `Job.send`."""
         log = Log(self._caps.spool)
-        show = log.add if on_output is None else _both(log, on_output)
+        show = log.add if on_output is None else _both(log, called(on_output, "on_output"))
         fed = as_bytes(stdin, "stdin")
         order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
@@ -224,7 +232,7 @@ class Sandbox(Files):
         fed = stdin is not None or (for_job and "stdin" in self.features)
         limit = seconds(timeout, "timeout")
         asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
-        return Order(asked, where, stdin, count(max_output, "max_output"), on_output)
+        return Order(asked, where, stdin, count(max_output, "max_output"), called(on_output, "on_output"))
 
     async def _where(self, cwd: str | None) -> str:
         """A command's directory. Commands may reach more than file operations do; there the system resolves `..`."""

@@ -2,15 +2,16 @@
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired, Union, get_args, get_origin
 
 import typing_extensions
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, PydanticSchemaGenerationError, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import SchemaError, to_jsonable_python
 
@@ -34,10 +35,11 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 _HARMLESS_KEYWORDS = frozenset({"type", "default", "description", "blank", "consequential"})
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _REFUSED: Mapping[Any, str] = {
-    inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args)",
-    inspect.Parameter.VAR_KEYWORD: "it takes any names (**kwargs)",
-    inspect.Parameter.POSITIONAL_ONLY: "it can only be given by position",
+    inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args); write a list: `values: list[str]`",
+    inspect.Parameter.VAR_KEYWORD: "it takes any names (**kwargs); write each name, or `values: dict[str, str]`",
+    inspect.Parameter.POSITIONAL_ONLY: "it can only be given by position; leave out the `/`",
 }
+_UNKNOWN_TYPE: Final = re.compile(r"Unable to generate pydantic-core schema for (.+?)\. Set ")
 _make_dict: Any = typing_extensions.TypedDict
 
 
@@ -86,7 +88,8 @@ def _annotation(name: str, parameter: inspect.Parameter, hints: Mapping[str, Any
     if parameter.kind in _REFUSED:
         raise BadSchema(f"parameter {name!r} cannot be in a schema: {_REFUSED[parameter.kind]}")
     if name not in hints:
-        raise BadSchema(f"parameter {name!r} has no annotation, so it has no schema")
+        wanted = "Context" if name in ("context", "ctx") else "str"
+        raise BadSchema(f"parameter {name!r} has no annotation, so it has no schema; write `{name}: {wanted}`, say")
     return hints[name]
 
 
@@ -172,6 +175,8 @@ def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], dict[str, Any]]
 def _reason(error: BaseException) -> str:
     """The line that names the cause: the last one of a SchemaError, which lists what was being built first."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, PydanticSchemaGenerationError) and (unknown := _UNKNOWN_TYPE.match(lines[0])):
+        return f"{unknown[1]} is not a type that JSON can hold; write a dataclass, a TypedDict or a pydantic model"
     line = lines[-1].strip().removeprefix("error: ") if isinstance(error, SchemaError) else lines[0]
     return shorten(line, 200)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from handrail.schema.describe import describe, dotted, near, shorten, show
 from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec_at, takes
@@ -17,6 +17,8 @@ MOST_FORMS: Final = 4
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 Fits = Callable[[Location, Any], bool]
+Subject = Literal["arguments", "result", "text"]
+"""What a schema describes: what a tool is given, what it returns, or a text that holds JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ class NotConvertible(Exception):
         self.problems = problems
 
 
-def explain(root: Mapping[str, Any], fits: Fits, value: Any) -> list[Problem]:
+def explain(root: Mapping[str, Any], fits: Fits, value: Any, of: Subject = "arguments") -> list[Problem]:
     """Every problem, at most MOST_PROBLEMS: missing, wrong and unknown fields."""
     result: dict[Problem, None] = {}
-    for problem in _Explainer(root, fits).at(ROOT, value, ()):
+    for problem in _Explainer(root, fits, of).at(ROOT, value, ()):
         result[problem] = None
         if len(result) >= MOST_PROBLEMS:
             break
@@ -102,7 +104,9 @@ def companions(spec: Spec, value: Mapping[str, Any]) -> Iterator[tuple[str, str]
 
 
 class _Explainer:
-    def __init__(self, root: Mapping[str, Any], fits: Fits) -> None:
+    def __init__(self, root: Mapping[str, Any], fits: Fits, of: Subject) -> None:
+        self.of = of
+        self.sent = "the tool returned" if of == "result" else "you sent"
         self.root = root
         self.fits = fits
         self.steps = 0
@@ -165,7 +169,7 @@ class _Explainer:
         for name in value:
             if name not in known:
                 where, near_by = dotted((*path, shorten(name))), near(name, missing)
-                sent = f": you sent `{shorten(name)}`, the schema has `{near_by}`"
+                sent = f": {self.sent} `{shorten(name)}`, the schema has `{near_by}`"
                 yield Problem(
                     where,
                     f"`{where}` is not known{sent if near_by else f'; the schema has {wanted}'}",
@@ -195,7 +199,9 @@ class _Explainer:
                 continue
             if fitting:
                 forms = "; ".join(map(self._form, fitting[:MOST_FORMS]))
-                message = f"{_subject(path)} fits {len(fitting)} forms at once, but must fit exactly one: {forms}"
+                message = (
+                    f"{_subject(path, self.of)} fits {len(fitting)} forms at once, but must fit exactly one: {forms}"
+                )
                 yield Problem(dotted(path), message, "a value that fits only one of them", show(value))
             elif any(takes(self.root, (inner,), kind_of(value)) for inner in group):
                 yield from self._no_branch(location, group, value, path, (*decided, union))
@@ -212,7 +218,7 @@ class _Explainer:
             yield from self.at((*location, inner), value, path, decided)
         else:
             forms = "; ".join(self._lacking(location, inner, value, path, decided) for inner in possible[:MOST_FORMS])
-            message = f"{_subject(path)} fits none of {len(possible)} forms: {forms}"
+            message = f"{_subject(path, self.of)} fits none of {len(possible)} forms: {forms}"
             yield Problem(dotted(path), message, " or ".join(map(self._form, possible)), show(value))
 
     def _lacking(self, location: Location, inner: str, value: Any, path: Path, decided: Location) -> str:
@@ -229,7 +235,7 @@ class _Explainer:
         if name not in value:
             return Problem(where, f"`{where}` is missing: {wanted}", wanted, "nothing")
         near_by = near(value[name], members)
-        hint = f": you sent {show(value[name])}, the schema has {show(near_by)}" if near_by else ""
+        hint = f": {self.sent} {show(value[name])}, the schema has {show(near_by)}" if near_by else ""
         return Problem(where, f"`{where}` must be {wanted}{hint}", wanted, show(value[name]))
 
     def _form(self, pointer: str) -> str:
@@ -242,17 +248,17 @@ class _Explainer:
         for _, group in spec.branches:
             members += [member for inner in group for member in spec_at(self.root, (inner,)).members or ()]
         near_by = near(value, members)
-        hint = f": you sent {show(value)}, the schema has {show(near_by)}" if near_by else ""
+        hint = f": {self.sent} {show(value)}, the schema has {show(near_by)}" if near_by else ""
         if wanted == "any value" or (isinstance(value, dict) and self._right_kind(spec, value)):
             words = "" if wanted == "any value" else f": {wanted}"
-            message = f"{_subject(path)} has fields that do not fit together{words}"
+            message = f"{_subject(path, self.of)} has fields that do not fit together{words}"
             return Problem(where, message, wanted, show(value))
-        return Problem(where, f"{_subject(path)} must be {wanted}{hint}", wanted, show(value))
+        return Problem(where, f"{_subject(path, self.of)} must be {wanted}{hint}", wanted, show(value))
 
     def _wanted(self, location: Location) -> str:
         words = dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in location)
         return shorten(" and ".join(words), 200) or "any value"
 
 
-def _subject(path: Path) -> str:
-    return f"`{dotted(path)}`" if path else "the arguments as a whole"
+def _subject(path: Path, of: Subject) -> str:
+    return f"`{dotted(path)}`" if path else f"the {of} as a whole"

@@ -142,16 +142,17 @@ def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:
     """Whether the arguments may contain references; cheap for the many calls that have none."""
     if isinstance(arguments, str):
         return MARK in arguments or "\\u" in arguments
-    return any(isinstance(item, dict | list) for item in value.values()) and any(True for _ in references(value))
+    inner = value.values() if isinstance(value, dict) else ()
+    return any(isinstance(item, dict | list) for item in inner) and any(True for _ in references(value))
 
 
 def _value(arguments: str | Mapping[str, Any]) -> Any:
     if isinstance(arguments, str):
         return _read(arguments)
-    value = arguments if type(arguments) is dict else dict(arguments)
+    value = dict(arguments) if isinstance(arguments, Mapping) and type(arguments) is not dict else arguments
     reason = plain(value)
     if reason is not None:
-        raise _Refused([_problem(f"the arguments are not plain JSON: {reason}", "plain JSON", None)])
+        raise _Refused([_problem(f"the arguments are not plain JSON: {reason}", "plain JSON", value)])
     return value
 
 

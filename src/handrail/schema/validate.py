@@ -11,7 +11,7 @@ from handrail.schema._fast_path import Traits, traits_of
 from handrail.schema._formats import only_checked
 from handrail.schema.artifact_refs import accept_references, references
 from handrail.schema.describe import dotted, shorten, show
-from handrail.schema.explain import Problem, explain
+from handrail.schema.explain import Problem, Subject, explain
 from handrail.schema.navigate import Location, Schema, Spec, children, point, resolve, rewrite, spec_at
 from handrail.schema.parse import NotJson, parse, too_deep
 
@@ -37,7 +37,7 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is not an object, or that has outside references.
     """
 
-    __slots__ = ("_compiled", "_inner", "_plain", "_referring", "_specs", "is_valid", "schema", "traits", "typed")
+    __slots__ = ("_compiled", "_inner", "_plain", "_referring", "_specs", "is_valid", "of", "schema", "traits", "typed")
 
     schema: dict[str, Any]
     typed: bool
@@ -46,12 +46,13 @@ class Validator:
     is_valid: Callable[[Any], bool]
     """Whether an instance is valid; accepts plain JSON values only."""
 
-    def __init__(self, schema: Mapping[str, Any], *, any_root: bool = False, typed: bool = False) -> None:
-        """`any_root` is for what a tool returns, which need not be an object."""
+    def __init__(self, schema: Mapping[str, Any], *, of: Subject = "arguments", typed: bool = False) -> None:
+        """`of` is what the schema describes; only arguments have to be an object."""
+        self.of = of
         self.schema = _copy(schema)
         self.typed = typed
         root = resolve(self.schema, self.schema)
-        if not any_root and (not isinstance(root, Mapping) or root.get("type") != "object"):
+        if of == "arguments" and (not isinstance(root, Mapping) or root.get("type") != "object"):
             raise BadSchema('the root of a tool\'s schema must say "type": "object"')
         self._compiled = _compile(self.schema, typed=typed)
         self._inner: engine.ValidatorMap | None = None
@@ -78,7 +79,7 @@ class Validator:
             problems = [one for one in found if one.path not in filled_in and not one.path.startswith(inside)]
             if problems:
                 return problems
-        return explain(self.schema, self.fits, instance) or [_UNEXPLAINED]
+        return explain(self.schema, self.fits, instance, self.of) or [_UNEXPLAINED]
 
     def spec(self, location: Location) -> Spec:
         """What the schema says at a location; cached."""
@@ -162,7 +163,7 @@ def _checker(schema: Schema) -> Callable[[str], bool]:
         except NotJson:
             return False
         if not compiled:
-            compiled.append(Validator(schema, any_root=True, typed=True))
+            compiled.append(Validator(schema, of="text", typed=True))
         return compiled[0].is_valid(value)
 
     return check

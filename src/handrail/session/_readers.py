@@ -15,6 +15,7 @@ from handrail.contract.errors import describe_error
 from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
 from handrail.log import report
+from handrail.toolkit.threads import is_async
 
 QUEUE_LIMIT: Final = 1_000
 """Events that a reader may fall behind."""
@@ -36,8 +37,7 @@ class ReaderQueue:
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._serving = False
-        call = getattr(reader, "__call__", None)  # noqa: B004 - an object with an async __call__ is an async reader
-        self.is_async = inspect.iscoroutinefunction(reader) or inspect.iscoroutinefunction(call)
+        self.is_async = is_async(reader)
 
     def put(self, event: Event) -> None:
         """Queue an event, from any thread."""

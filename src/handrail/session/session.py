@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from os import urandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Never, TypedDict, Unpack
 
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
@@ -17,6 +17,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
+from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CALL_END_WAIT, Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
@@ -25,6 +26,7 @@ from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.completed import Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
+from handrail.session._checks import check_calls, check_options, checked_gates, functions
 from handrail.session._facts import facts_of
 from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
@@ -33,12 +35,12 @@ from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
 from handrail.session._resume import Past, check_surroundings, ids_in, take_up
 from handrail.session._transcript import Transcript
-from handrail.session.standard import STANDARD, admit
+from handrail.session.standard import admit
 from handrail.store.ends import never_started
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
-from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike
+from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike, few
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ class SessionOptions(TypedDict, total=False):
     tracing: Tracing | None
 
 
-class Session:
+@explains_misuse
+class Session(AsyncWith):
     """Tools, their sandbox and their rules for one task. Use it with `async with`."""
 
     def __init__(
@@ -80,16 +83,17 @@ class Session:
         id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
+        check_options(sandbox, policy, approver, budget, caps, host, id)
         self.id = id or urandom(6).hex()
         self.sandbox, self.state = sandbox, state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.own_loop = OwnLoop()
         self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
-        self.call_count, self._closed = 0, False
+        self.call_count, self._entered, self._closed = 0, False, False
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
         self.tracing = checked_tracing(tracing)
-        self._walk = fold((*([] if tracing is None else [tracing.call]), *(STANDARD if gates is None else gates)))
+        self._walk = fold([*([] if tracing is None else [tracing.call]), *checked_gates(gates)])
         self.memories = Memory()
         self.opened_by: dict[str, Any] = {}
         """What the program around the session adds to its first event: the model's name, the system text."""
@@ -98,12 +102,16 @@ class Session:
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
         self.ids = CallIds(ids_in(past))
-        self._readers = [ReaderQueue(reader, self._warn) for reader in readers]
+        self._readers = [ReaderQueue(each, self._warn) for each in functions("readers", readers, 1, "[print]")]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
         self._open.callback(_report_late_to(self, sandbox))
         self._check_tools(policy)
+
+    def __repr__(self) -> str:
+        what = f"tools {few(self.toolbox.names())}; {self.sandbox or 'no sandbox'}; policy {self.shared.policy.mode}"
+        return f"<Session {self.id}: {what}; {self.call_count} calls{', closed' if self._closed else ''}>"
 
     @classmethod
     def resume(
@@ -131,6 +139,9 @@ class Session:
         return session
 
     async def __aenter__(self) -> "Session":
+        if self._entered:
+            raise HandrailError(f"session {self.id} was entered before; make a new Session for each `async with`")
+        self._entered = True
         if self.sandbox is not None:
             await self._open.enter_async_context(self.sandbox)
         for reader in self._readers:
@@ -157,11 +168,14 @@ class Session:
         origin: Origin = "model",
         parent: str | None = None,
         id: str | None = None,
+        **misplaced: Never,
     ) -> Result:
         """Run one tool and return its result. A tool's error is a Failure, never an exception.
 
         `parent` is the id of the running call that makes this one.
         """
+        if misplaced:
+            raise TypeError(f"a tool's arguments are one mapping; write session.call({name!r}, {misplaced!r})")
         if not self.own_loop.here():  # as on_own_loop does, without a coroutine more on the way of every call
             return await self.own_loop.run(lambda: self.call(name, arguments, origin=origin, parent=parent, id=id))
         call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
@@ -174,6 +188,7 @@ class Session:
         `into` is filled as results arrive, so that a cancelled caller still has them.
         """
         results: dict[int, Result] = {} if into is None else into
+        check_calls(calls)
         steps = [self._admit(call) for call in calls]
         waiting = dict(enumerate(steps))
         try:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from handrail.contract.expect import refuse
 from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Turn
 
 Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
@@ -29,6 +30,8 @@ class ScriptedModel:
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.requests: list[Request] = []
+        if isinstance(lines, str | Turn) or callable(lines):
+            refuse("ScriptedModel's script", lines, "a list, even of one answer: ScriptedModel(['Hello.'])")
         self._lines = iter(lines)
 
     async def ask(

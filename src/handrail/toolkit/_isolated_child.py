@@ -6,6 +6,7 @@ import pickle
 import pkgutil
 import runpy
 import sys
+import warnings
 from contextlib import suppress
 from functools import reduce
 from typing import Any
@@ -20,6 +21,7 @@ from handrail.toolkit.isolated import LENGTH_BYTES
 
 def main() -> None:
     """The answer goes to standard output; what the function prints goes to standard error."""
+    warnings.filterwarnings("ignore", "tool .* has no description")  # its own process was told when it made the tool
     answer_stream = os.dup(1)
     os.dup2(2, 1)
     answer = _answer()

@@ -10,6 +10,7 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
+from handrail.contract.expect import refuse
 from handrail.contract.limits import Caps
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
@@ -90,6 +91,9 @@ class Context(Generic[State]):
         self._live: LiveOutput | None = None
         self._sandbox: Sandbox | None = None
 
+    def __repr__(self) -> str:
+        return f"<Context of {self.call.name}, call {self.call.id}>"
+
     @property
     def session_id(self) -> str:
         return self._session.id
@@ -123,6 +127,8 @@ class Context(Generic[State]):
 
     def show(self, output: str | bytes, *, stream: str = "progress") -> None:
         """Emit live output for the event readers; pieces are joined. It is not part of the result."""
+        if not isinstance(output, str | bytes):
+            refuse("what context.show() was given", output, "context.show(str(…))")
         text = output if isinstance(output, str) else output.decode("utf-8", "replace")
         live = self._live
         if live is None:

@@ -3,15 +3,18 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from inspect import isawaitable
+from typing import Any, Final
 
 import anyio
 
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
+from handrail.contract.errors import HandrailError
 from handrail.contract.event import EventType
+from handrail.contract.expect import expect, shown
 from handrail.contract.limits import Budget, Caps
-from handrail.contract.result import Failure, Result
+from handrail.contract.result import Failure, Result, Success
 from handrail.log import report
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
@@ -72,6 +75,8 @@ class SessionState:
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
+        if count is not None:
+            expect("tokens_left", count, int, "a whole number, or None")
         self._tokens_left = count
         self.smallest_cap = self.caps.fitting(count).smallest
 
@@ -110,6 +115,7 @@ class Step:
         "context",
         "converted",
         "counts",
+        "depth",
         "images",
         "parent",
         "repairs",
@@ -137,6 +143,8 @@ class Step:
         """The counts of the run in which the call began."""
         self.parent = parent
         """The running call that made this one."""
+        self.depth: int = 1 if parent is None else parent.depth + 1
+        """How many calls are inside one another here, with this one."""
         self._session = session
         self.arguments_hash = ""
         """The hash of the arguments as they were sent."""
@@ -200,6 +208,8 @@ class Step:
 
 
 Next = Callable[[Step], Awaitable[Result]]
+OWN: Final = "handrail."
+"""The package whose gates are known to return a Result."""
 Gate = Callable[[Step, Next], Awaitable[Result]]
 
 
@@ -212,8 +222,20 @@ def fold(gates: Sequence[Gate]) -> Next:
 
 
 def _link(gate: Gate, proceed: Next) -> Next:
-    return lambda step: gate(step, proceed)
+    if str(getattr(gate, "__module__", "")).startswith(OWN):
+        return lambda step: gate(step, proceed)
+
+    async def checked(step: Step) -> Result:
+        made: Any = gate(step, proceed)
+        result = await made if isawaitable(made) else made
+        if not isinstance(result, Success | Failure):
+            name = getattr(gate, "__name__", type(gate).__name__)
+            raise HandrailError(f"the gate {name} returned {shown(result)}; write `return await proceed(step)` in it")
+        return result
+
+    return checked
 
 
 async def _end(step: Step) -> Result:
-    return Failure("execution_error", f"No gate ran {step.tool.name}: the last gate of the list must be `invoke`.")
+    message = f"No gate ran {step.tool.name}: write gates=[my_gate, *STANDARD], whose last gate runs the tool."
+    return Failure("execution_error", message)

@@ -1,5 +1,6 @@
 """Run a `def` body in its own daemon thread: a stuck body delays neither the next call nor the exit."""
 
+import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,11 @@ from handrail.aio import call_on, running_loop
 
 IDLE_THREADS = 16
 """Idle threads kept for later calls. A new thread is started when all are busy."""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether it is an `async def`, or an object that has one as its `__call__`: no thread is needed for it."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 class Work:

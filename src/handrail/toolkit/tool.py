@@ -3,11 +3,14 @@
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from types import NoneType
 from typing import Any, Final, Generic, Literal, TypedDict, Unpack, get_args, overload
+from weakref import WeakSet
 
 from typing_extensions import ParamSpec, TypeVar
 
@@ -15,17 +18,35 @@ from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError
+from handrail.contract.expect import expect_number, explains_misuse, nearest, refuse, shown
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.isolated import refuse_unimportable
+from handrail.toolkit.threads import is_async
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Runs = Literal["async", "thread", "process"]
+TYPES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
+    ("parameters", (Mapping,), 'a JSON Schema such as {"type": "object", "properties": {"city": {"type": "string"}}}'),
+    ("description", (str,), 'a text such as "Find a customer by name."'),
+    ("output", (Mapping, NoneType), 'a JSON Schema such as {"type": "string"}, or leave it out'),
+    ("risk", (str,), '"safe", "high" or "critical"'),
+    (
+        "lane",
+        (str, NoneType),
+        'a name such as "database": calls that share it run one after the other; or leave it out',
+    ),
+    ("deferred", (bool,), "True or False"),
+    ("isolate", (bool,), "True or False"),
+)
+"""The type of each option, and what to write when it has another one."""
+_undescribed: "WeakSet[Callable[..., Any]]" = WeakSet()
+"""Functions whose missing docstring was warned of."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -41,7 +62,8 @@ class ToolOptions(TypedDict, total=False):
     output_cap: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@explains_misuse
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R]):
     """Checked when it is made: a tool that exists can be offered to a model. `body(context, arguments)` answers.
 
@@ -50,7 +72,7 @@ class Tool(Generic[P, R]):
 
     name: str
     parameters: Mapping[str, Any]
-    body: Body = field(repr=False)
+    body: Body
     description: str = field(default="", kw_only=True)
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The schema of what the body returns; what breaks it is an execution_error."""
@@ -66,36 +88,42 @@ class Tool(Generic[P, R]):
     """Stays out of the schemas until it is searched for."""
     output_cap: int | None = field(default=None, kw_only=True)
     """Characters of the answer; None means the default for its kind."""
-    function: Callable[P, R] | None = field(default=None, kw_only=True, repr=False)
+    function: Callable[P, R] | None = field(default=None, kw_only=True)
     """The original function, where `@tool` made this."""
-    convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True, repr=False)
+    convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True)
     """Turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
-    checks: Validator = field(init=False, repr=False)
-    output_checks: Validator | None = field(init=False, repr=False)
+    checks: Validator = field(init=False)
+    output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "description", "" if self.description is None else self.description)
         _check_name(self.name)
-        _check_options(self)
         _refuse_generator(self.name, self.body)
+        _check_options(self)
         put(self, "effects", _subset(self, "effects", self.effects, Effect))
         put(self, "needs", _subset(self, "needs", self.needs, Feature))
         put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
         try:
             put(self, "checks", Validator(self.parameters, typed=self.convert is not None))
-            put(self, "output_checks", None if self.output is None else Validator(self.output, any_root=True))
+            put(self, "output_checks", None if self.output is None else Validator(self.output, of="result"))
         except BadSchema as error:
             raise BadSchema(f"tool {self.name}: {error}") from None
         put(self, "parameters", self.checks.schema)  # what is shown is what is checked, whatever the giver does to his
-        put(self, "runs", "process" if self.isolate else "async" if _is_async(self.body) else "thread")
+        put(self, "runs", "process" if self.isolate else "async" if is_async(self.body) else "thread")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.function is None:
             raise HandrailError(f"tool {self.name} was not made of a function, so it can only be called by a session")
         return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        required = self.parameters.get("required", ())
+        fields = ", ".join(name if name in required else f"{name}?" for name in self.parameters.get("properties", ()))
+        effects = f", {', '.join(sorted(self.effects))}" if self.effects else ""
+        return f"<Tool {self.name}({fields}): {self.risk}{effects}>"
 
     @property
     def own(self) -> bool:
@@ -109,21 +137,33 @@ def _check_name(name: object) -> None:
 
 
 def _check_options(tool: Tool) -> None:
-    name = tool.name
-    if not callable(tool.body):
-        raise HandrailError(f"tool {name}: body {tool.body!r} cannot be called")
-    if not isinstance(tool.parameters, Mapping):
-        raise HandrailError(f"tool {name}: parameters are a JSON Schema object, not {type(tool.parameters).__name__}")
-    if not isinstance(tool.description, str):
-        raise HandrailError(f"tool {name}: description is text, not {type(tool.description).__name__}")
+    name = f"tool {tool.name}:"
+    for option, kinds, write in TYPES:
+        if not isinstance(value := getattr(tool, option), kinds):
+            refuse(f"{name} {option}", value, write)
     if tool.risk not in get_args(Risk):
-        raise HandrailError(f"tool {name}: risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
-    if tool.timeout is not None and not (_is_number(tool.timeout) and tool.timeout > 0):
-        raise HandrailError(f"tool {name}: timeout {tool.timeout!r} is not a number of seconds above 0, nor None")
-    if tool.output_cap is not None and not (type(tool.output_cap) is int and tool.output_cap > 0):
-        raise HandrailError(f"tool {name}: output_cap {tool.output_cap!r} is not a number of characters above 0")
+        raise HandrailError(f"{name} risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
+    seconds = "a number of seconds above 0, or None for a tool that keeps its own clock"
+    expect_number(f"{name} timeout", tool.timeout, seconds, least=0, above=True, whole=False)
+    characters = "a number of characters above 0, or leave it out"
+    expect_number(f"{name} output_cap", tool.output_cap, characters, least=0, above=True, whole=True)
     if tool.isolate and tool.function is None:
-        raise HandrailError(f"tool {name}: isolate=True is for functions: make it with @tool(isolate=True)")
+        raise HandrailError(f"{name} isolate=True is for functions: make it with @tool(isolate=True)")
+    for option in ("convert", "function"):
+        if (given := getattr(tool, option)) is not None and not callable(given):
+            refuse(f"{name} {option}", given, "a function")
+    if tool.function is None and not _takes_two(tool.body):
+        refuse(f"{name} body", tool.body, "a function of two values: `def body(context, arguments): …`")
+
+
+def _takes_two(body: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(body).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C that does not tell
+        return callable(body)
+    return True
 
 
 def _refuse_generator(name: str, body: Callable[..., Any]) -> None:
@@ -134,20 +174,14 @@ def _refuse_generator(name: str, body: Callable[..., Any]) -> None:
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
 def _subset(tool: Tool, option: str, given: Collection[str], allowed: Any) -> frozenset[str]:
+    if not isinstance(given, str | Collection) or not all(isinstance(word, str) for word in given):
+        refuse(f"tool {tool.name}: {option}", given, f"a list such as [{get_args(allowed)[0]!r}]")
     words = frozenset({given} if isinstance(given, str) else given)
     if unknown := words - set(get_args(allowed)):
         wrong, right = ", ".join(sorted(map(repr, unknown))), ", ".join(get_args(allowed))
         raise HandrailError(f"tool {tool.name}: {option} {wrong} is not one of {right}")
     return words
-
-
-def _is_async(body: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(getattr(body, "__call__", None))  # noqa: B004
 
 
 @overload
@@ -170,7 +204,8 @@ def tool(
     `isolate=True` runs it in a process of its own, which is killed at the deadline with all it started.
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
-        raise TypeError(f"tool() has no option {', '.join(sorted(unknown))}")
+        wrong, known = sorted(unknown), ("name", "description", "isolate", *ToolOptions.__annotations__)
+        raise TypeError(f"tool() has no option {', '.join(wrong)}; {nearest(wrong[0], known)}")
     names = sys._getframe(1).f_locals  # types that were defined beside the function
 
     def make(function: Callable[..., Any]) -> Tool:
@@ -183,18 +218,20 @@ def _make(
     fn: Callable[..., Any], names: Mapping[str, Any], name: str | None, description: str | None, isolate: bool,
     options: ToolOptions,
 ) -> Tool:  # fmt: skip
-    if isinstance(fn, Tool) or not callable(fn):
-        raise HandrailError(f"tool() takes a function, not {type(fn).__name__}")
+    _refuse_no_function(fn)
     named = fn.func if isinstance(fn, partial) else fn
     title = name if name is not None else getattr(named, "__name__", type(named).__name__)
     _check_name(title)
     _refuse_generator(title, fn)
+    _refuse_method(title, fn)
     try:
         derived = derive(fn, injected=Context, local_names=names)
     except BadSchema as error:
         raise BadSchema(f"tool {title}: {error}") from None
-    if isolate:
+    if isolate is True:
         refuse_unimportable(title, fn, derived.context_parameter)
+    if description is None and not derived.description:
+        _warn_undescribed(title, fn)
     return Tool(
         title,
         derived.parameters,
@@ -206,6 +243,43 @@ def _make(
         isolate=isolate,
         **options,
     )
+
+
+def _refuse_no_function(fn: object) -> None:
+    if isinstance(fn, str):
+        raise HandrailError(f"tool() takes a function, not {fn!r}; write @tool(name={fn!r}) above it")
+    if isinstance(fn, classmethod):
+        raise HandrailError("tool() takes a function, not a classmethod; write it as a plain function")
+    if isinstance(fn, Tool | type) or not callable(fn):
+        raise HandrailError(f"tool() takes a function, not {shown(fn)}; write @tool above a typed `def`")
+
+
+def _refuse_method(title: str, fn: Callable[..., Any]) -> None:
+    """A function in a class has nobody to be its `self`; a method of an object has."""
+    if not inspect.isfunction(fn):
+        return
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    owner = fn.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    if first is not None and first.name in ("self", "cls") and first.annotation is first.empty:
+        raise HandrailError(
+            f"tool {title} is a method, and there is no object to call it on: leave out @tool in the class, and write "
+            f"tool(object.{fn.__name__}) with an object of the class{f' {owner}' if owner else ''}"
+        )
+
+
+def _warn_undescribed(title: str, fn: Callable[..., Any]) -> None:
+    """Warn once for each function, at the line outside Handrail that makes the tool."""
+    if fn in _undescribed:
+        return
+    with suppress(TypeError):  # an object without weak references
+        _undescribed.add(fn)
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("handrail."):
+        level, frame = level + 1, frame.f_back
+    message = (
+        f"tool {title} has no description, so a model has to guess what it does: write a docstring below its `def`"
+    )
+    warnings.warn(f"{message}, or give @tool a description", stacklevel=level)
 
 
 def _body(fn: Callable[..., Any], context_parameter: str | None) -> Body:
@@ -223,6 +297,6 @@ def _body(fn: Callable[..., Any], context_parameter: str | None) -> Body:
     def runs_with_context(context: Context, arguments: Mapping[str, Any]) -> Any:
         return fn(**arguments, **{context_parameter: context})  # type: ignore[arg-type]
 
-    if _is_async(fn):
+    if is_async(fn):
         return waits if context_parameter is None else waits_with_context
     return runs if context_parameter is None else runs_with_context

@@ -1,11 +1,12 @@
 """A Toolbox: tools by name, in a stable order. May be shared between sessions."""
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
+from handrail.contract.expect import nearest, refuse, shown
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Context
@@ -24,8 +25,12 @@ class Toolbox:
         self.changes = 0
         """Counts every add and replace, so that readers know when their cached schemas are stale."""
         self._tools: dict[str, Tool] = {}
+        _refuse_no_list(tools)
         for each in tools:
             self.add(each)
+
+    def __repr__(self) -> str:
+        return f"<Toolbox of {len(self)}: {few(self.names())}>"
 
     def add(self, tool: ToolLike) -> Tool:
         """Add a tool. Raises NameConflict, naming both tools, for a name that is taken or reserved."""
@@ -78,7 +83,7 @@ class Toolbox:
     def schema_for(self, name: str, provider: str = "mcp") -> dict[str, Any]:
         found = self._tools.get(name)
         if found is None:
-            raise HandrailError(f"there is no tool {name!r}; there are {', '.join(self.names()) or 'none'}")
+            raise HandrailError(f"there is no tool {name!r}; {nearest(name, self.names())}")
         return exported(provider, found)
 
     def __len__(self) -> int:
@@ -97,6 +102,17 @@ def as_tool(given: object) -> Tool:
         return given
     if isinstance(given, type):
         raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
+    if getattr(given, "__module__", "") == "handrail.tools.builtin":
+        raise HandrailError("builtin_tools is a function that returns tools; call it: [*builtin_tools(), …]")
+    if isinstance(given, list | tuple | set | frozenset | Toolbox):
+        raise HandrailError(
+            f"{shown(given)} is not a tool; put its tools into the list with a star: [*builtin_tools(), …]"
+        )
+    if isinstance(given, str):
+        raise HandrailError(
+            f"{given!r} is the name of a tool, not a tool; give the tool itself: a typed function, a Tool, or those of "
+            "builtin_tools()"
+        )
     if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
         options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
         options = {option: value for option, value in options.items() if value is not None or option == "timeout"}
@@ -104,8 +120,24 @@ def as_tool(given: object) -> Tool:
     if callable(given):
         return tool(given)
     raise HandrailError(
-        f"{given!r} is not a tool: give a typed function, a Tool, or an object with name and parameters"
+        f"{shown(given)} is not a tool: give a typed function, a Tool, or an object with name and parameters"
     )
+
+
+def _refuse_no_list(tools: object) -> None:
+    if isinstance(tools, str) or (not isinstance(tools, Iterable) and not callable(tools)):
+        refuse("tools", tools, "a list of tools such as builtin_tools() or [my_function]")
+    if isinstance(tools, Mapping):
+        refuse("tools", tools, "a list of its values; each tool has its name already")
+    if not isinstance(tools, Iterable):
+        own = getattr(tools, "__module__", "") == "handrail.tools.builtin"
+        name = getattr(tools, "name", getattr(tools, "__name__", "my_tool"))
+        refuse("tools", tools, "builtin_tools(), with parentheses" if own else f"a list, even of one: [{name}]")
+
+
+def few(names: Sequence[str], most: int = 5) -> str:
+    """The first few names, for a short text."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "") or "none"
 
 
 def exported(provider: str, tool: Tool) -> dict[str, Any]:
@@ -123,6 +155,8 @@ def _is_ours(tool: Tool) -> bool:
 
 
 def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
+    if not isinstance(name, str):
+        refuse("the name of a tool", name, "a text, as in session.call('bash', {'command': 'ls'})")
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(sorted(known)[:40]) or "none"

@@ -11,7 +11,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import explainer
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._options import check_limits, check_mounts, check_network, fixed_env
+from handrail.drivers._options import check_mounts, check_network, fixed_env
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
@@ -52,7 +52,6 @@ async def open_jail(
     the mounts, HandrailError for other options, and Unavailable, with the reason, where no jail can be made.
     """
     home = check_jail_workspace(workspace)
-    check_limits(limits)
     check_network(network)
     check_sources(mounts, home)
     resolved = check_targets(check_mounts(mounts), home)

@@ -20,7 +20,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, Limits
 from handrail.drivers._command import check_command, command_error, file_error
 from handrail.drivers._guarded import NotEnforced, claim
-from handrail.drivers._options import PATH, check_limits, check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers._options import PATH, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.posix import _starter
 from handrail.drivers.posix._files import Files, Stop
@@ -61,7 +61,6 @@ async def open_posix(
     when no process can be started.
     """
     home = check_workspace(workspace)
-    check_limits(limits)
     check_network(network)
     roots = [home, *_sources(mounts)]
     scratch = make_scratch()

@@ -1,0 +1,111 @@
+"""Check what a program gives; each error names the option, says what it is now, and what to write instead."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import is_dataclass
+from functools import wraps
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from handrail.contract.errors import HandrailError
+
+LONGEST_SHOWN: Final = 60
+"""Characters of a value that a message repeats."""
+C = TypeVar("C")
+
+
+def expect(name: str, given: object, kind: type, write: str) -> None:
+    """Raise HandrailError unless `given` is of this class. A mapping is answered with the object it describes."""
+    if isinstance(given, kind):
+        return
+    if isinstance(given, Mapping) and is_dataclass(kind):
+        write = f"{kind.__name__}({', '.join(f'{key}={shown(value)}' for key, value in given.items())})"
+    refuse(name, given, write)
+
+
+def expect_number(name: str, given: object, write: str, *, least: float, above: bool = False, whole: bool) -> None:
+    """Raise HandrailError unless `given` is None or a finite number from `least` up, or above it."""
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int if whole else int | float):
+        refuse(name, given, write)
+    if (isinstance(given, float) and not isfinite(given)) or not (given > least if above else given >= least):
+        refuse(name, given, write)
+
+
+def refuse(name: str, given: object, write: str) -> NoReturn:
+    """Raise HandrailError: `name` is what was given; `write` is what to give instead."""
+    raise HandrailError(f"{name} is {shown(given)}; write {write}")
+
+
+def shown(given: object) -> str:
+    """A value in a few words; what is inside a large one stays out of the message."""
+    if given is None or isinstance(given, str | bytes | bool | int | float):
+        text = repr(given)
+        return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    if inspect.isroutine(given):
+        return f"the function {getattr(given, '__name__', type(given).__name__)}"
+    return kind_of(given)
+
+
+def kind_of(given: object) -> str:
+    """The class of a value, with its article."""
+    kind = type(given).__name__
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
+
+
+def nearest(given: str, known: Collection[str]) -> str:
+    """A sentence with the known name that is meant, or with all of them."""
+    longer = [name for name in sorted(known) if given and name.startswith(given)]
+    near = longer or difflib.get_close_matches(given, sorted(known), n=1, cutoff=0.7)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+
+
+def misuse(function: Callable[..., Any], args: tuple[object, ...], named: Mapping[str, object]) -> str:
+    """What is wrong with the arguments of a call, and what to write; "" when they fit the function's signature."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        what = function.__qualname__.removesuffix(".__init__")
+        known = [each for each in signature.parameters.values() if each.name != "self"]
+        by_name = {each.name for each in known if each.kind is not each.VAR_KEYWORD}
+        if unknown := [name for name in named if name not in by_name]:
+            return f"{what}() has no option {unknown[0]!r}; {nearest(unknown[0], by_name)}"
+        free = [each.name for each in known if each.kind is each.POSITIONAL_OR_KEYWORD]
+        if len(args) - 1 > len(free):
+            rest = ", ".join(f"{name}=…" for name in sorted(by_name - set(free))) or "there is no more"
+            return f"{what}() takes {', '.join(free) or 'nothing'} by position; write the rest by name: {rest}"
+        return f"{what}() is {error}; it takes {', '.join(map(str, known))}"
+    return ""
+
+
+def explains_misuse(cls: type[C]) -> type[C]:
+    """Decorate a class: a misspelt, missing or surplus argument of it is answered with the right one."""
+    init = cls.__init__
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **named: Any) -> None:
+        try:
+            init(self, *args, **named)
+        except TypeError:
+            if why := misuse(init, (self, *args), named):
+                raise TypeError(why) from None
+            raise
+
+    cls.__init__ = checked  # type: ignore[method-assign]
+    return cls
+
+
+class AsyncWith:
+    """For what is used with `async with`: a plain `with` is told so."""
+
+    if not TYPE_CHECKING:  # a type checker refuses a plain `with` by itself
+
+        def __enter__(self) -> NoReturn:
+            raise HandrailError(f"{self!r}: write `async with`, not `with`")
+
+        __exit__ = None  # so that nobody takes it for a plain context manager

@@ -1,0 +1,92 @@
+"""Check what a Session is given, when it is made; each error says what to write."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from handrail.contract.approval import Decision
+from handrail.contract.call import Call
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import expect, refuse, shown
+from handrail.contract.limits import Budget, Caps
+from handrail.policy.approvers import wait_of
+from handrail.policy.policy import Policy
+from handrail.sandbox.sandbox import Sandbox
+from handrail.session.standard import STANDARD
+from handrail.toolkit.gate import Gate
+
+F = TypeVar("F")
+HOST_METHODS: Final = ("ask", "spawn", "finish")
+
+
+def check_options(
+    sandbox: object, policy: object, approver: object, budget: object, caps: object, host: object, id: object
+) -> None:
+    """Raise HandrailError for an option of another type than the session needs."""
+    mode = policy if isinstance(policy, str) else "ask"
+    expect("Session.policy", policy, Policy, f"Policy(mode={mode!r}), or leave it out")
+    expect("Session.budget", budget, Budget, "Budget(calls=100), or leave it out")
+    expect("Session.caps", caps, Caps, "Caps(stdout=20_000), or leave it out")
+    if id is not None:
+        expect("Session.id", id, str, "a text, or leave it out")
+    if sandbox is not None:
+        _check_sandbox(sandbox)
+    if approver is not None:
+        _check_approver(approver)
+    if host is not None and not any(callable(getattr(host, name, None)) for name in HOST_METHODS):
+        refuse("Session.host", host, "an object with the methods of handrail.Host, or leave it out")
+
+
+def _check_sandbox(sandbox: object) -> None:
+    if not isinstance(sandbox, Sandbox):
+        asked = repr(sandbox) if isinstance(sandbox, str) else "…"
+        write = f"`async with open_sandbox({asked}) as sandbox:` and give the session that sandbox"
+        raise HandrailError(f"Session.sandbox is {shown(sandbox)}, which is not an open Sandbox; write {write}")
+    if sandbox.closed:
+        raise HandrailError(
+            "Session.sandbox is closed; use the session inside the block of `async with open_sandbox(…) as sandbox:`"
+        )
+
+
+def _check_approver(approver: Any) -> None:
+    write = "a function that returns a Decision: `async def approver(request): return Decision.approve()`"
+    if not callable(approver) or isinstance(approver, type | Decision):
+        refuse("Session.approver", approver, write)
+    if not _accepts(approver, 1):
+        refuse("Session.approver", approver, f"one that takes the request: {write.partition(': ')[2]}")
+    wait_of(approver)
+
+
+def functions(option: str, given: Iterable[F], takes: int, example: str) -> list[F]:
+    """The given functions. Raises HandrailError unless each takes so many values; `example` is such a list."""
+    if callable(given) or isinstance(given, str) or not isinstance(given, Iterable):
+        refuse(f"Session.{option}", given, f"a list, even of one: {example}")
+    found = list(given)
+    for each in found:
+        if not callable(each) or isinstance(each, type) or not _accepts(each, takes):
+            refuse(f"one of Session.{option}", each, f"functions: {example}")
+    return found
+
+
+def check_calls(calls: object) -> None:
+    """Raise HandrailError unless it is a list of Calls."""
+    if isinstance(calls, Call | Mapping | str) or not isinstance(calls, Iterable):
+        refuse("call_all's argument", calls, "a list of Calls: call_all([Call('1', 'bash', {'command': 'ls'})])")
+    for call in calls:
+        if not isinstance(call, Call):
+            refuse("one of call_all's calls", call, "Call('1', 'bash', {'command': 'ls'}): an id, a name, arguments")
+
+
+def checked_gates(given: Sequence[Gate] | None) -> Sequence[Gate]:
+    """The given gates, or the standard ones. Raises HandrailError for anything else."""
+    return STANDARD if given is None else functions("gates", given, 2, "[my_gate, *STANDARD]")
+
+
+def _accepts(function: Callable[..., Any], takes: int) -> bool:
+    try:
+        inspect.signature(function).bind(*[None] * takes)
+    except TypeError:
+        return False
+    except ValueError:  # a function of C that does not tell
+        return True
+    return True
