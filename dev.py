@@ -5,6 +5,7 @@
     python3 dev.py test [--long] [--cover] [args]   check, then the tests; args go to pytest
     python3 dev.py check                ruff, ruff format, mypy, import-linter; mypy and pyright on what users write
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
+    python3 dev.py docs [args]          the pages of docs/, built into site/; `docs serve` shows them while you write
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
     python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
 
@@ -32,17 +33,26 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
-EXTRAS = "cli,otel,dev"
+EXTRAS = "cli,otel,docs,dev"
 LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
 NO_INDEX = (
     "The first run needs a package index: is there a network? For another one, set UV_DEFAULT_INDEX, PIP_INDEX_URL."
 )
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+ENV["NO_MKDOCS_2_WARNING"] = "1"  # an advertisement, not a warning
 
 
 def main(arguments: list[str]) -> int:
-    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "fuzz": fuzz, "commits": commits}
+    commands = {
+        "demo": demo,
+        "test": test,
+        "check": check,
+        "bench": bench,
+        "docs": docs,
+        "fuzz": fuzz,
+        "commits": commits,
+    }
     if not arguments or arguments[0] not in commands:
         print(__doc__)
         return 0 if arguments and arguments[0] in ("-h", "--help", "help") else 2
@@ -59,6 +69,15 @@ def bench(arguments: list[str]) -> int:
     return program("bench", arguments)
 
 
+def docs(arguments: list[str]) -> int:
+    """Build the pages of docs/ into site/; a link that leads nowhere is an error."""
+    set_up()
+    built = run(PYTHON, "-m", "mkdocs", *(arguments or ["build", "--strict", "--quiet"]))
+    if not built and not arguments:
+        say(f"open {ROOT / 'site' / 'index.html'}")
+    return built
+
+
 def fuzz(arguments: list[str]) -> int:
     return program("fuzz", arguments)
 
@@ -73,10 +92,13 @@ def check(arguments: list[str]) -> int:
     """All of them even when the first one fails.
 
     The project itself: ruff (rules and format), mypy and import-linter. What users write (a small program in
-    tests/consumer, the examples, the README's code): mypy --strict and pyright, the latter as the basedpyright wheel.
+    tests/consumer, the examples, the code of the README and of docs/): mypy --strict and pyright, the latter as the
+    basedpyright wheel.
     """
     set_up()
-    written = ["tests/consumer", "examples", str(readme_code())]
+    code = VENV / "documents"
+    must("reading the code of the documents", PYTHON, "-m", "tests.documents", code)
+    written = ["tests/consumer", "examples", str(code)]
     steps = {
         "ruff": ("-m", "ruff", "check", *(arguments or (".",))),
         "format": ("-m", "ruff", "format", "--check", "."),
@@ -89,16 +111,6 @@ def check(arguments: list[str]) -> int:
     if broken:
         say("check failed: " + ", ".join(broken) + " (see above)")
     return 1 if broken else 0
-
-
-def readme_code() -> Path:
-    """A directory with the Python of the README, where type checkers can read it."""
-    code = VENV / "readme"
-    code.mkdir(exist_ok=True)
-    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("\n```python\n")[1:]
-    for number, block in enumerate(blocks, 1):
-        (code / f"block_{number}.py").write_text(block.partition("\n```")[0] + "\n", encoding="utf-8")
-    return code
 
 
 def test(arguments: list[str]) -> int:

@@ -193,6 +193,13 @@ def test_bench_installs_the_ripgrep_that_it_measures_against(recorded: Path) -> 
         assert "sudo apt-get install ripgrep" in said
 
 
+def test_docs_are_built_strictly_unless_mkdocs_is_told_what_to_do(recorded: Path) -> None:
+    ran, said = record_of(recorded, "docs")
+    assert ran[-1] == ".venv/bin/python -m mkdocs build --strict --quiet"
+    assert "site/index.html" in said
+    assert record_of(recorded, "docs", "serve")[0][-1] == ".venv/bin/python -m mkdocs serve"
+
+
 def test_tests_run_two_at_once_and_named_ones_alone_and_coverage_only_when_asked_for(recorded: Path) -> None:
     assert record_of(recorded, "test")[0][-1] == ".venv/bin/python -m pytest -n 4"
     assert record_of(recorded, "test", "--cover")[0][-1] == ".venv/bin/python -m pytest -n 4 --cov=handrail"

@@ -216,24 +216,6 @@ def test_every_dev_command_in_the_readme_exists() -> None:
     assert {"demo", "test"} <= shown <= dev_commands()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/debugging.md", "docs/gates.md"])
-def test_the_python_in_a_document_runs_as_it_stands(document: str, tmp_path: Path) -> None:
-    programs = re.findall(r"(?<!-->\n)^```python\n(.*?)^```", read(document), re.MULTILINE | re.DOTALL)
-    assert any("#> " in program for program in programs)
-    for program in programs:
-        argv = [sys.executable, "-W", "error", "-c", program]
-        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        promised = re.findall(r"#> (.*)", program)
-        assert done.stdout.splitlines() == promised
-
-
-def test_a_document_that_promises_what_is_printed_is_run() -> None:
-    promising = {str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))}
-    promising = {name for name in promising if any("#> " in block for block in blocks(name, "python"))}
-    assert promising == {"README.md", "docs/debugging.md", "docs/gates.md"}
-
-
 def test_the_map_for_newcomers_is_short_and_names_every_room() -> None:
     text = read("AGENTS.md")
     rooms = {path.name for path in package(ROOT).iterdir() if (path / "__init__.py").exists()}

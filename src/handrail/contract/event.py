@@ -12,11 +12,11 @@ EventType = Literal[
     "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
     "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
     "call_running",  # the body begins: only from now on may the call have effects
-    "call_output",  # text: what the tool, or a job it started, shows; stream: stdout, stderr or progress; see Event
+    "call_output",  # text: what the tool, or a job of it, shows; stream: stdout, stderr, progress; left_out; dropped
     "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback,
     # and: images (where in the result, and their refs), memory (what a tool changed of what it keeps for the session)
     "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it; traceback
-    "approval_asked",  # the fields of the ApprovalRequest, as it is shown
+    "approval_asked",  # id, tool, risk, arguments_hash, text, repairs, reason, suggested_rule, sandbox, expires_at
     "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
