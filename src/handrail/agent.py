@@ -135,8 +135,7 @@ class Agent:
     async def _rounds(self, host: "_LoopHost") -> tuple[Reason, str]:
         for _ in range(self.rounds):
             try:
-                tracing = self.session.tracing
-                turn = await (self._ask() if tracing is None else tracing.ask(self, self._ask))
+                turn = await self._ask()
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 self._traceback = report(f"The model {type(self.model).__name__} (session {self.session.id!r})", error)
                 return "model_error", describe_error(error)
@@ -154,7 +153,7 @@ class Agent:
         for attempt in range(1, MAX_TRIES + 1):
             began = self.session.event_count
             try:
-                return self._record(await self._answer_to(self.messages, attempt))
+                return self._record(await self._try(attempt))
             except ModelFailed as error:
                 if not error.transient or attempt == MAX_TRIES or (error.retry_after or 0) > LONGEST_RETRY_AFTER:
                     raise
@@ -164,6 +163,11 @@ class Agent:
                 self.session.emit("retried", data={"why": str(error), "wait": wait, "taken_back": shown})
                 await anyio.sleep(wait)
         raise AssertionError  # the last try returns or raises
+
+    async def _try(self, attempt: int) -> Turn:
+        """One request to the model, in a span of its own if the session is traced."""
+        tracing, ask = self.session.tracing, partial(self._answer_to, self.messages, attempt)
+        return await (ask() if tracing is None else tracing.ask(self, ask))
 
     async def _answer_to(self, messages: Sequence[Message], attempt: int) -> Turn:
         emit = self.session.emit

@@ -116,6 +116,16 @@ async def test_a_model_that_fails_fails_its_request_and_the_run(seen: Seen, rais
     assert SECRET not in chat.to_json() + run.to_json()
 
 
+async def test_each_try_is_a_request_of_its_own(seen: Seen) -> None:
+    busy = ModelFailed("busy", transient=True, retry_after=0.01, kind="busy")
+    outcome = await agent_of(seen, [busy, "Done."]).run("Go.")
+    assert outcome.reason == "done"
+    first, second = seen.named("chat small-1")
+    assert attributes(first)["error.type"] == "busy"
+    assert "error.type" not in attributes(second)
+    assert "error.type" not in attributes(seen.one("invoke_agent"))
+
+
 class Hangs:
     def __init__(self) -> None:
         self.asked = anyio.Event()
