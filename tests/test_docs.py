@@ -18,11 +18,15 @@ from handrail import (
     Agent,
     ApprovalRequest,
     Call,
+    CallDelta,
     Context,
     Decision,
     Event,
+    Image,
+    ModelFailed,
     Policy,
     Session,
+    Store,
     TextDelta,
     ThinkingDelta,
     Turn,
@@ -209,8 +213,10 @@ def documented() -> dict[str, set[str]]:
 
 def test_the_page_about_events_has_every_type_and_its_fields_as_the_contract_lists_them() -> None:
     source = Path(contract.__file__).read_text(encoding="utf-8")
-    comments = dict(re.findall(r'^    "(\w+)",  # (.*)$', source, re.MULTILINE))
-    assert list(documented()) == list(get_args(EventType)) == list(comments)
+    comments = dict(re.findall(r'^    "(\w+)",  # (.*(?:\n    # .*)*)$', source, re.MULTILINE))
+    comments["session_resumed"] += " " + comments["session_started"]  # it says that it is the same
+    assert list(documented()) == sorted(get_args(EventType), key=list(documented()).index)
+    assert set(comments) == set(documented())
     for name, fields in documented().items():
         assert fields <= set(re.findall(r"\w+", comments[name])), name
 
@@ -218,7 +224,8 @@ def test_the_page_about_events_has_every_type_and_its_fields_as_the_contract_lis
 @pytest.mark.anyio
 async def test_every_event_has_the_data_that_the_page_lists_and_no_other(tmp_path: Path) -> None:
     seen: dict[str, set[str]] = {}
-    for events in [await of_calls(), await of_approvals(), await of_jobs(tmp_path), await of_runs()]:
+    stored = of_stored(tmp_path / "sessions.db")
+    for events in [await of_calls(), await of_approvals(), await of_jobs(tmp_path), await of_runs(), await stored]:
         for event in events:
             seen.setdefault(event.type, set()).update(event.data)
     assert seen == documented()
@@ -282,11 +289,20 @@ async def of_jobs(workspace: Path) -> tuple[Event, ...]:
 
 
 class Thinks:
+    """Fails in passing, then answers, then fails for good."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
     async def ask(self, messages: Any, tools: Any, *, system: str) -> AsyncIterator[Any]:
-        if len(messages) > 1:
-            raise ValueError
+        self.asked += 1
         yield ThinkingDelta("hm")
+        if self.asked == 1:
+            raise ModelFailed("busy", transient=True, retry_after=0.01)
+        if self.asked == 3:
+            raise ValueError
         yield TextDelta("a")
+        yield CallDelta(0, "add", "{}")
         yield Turn("a")
 
 
@@ -295,6 +311,21 @@ async def of_runs() -> tuple[Event, ...]:
     await agent.run("One.")
     await agent.run("Two.")
     return agent.session.trace
+
+
+async def of_stored(path: Path) -> tuple[Event, ...]:
+    @tool(deferred=True)
+    async def draws(context: Context) -> Image:
+        """Draw, and remember that."""
+        context.memory("draws", lasts=True)["drawn"] = 1
+        return Image(b"GIF")
+
+    with Store(path) as store:
+        async with Session([draws], store=store) as session:
+            session.host.load_tools(["draws"])
+            await session.call("draws")
+        async with Session.resume(store, session.id, tools=[draws]) as resumed:
+            return resumed.trace
 
 
 def test_the_words_are_each_explained_once() -> None:

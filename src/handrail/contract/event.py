@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 EventType = Literal[
-    "session_started",  # the first: version, system, model, tools with hashes, policy, sandbox … (session/_facts.py)
+    "session_started",  # version, system, model, tools, policy, budget, workspace, sandbox, parent, forked_from
     "session_resumed",  # the same, as it is now; what was open when the program ended has ended before it
     "tools_loaded",  # tools: the names of deferred tools that the model sees from now on
     "call_started",  # tool, arguments, arguments_hash, origin
@@ -22,7 +22,7 @@ EventType = Literal[
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
     "run_started",  # model, rounds: a new user turn
     "user",  # text, images: the refs of its pictures; a message of the user's
-    "model_asked",  # try: from 1, messages: how many, estimate: of their tokens
+    "model_asked",  # try: from 1, messages: how many
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
     "call_text",  # index, name, text: a piece of the arguments of a call, while the model writes them
