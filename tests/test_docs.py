@@ -1,5 +1,6 @@
 """The documents are true: their code runs, their links lead somewhere, and the page about events is complete."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -37,6 +38,7 @@ from handrail import (
 )  # fmt: skip
 from handrail.contract import event as contract
 from handrail.contract.event import EventType
+from handrail.toolkit.tool import Tool, ToolOptions
 from tests.documents import ROOT, blocks, complaints, pages, program, write_modules
 
 PAGES = [str(page.relative_to(ROOT)) for page in pages()]
@@ -193,6 +195,23 @@ def test_the_reference_names_every_public_name_once() -> None:
     public |= {"handrail.otel.Tracing"}
     assert set(named) == public
     assert set(named.values()) == {1}
+
+
+EXPLAINED = {"Session": Session, "Agent": Agent, "tool": tool, "open_sandbox": open_sandbox}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_every_parameter_is_explained(name: str) -> None:
+    text = inspect.getdoc(EXPLAINED[name]) or ""
+    listed = text.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    explained = re.findall(r"^    \**(\w+): \S", listed, re.MULTILINE)
+    assert explained == list(inspect.signature(EXPLAINED[name]).parameters)
+
+
+def test_every_option_of_a_tool_is_explained_at_its_field() -> None:
+    source = inspect.getsource(Tool)
+    for name in ToolOptions.__annotations__:
+        assert re.search(rf'^    {name}: .*\n    """\S', source, re.MULTILINE), name
 
 
 def read(name: str) -> str:

@@ -32,7 +32,8 @@ from handrail.contract.result import Failure, Result, to_wire
 from handrail.log import report
 from handrail.policy.policy import Policy
 from handrail.session.conversation import Conversation
-from handrail.session.session import Session, SessionOptions
+from handrail.session.options import SessionOptions
+from handrail.session.session import Session
 from handrail.store.store import Store
 from handrail.toolkit.context import Host
 from handrail.toolkit.toolbox import Toolbox, ToolLike
@@ -61,7 +62,20 @@ class Outcome:
 
 @explains_misuse
 class Agent:
-    """A model and a session. Call `run` again to continue the conversation."""
+    """A model and a session. Call `run` again to continue the conversation.
+
+    Args:
+        model: anything with `ask`.
+        tools: for the agent's own session, as are sandbox, policy, approver, budget and store.
+        sandbox: an open one, for tools that need files or commands.
+        session: one of yours, with all of its options; then none of the others of a session may be given.
+        policy: which calls run, which ask, and which are refused.
+        approver: a function that asks a person. Without one, what asks is refused.
+        budget: how many calls, refusals and seconds one run may use.
+        rounds: how often the model may be asked in one run.
+        system: the system text of every request.
+        store: keeps the session in a file, so that `Agent.resume` can go on with it.
+    """
 
     def __init__(
         self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,

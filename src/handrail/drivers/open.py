@@ -120,7 +120,17 @@ def open_sandbox(
 ) -> AbstractAsyncContextManager[Sandbox]:
     """A sandbox on `workspace`, or on a directory of its own that is removed when it closes.
 
-    "auto" takes the jail if its self-test passes. Nothing is left running when the block ends.
+    Nothing is left running when the block ends.
+
+    Args:
+        driver: "auto" takes the jail if its self-test passes. Or "jail", "host", an installed one, or a Driver.
+        workspace: a directory of this machine, in which commands start.
+        limits: what commands may use.
+        network: "none", or "full" for this machine's own network.
+        env: variables that commands see, besides the fixed ones.
+        mounts: other directories and files of this machine that appear inside.
+        allow_weaker: take what this machine offers, even if it isolates less.
+        **driver_options: what this driver takes besides.
 
     Raises:
         WeakerThanAsked: only weaker isolation is possible here, and `allow_weaker` was not given; says what to do.

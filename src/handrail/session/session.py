@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from os import urandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Never, Unpack
 
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
@@ -35,6 +35,7 @@ from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
 from handrail.session._resume import Past, check_surroundings, ids_in, take_up
 from handrail.session._transcript import Transcript
+from handrail.session.options import SessionOptions
 from handrail.session.standard import admit
 from handrail.store.ends import never_started
 from handrail.toolkit.clock import CallClock
@@ -53,34 +54,33 @@ CALLS_PER_TURN: Final = 64
 """Calls after which other tasks on the event loop get a turn."""
 
 
-class SessionOptions(TypedDict, total=False):
-    """What a new Session and one that is resumed both take."""
-
-    tools: Iterable[ToolLike] | Toolbox
-    sandbox: Sandbox | None
-    policy: Policy
-    approver: Approver | None
-    budget: Budget
-    caps: Caps
-    artifacts: Artifacts | Scope | None
-    readers: Sequence[Reader]
-    state: Any
-    host: Host | None
-    gates: Sequence[Gate] | None
-    tracing: Tracing | None
-
-
 @explains_misuse
 class Session(AsyncWith):
-    """Tools, their sandbox and their rules for one task. Use it with `async with`."""
+    """Tools, their sandbox and their rules for one task. Use it with `async with`.
+
+    Args:
+        tools: functions, Tools, or a Toolbox that sessions may share.
+        sandbox: an open one, for tools that need files or commands.
+        policy: which calls run, which ask, and which are refused.
+        approver: a function that asks a person. Without one, what asks is refused.
+        budget: how many calls, refusals and seconds one run may use.
+        caps: how much of an answer the model is shown.
+        artifacts: where long answers and files are kept; a store that goes with the session if None.
+        readers: functions of an Event, `def` or `async def`, that receive every event.
+        state: any object of yours; bodies get it as `context.state`.
+        host: the program around the session, which answers a tool's questions and starts its tasks.
+        gates: the gates of every call, if not STANDARD.
+        tracing: handrail.otel.Tracing, for spans.
+        store: keeps the session in a file, so that `Session.resume` can go on with it.
+        id: the session's own, which artifacts and a store know it by; a random one if None.
+    """
 
     def __init__(
         self, tools: Iterable[ToolLike] | Toolbox = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
         approver: Approver | None = None, budget: Budget = Budget(), caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
-        store: "Store | Past | None" = None,
-        id: str | None = None,
+        store: "Store | Past | None" = None, id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         check_options(sandbox, policy, approver, budget, caps, host, id)

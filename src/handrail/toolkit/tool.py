@@ -71,19 +71,26 @@ class Tool(Generic[P, R]):
     """
 
     name: str
+    """1 to 64 of the characters A-Z, a-z, 0-9, _ and -."""
     parameters: Mapping[str, Any]
+    """The JSON Schema of its arguments."""
     body: Body
     description: str = field(default="", kw_only=True)
+    """What the model reads about it."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The schema of what the body returns; what breaks it is an execution_error."""
     risk: Risk = field(default="safe", kw_only=True)
+    """How bad a wrong call can be. A policy may ask before a high or critical one."""
     effects: Collection[Effect] = field(default=frozenset(), kw_only=True)
+    """What it may do to the world; a policy asks about effects that no sandbox confines."""
     timeout: float | None = field(default=TOOL_TIMEOUT, kw_only=True)
     """Seconds for one call; None when the tool keeps its own clock."""
     lane: str | None = field(default=None, kw_only=True)
+    """Calls that share a lane run one after the other; "none" keeps a tool with needs out of the sandbox's lane."""
     needs: Collection[Feature] = field(default=frozenset(), kw_only=True)
     """What the sandbox must enforce."""
     callable_from: Collection[Origin] = field(default=ALL, kw_only=True)
+    """Who may call it."""
     deferred: bool = field(default=False, kw_only=True)
     """Stays out of the schemas until it is searched for."""
     output_cap: int | None = field(default=None, kw_only=True)
@@ -93,6 +100,7 @@ class Tool(Generic[P, R]):
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True)
     """Turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
+    """Run the function in a process of its own, which is killed at the deadline with all it started."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -201,7 +209,12 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a typed function: the schema comes from its signature and docstring.
 
-    `isolate=True` runs it in a process of its own, which is killed at the deadline with all it started.
+    Args:
+        fn: the function, `def` or `async def`. A parameter of type Context is filled in, and not part of the schema.
+        name: what the model calls it; the function's own name if None.
+        description: what the model reads about it; the docstring if None.
+        isolate: run it in a process of its own, which is killed at the deadline with all it started.
+        **options: risk, effects, timeout, lane, needs, callable_from, deferred and output_cap, as Tool explains them.
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
         wrong, known = sorted(unknown), ("name", "description", "isolate", *ToolOptions.__annotations__)
