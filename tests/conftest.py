@@ -35,13 +35,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Behind pytest-timeout, which interrupts a test once: print every stack and leave if it did not end."""
-    marker = item.get_closest_marker("timeout")
-    limit = float(marker.args[0] if marker else item.config.getini("timeout"))
-    faulthandler.dump_traceback_later(limit * PATIENCE, exit=True, file=item.config.stash[STDERR])
+    _end_if_it_hangs(item)
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """pytest itself has just called that off, because the test failed; but closing its event loop may hang."""
+    if isinstance(node, pytest.Item):
+        _end_if_it_hangs(node)
+
+
+def _end_if_it_hangs(item: pytest.Item) -> None:
+    marker, config = item.get_closest_marker("timeout"), item.config
+    limit = float(marker.args[0] if marker else config.getoption("timeout") or config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit * PATIENCE, exit=True, file=config.stash[STDERR])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
