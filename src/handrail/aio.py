@@ -56,6 +56,10 @@ running_loop: Final[Callable[[], Any]] = asyncio.get_running_loop
 """The event loop of this thread. Raises RuntimeError if none is running."""
 
 
+this_task: Final[Callable[[], Any]] = asyncio.current_task
+"""The running task. A cancellation by an anyio scope cancels it too."""
+
+
 def loop_here() -> Any:
     """The event loop of this thread, or None."""
     try:
@@ -321,8 +325,3 @@ def is_cancelled() -> bool:
 def cancels() -> int:
     """How many cancellations of this task are pending."""
     return int(this_task().cancelling())
-
-
-def this_task() -> Any:
-    """The running task. A cancellation by an anyio scope cancels it too."""
-    return asyncio.current_task()

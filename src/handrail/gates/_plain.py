@@ -15,6 +15,8 @@ from handrail.schema.describe import dotted
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
 KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
+NOTED: Final = frozenset({Completed, dict, list, tuple})
+"""Types of values that may hold notes of the sandbox."""
 MAX_DEPTH: Final = 200
 MAX_INTEGER: Final = 10**4_000
 """Larger integers cannot be written as text."""
@@ -55,7 +57,7 @@ def notes_of(value: Any) -> tuple[str, ...]:
     """The sandbox's notes on the commands that a body returned: one, or several in a list or an object."""
     kind = type(value)
     items = (value,) if kind is Completed else value.values() if kind is dict else value
-    if kind not in (Completed, dict, list, tuple) or Completed not in map(type, items):
+    if kind not in NOTED or Completed not in map(type, items):
         return ()
     return tuple(note for each in items if type(each) is Completed for note in each.notes)
 

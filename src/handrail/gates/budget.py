@@ -8,7 +8,7 @@ from math import inf
 
 from handrail.contract.limits import BUDGET_GRACE, CALL_DEPTH, Budget
 from handrail.contract.result import REFUSALS, Failure, Result
-from handrail.toolkit.gate import Counts, Next, Step
+from handrail.toolkit.gate import Next, Step
 
 
 async def budget(step: Step, proceed: Next) -> Result:
@@ -16,13 +16,14 @@ async def budget(step: Step, proceed: Next) -> Result:
     counts = step.counts
     if step.depth > CALL_DEPTH:
         return _too_deep(step)
-    if spent := _spent(step, counts, step.shared.budget):
+    left = counts.clock.left()
+    if spent := _spent(step, left, step.shared.budget):
         return Failure("budget_exhausted", spent)
     counts.calls += 1
     script = step.call.parent if step.call.origin == "script" else None
     if script is not None:
         counts.scripts[script] = counts.scripts.get(script, 0) + 1
-    result = await _in_time(step, proceed)
+    result = await (proceed(step) if left == inf else _in_time(step, left, proceed))
     if not result.ok and result.kind in REFUSALS:
         counts.calls -= 1
         counts.refusals += 1
@@ -31,14 +32,11 @@ async def budget(step: Step, proceed: Next) -> Result:
     return result
 
 
-async def _in_time(step: Step, proceed: Next) -> Result:
+async def _in_time(step: Step, left: float, proceed: Next) -> Result:
     """End the call when the run's seconds are used up.
 
     A tool that keeps its own clock ends its work itself: it and its parents get a grace period to report the outcome.
     """
-    left = step.counts.clock.left()
-    if left == inf:
-        return await proceed(step)
     grace = BUDGET_GRACE if step.tool.timeout is None else 0.0
     with step.counts.clock.limit(left + grace) as step.run_limit, ExitStack() as waiting:
         outer = step.parent if grace else None
@@ -66,12 +64,13 @@ def _over(step: Step, what: str = "") -> str:
     return f"The {step.shared.budget.seconds:g} s of this run are used up. {what}Answer with what you have."
 
 
-def _spent(step: Step, counts: Counts, limits: Budget) -> str | None:
+def _spent(step: Step, left: float, limits: Budget) -> str | None:
+    counts = step.counts
     if limits.calls is not None and counts.calls >= limits.calls:
         return f"All {limits.calls} calls of this run are used. Answer with what you have."
     if limits.refusals is not None and counts.refusals >= limits.refusals:
         return f"{counts.refusals} calls of this run were refused, which is the limit. Answer with what you have."
-    if counts.clock.left() <= 0:
+    if left <= 0:
         return _over(step)
     if step.call.origin == "script" and limits.script_calls is not None:
         if counts.scripts.get(step.call.parent or "", 0) >= limits.script_calls:

@@ -4,6 +4,7 @@ import errno
 import inspect
 import logging
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 import anyio
@@ -13,7 +14,7 @@ from handrail.aio import call_on, is_cancelled, running_loop, this_task
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.expect import kind_of
 from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
-from handrail.gates._plain import LONE_SURROGATE, NotPlain, Odd, notes_of, plain, sendable, warnings_of
+from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, sendable, warnings_of
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.threads import Work
@@ -42,17 +43,18 @@ KIND_BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
 
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
-    await checkpoint_if_cancelled()
+    if anyio.current_effective_deadline() == -inf:  # cheaper than a checkpoint
+        await checkpoint_if_cancelled()
     if why := step.begin():
         message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
         return Failure("unavailable", message, data={"started": False})
     task = this_task()
     before = task.cancelling()
-    result = _sendable(await _outcome(step))
+    result = await _outcome(step)
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
-    return result
+    return result if result.ok else _sendable(result)
 
 
 async def _outcome(step: Step) -> Result:
@@ -129,14 +131,16 @@ def _result_of(tool: Tool, value: Any) -> Result:
     if isinstance(value, Success):
         warnings = (value.warnings,) if isinstance(value.warnings, str) else value.warnings
         value = value.value
-    warnings += notes_of(value)
+    if type(value) in NOTED:
+        warnings += notes_of(value)
     odd: Odd = []
     try:
         value = plain(value, odd=odd)
     except NotPlain as error:
         what = f"{tool.name} returned {kind_of(value)} that has no JSON form: {error}. {RETURNABLE}"
         return Failure("execution_error", what)
-    warnings += warnings_of(odd) if odd else ()
+    if odd:
+        warnings += warnings_of(odd)
     if tool.output_checks is not None and not tool.output_checks.is_valid(wire := to_wire(value)):
         problem = tool.output_checks.problems(wire)[0]
         where = f" at {problem.path}" if problem.path else ""
@@ -145,11 +149,11 @@ def _result_of(tool: Tool, value: Any) -> Result:
     return Success(value, warnings)
 
 
-def _sendable(result: Result) -> Result:
+def _sendable(failure: Failure) -> Failure:
     """Replace lone surrogates in a failure's message; paths may contain them."""
-    if result.ok or (message := sendable(result.message)) is result.message:
-        return result
-    return replace(result, message=message, warnings=(*result.warnings, f"the message {LONE_SURROGATE}"))
+    if (message := sendable(failure.message)) is failure.message:
+        return failure
+    return replace(failure, message=message, warnings=(*failure.warnings, f"the message {LONE_SURROGATE}"))
 
 
 def _with_plain_data(failure: Failure) -> Failure:

@@ -10,8 +10,9 @@ async def preflight(step: Step, proceed: Next) -> Result:
     tool, call = step.tool, step.call
     if tool.name != call.name:  # an unknown tool: say that, whatever the arguments are
         return await proceed(step)
+    arguments = call.arguments if isinstance(call.arguments, str) else _own(call.arguments)
     prepared = prepare(
-        _own(call.arguments), tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
+        arguments, tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
         artifact=step.context.artifacts.has,
     )  # fmt: skip
     if isinstance(prepared, Failure):
@@ -26,6 +27,7 @@ async def preflight(step: Step, proceed: Next) -> Result:
 def _own(arguments: Arguments) -> Arguments:
     """A copy that the body may change, because a call never changes."""
     try:
-        return arguments if isinstance(arguments, str) else to_wire(arguments)
+        copied: Arguments = to_wire(arguments)
+        return copied
     except RecursionError:  # it contains itself; prepare refuses it
         return arguments

@@ -13,7 +13,7 @@ from handrail.toolkit.gate import Next, Step
 async def record(step: Step, proceed: Next) -> Result:
     """The first gate, so that it sees every outcome: a result, a bug in a gate, a cancellation."""
     call, began = step.call, step.clock.now()
-    arguments = _copy_of(call.arguments)
+    arguments = call.arguments if isinstance(call.arguments, str) else _copy_of(call.arguments)
     step.arguments_hash = _hash(arguments)
     step.emit(
         "call_started",
@@ -37,7 +37,8 @@ async def record(step: Step, proceed: Next) -> Result:
 def _copy_of(arguments: Arguments) -> Arguments:
     """A copy of the arguments, because the caller may change the mapping later."""
     try:
-        return arguments if isinstance(arguments, str) else to_wire(arguments)
+        copied: Arguments = to_wire(arguments)
+        return copied
     except Exception:  # noqa: BLE001 - not a mapping, or it contains itself; preflight refuses it
         return f"a {type(arguments).__name__} that cannot be read"
 

@@ -22,7 +22,7 @@ LONGEST_WARNING: Final = 2_000
 async def shape(step: Step, proceed: Next) -> Result:
     """An answer stays what it is: a Failure never becomes a Success, nor the other way round."""
     result = await proceed(step)
-    if not result.ok or result.warnings or not _is_quick(result.value, step):
+    if not result.ok or result.warnings or (type(result.value) not in SMALL and not _is_quick(result.value, step)):
         result = await _shaped(step, result)
     return replace(result, warnings=(*result.warnings, *step.warnings)) if step.warnings else result
 
@@ -30,8 +30,6 @@ async def shape(step: Step, proceed: Next) -> Result:
 def _is_quick(value: Any, step: Step) -> bool:
     """Whether it is plainly small; nearly every answer is."""
     kind = type(value)
-    if kind in SMALL:
-        return True
     if step.tool.output_cap is not None:
         return False
     most = min(QUICK, step.shared.smallest_cap)

@@ -158,10 +158,11 @@ def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
                 return False
         elif kind is float and item.is_integer():
             return False
-    return not (
-        validator.typed
-        and any(_holds_large(value[name], floats=traits.decimals) for name in traits.wide & value.keys())
-    )
+    return not (traits.wide and validator.typed and _is_large(value, traits))
+
+
+def _is_large(value: Mapping[str, Any], traits: Traits) -> bool:
+    return any(_holds_large(value[name], floats=traits.decimals) for name in traits.wide & value.keys())
 
 
 def _holds_suspect(value: Any, blanks: bool) -> bool:

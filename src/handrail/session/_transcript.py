@@ -58,7 +58,7 @@ class Transcript:
         with self.lock:
             if self._opening is not None:
                 self._open()
-            if type in ("call_ended", "job_ended") and call_id in self.waiting_output:
+            if self.waiting_output and type in ("call_ended", "job_ended") and call_id in self.waiting_output:
                 self.waiting_output.pop(call_id).finish()
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)

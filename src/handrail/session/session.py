@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, Unpack
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
-from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
+from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops, running_loop
 from handrail.artifacts.store import Artifacts, Scope, scope_for
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
@@ -176,7 +176,8 @@ class Session(AsyncWith):
         """
         if misplaced:
             raise TypeError(f"a tool's arguments are one mapping; write session.call({name!r}, {misplaced!r})")
-        if not self.own_loop.here():  # as on_own_loop does, without a coroutine more on the way of every call
+        # As on_own_loop does, without a coroutine more on the way of every call:
+        if self.own_loop.loop is not running_loop() and not self.own_loop.here():
             return await self.own_loop.run(lambda: self.call(name, arguments, origin=origin, parent=parent, id=id))
         call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
         return await self._run(self._admit(call))

@@ -30,15 +30,18 @@ class CallLimit:
         self.seconds = seconds
 
     def __enter__(self) -> "CallLimit":
-        clock = self._clock
+        clock, seconds = self._clock, self.seconds
         try:
             self.loop: Any = running_loop()
         except RuntimeError:
             raise HandrailError("a limit can only end async work; in a `def` body call context.check()") from None
-        self._end = clock.elapsed() + self.seconds
-        self.scope = anyio.CancelScope()
+        pauses, since, lost = clock._state
+        self._end = (since if pauses else monotonic()) - lost + seconds
+        self.scope = anyio.CancelScope(deadline=self.loop.time() + seconds)
         clock.limits.append(self)
-        self.settle()
+        if clock._state[0] or seconds <= 0:
+            self.scope.deadline = inf
+            self.settle()
         self.scope.__enter__()
         return self
 
@@ -122,7 +125,10 @@ class CallClock:
                 each._count(-1)
 
     def now(self) -> float:
-        return 0.0 if self._began is None else self.elapsed() - self._began
+        if self._began is None:
+            return 0.0
+        pauses, since, lost = self._state  # as `elapsed` does, without a call more on the way of every call
+        return (since if pauses else monotonic()) - lost - self._began
 
     def elapsed(self) -> float:
         """Seconds of unpaused time since an arbitrary moment."""
