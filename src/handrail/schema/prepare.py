@@ -80,12 +80,8 @@ def prepare(
     try:
         if cut:
             raise _Refused([_problem(_CUT_OFF, "a complete call", arguments)])
-        if isinstance(arguments, str):
-            value = _read(arguments)
-            refers = artifact is not None and (MARK in arguments or "\\u" in arguments)
-        else:
-            value = _value(arguments)
-            refers = artifact is not None and _may_refer(value)
+        value = _value(arguments)
+        refers = artifact is not None and _may_refer(arguments, value)
         if not refers and passes(value, validator, own=own):
             return Prepared(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
@@ -142,14 +138,18 @@ def _repair_and_tidy(
     return Prepared(given, result, tuple(repairer.repairs), _warnings(repairer, tidier))
 
 
-def _may_refer(value: Any) -> bool:
+def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:
     """Whether the arguments may contain references; cheap for the many calls that have none."""
+    if isinstance(arguments, str):
+        return MARK in arguments or "\\u" in arguments
     inner = value.values() if isinstance(value, dict) else ()
     return any(isinstance(item, dict | list) for item in inner) and any(True for _ in references(value))
 
 
-def _value(arguments: Mapping[str, Any]) -> Any:
-    value = dict(arguments) if type(arguments) is not dict and isinstance(arguments, Mapping) else arguments
+def _value(arguments: str | Mapping[str, Any]) -> Any:
+    if isinstance(arguments, str):
+        return _read(arguments)
+    value = dict(arguments) if isinstance(arguments, Mapping) and type(arguments) is not dict else arguments
     reason = plain(value)
     if reason is not None:
         raise _Refused([_problem(f"the arguments are not plain JSON: {reason}", "plain JSON", value)])
