@@ -1,7 +1,6 @@
 """A Session: every call enters here, passes the gates, and is recorded in the transcript."""
 
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from os import urandom
@@ -23,10 +22,9 @@ from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
-from handrail.sandbox.completed import Late
-from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session._checks import check_calls, check_options, checked_gates, functions
+from handrail.session._commands import job_started, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
 from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
@@ -106,7 +104,7 @@ class Session(AsyncWith):
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
-        self._open.callback(_report_late_to(self, sandbox))
+        self._open.callback(report_late_to(self, sandbox))
         self._check_tools(policy)
 
     def __repr__(self) -> str:
@@ -217,7 +215,7 @@ class Session(AsyncWith):
         A command gets TERM, 3 s later KILL, and its call keeps the output; any other call ends at once.
         """
         if self.sandbox is not None and (
-            await self.sandbox.terminate(self._sandbox_id(id)) or await self.sandbox.terminate(id)
+            await self.sandbox.terminate(sandbox_id(self, id)) or await self.sandbox.terminate(id)
         ):
             return True
         step = self._running.get(id)
@@ -232,6 +230,11 @@ class Session(AsyncWith):
     def events(self, start: int = 0) -> AsyncIterator[Event]:
         """Yield every event from number `start`, then each new one, until the session ends."""
         return self._transcript.follow(start)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session is closed and its last event was written."""
+        return self._transcript.closed
 
     @property
     def trace(self) -> tuple[Event, ...]:
@@ -295,14 +298,10 @@ class Session(AsyncWith):
         if self.sandbox is None:
             raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
         call = context.call
-        started = partial(self._job_started, call)
+        started = partial(job_started, self, call)
         return self.sandbox.bind(
-            clock=context.clock, call_id=self._sandbox_id(call.id), caps=context.caps, on_job=started
+            clock=context.clock, call_id=sandbox_id(self, call.id), caps=context.caps, on_job=started
         )
-
-    def _sandbox_id(self, call_id: str) -> str:
-        """The sandbox's id for a call: a sandbox may serve sessions whose calls have the same ids."""
-        return f"{self.id}/{call_id}"
 
     def _admit(self, call: Call) -> Step:
         """Accept a call: from now on it will have exactly one call_ended event."""
@@ -360,42 +359,8 @@ class Session(AsyncWith):
             self._open.callback(own.close)
         return scope
 
-    def record_late(self, late: Late) -> None:
-        """Record the outcome of a command that ended after its call was answered."""
-        own = self._sandbox_id("")
-        if "/" in late.id and not late.id.startswith(own):  # a call of another session on the same sandbox
-            return
-        outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
-        self.emit("call_late", late.id.removeprefix(own), data={"outcome": outcome})
-
-    def _job_started(self, call: Call, job: Job) -> None:
-        command = job.command if isinstance(job.command, str) else list(job.command)
-        self.emit("job_started", call.id, call.parent, {"job": job.id, "pid": job.pid, "command": command})
-        job.when_ended(partial(self._job_ended, call))
-
-    def _job_ended(self, call: Call, job: Job) -> None:
-        if self._transcript.closed:  # the sandbox is somebody else's too
-            return
-        ended_by = None if job.completed is None else job.completed.ended_by
-        error = None if job.error is None else str(job.error)
-        data = {"job": job.id, "exit_code": job.exit_code, "ended_by": ended_by, "error": error}
-        self.emit("job_ended", call.id, call.parent, data)
-
     def _emit_own(self, type: EventType, data: Mapping[str, Any]) -> None:
         self.emit(type, data=data)
 
     def _warn(self, message: str, traceback: str = "") -> None:
         self.emit("warning", data={"message": message, **({"traceback": traceback} if traceback else {})})
-
-
-def _report_late_to(session: Session, sandbox: Sandbox | None) -> Callable[[], object]:
-    """Report late outcomes to the session while it exists, entered or not. Call the returned function to stop."""
-    heard = weakref.ref(session)
-    on_late = sandbox.on_late if sandbox is not None else []
-
-    def tell(late: Late) -> None:
-        if (listener := heard()) is not None:
-            listener.record_late(late)
-
-    on_late.append(tell)
-    return weakref.finalize(session, on_late.remove, tell)

@@ -1,0 +1,57 @@
+"""What a sandbox reports of its commands, as events of the session: jobs, and outcomes that came late."""
+
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from handrail.contract.call import Call
+from handrail.sandbox.completed import Late
+from handrail.sandbox.job import Job
+from handrail.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from handrail.session.session import Session
+
+
+def report_late_to(session: "Session", sandbox: Sandbox | None) -> Callable[[], object]:
+    """Report late outcomes to the session while it exists, entered or not. Call the returned function to stop."""
+    heard = weakref.ref(session)
+    on_late = sandbox.on_late if sandbox is not None else []
+
+    def tell(late: Late) -> None:
+        if (listener := heard()) is not None:
+            _record_late(listener, late)
+
+    on_late.append(tell)
+    return weakref.finalize(session, on_late.remove, tell)
+
+
+def job_started(session: "Session", call: Call, job: Job) -> None:
+    """Record that a call started a job, and later how the job ended."""
+    command = job.command if isinstance(job.command, str) else list(job.command)
+    session.emit("job_started", call.id, call.parent, {"job": job.id, "pid": job.pid, "command": command})
+    job.when_ended(partial(_job_ended, session, call))
+
+
+def sandbox_id(session: "Session", call_id: str) -> str:
+    """The sandbox's id for a call: a sandbox may serve sessions whose calls have the same ids."""
+    return f"{session.id}/{call_id}"
+
+
+def _record_late(session: "Session", late: Late) -> None:
+    """Record the outcome of a command that ended after its call was answered."""
+    own = sandbox_id(session, "")
+    if "/" in late.id and not late.id.startswith(own):  # a call of another session on the same sandbox
+        return
+    outcome = f"raised {late.error}" if late.error is not None else f"ended with exit code {late.exit_code}"
+    session.emit("call_late", late.id.removeprefix(own), data={"outcome": outcome})
+
+
+def _job_ended(session: "Session", call: Call, job: Job) -> None:
+    if session.ended:  # the sandbox is somebody else's too
+        return
+    ended_by = None if job.completed is None else job.completed.ended_by
+    error = None if job.error is None else str(job.error)
+    data = {"job": job.id, "exit_code": job.exit_code, "ended_by": ended_by, "error": error}
+    session.emit("job_ended", call.id, call.parent, data)
