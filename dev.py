@@ -150,20 +150,20 @@ def set_up() -> None:
     wanted = fingerprint()
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted and guard_is_built():
         return
-    steps = Steps(3)
-    steps.begin(f"making .venv with Python {platform.python_version()}")
-    if not works(PYTHON):
-        make_environment(steps)
+    fresh = not works(PYTHON)
     if guard_sources():
         faster = {"musl-gcc": "musl-tools"} if may_install() else {}  # with it, the guard starts sooner
         install_system_packages({"cc": "gcc", "libc.a": "libc6-dev", **faster})
-    tools = ["hatchling>=1.27", "editables"]
-    if guard_sources() and not there("cc"):
-        tools.append("ziglang")
-    compiler = " (with the ziglang wheel, 400 MB, for there is no C compiler)" if "ziglang" in tools else ""
-    steps.begin(f"installing the build tools{compiler}")
-    if compiler or not works(PYTHON, "-c", "import hatchling, editables"):
-        install(steps, *tools)
+    zig = ["ziglang"] if guard_sources() and not there("cc") else []
+    bare = fresh or bool(zig) or not works(PYTHON, "-c", "import hatchling, editables")
+    steps = Steps(1 + fresh + bare)
+    if fresh:
+        steps.begin(f"making .venv with Python {platform.python_version()}")
+        make_environment(steps)
+    if bare:
+        compiler = " (and the ziglang wheel, 400 MB, for there is no C compiler)" if zig else ""
+        steps.begin(f"installing the build tools{compiler}")
+        install(steps, "hatchling>=1.27", "editables", *zig)
     # without build isolation, because the build tools are already in .venv: a later install needs no network
     steps.begin("installing handrail and its tools")
     install(steps, "--no-build-isolation", "-e", f"{ROOT}[{EXTRAS}]")

@@ -266,7 +266,7 @@ def test_in_a_terminal_the_first_run_shows_what_it_does_and_for_how_long(slow: P
     assert max(map(len, screen.splitlines())) < 70 + len("\x1b[K")
 
 
-def test_elsewhere_the_first_run_prints_one_line_for_each_step_and_the_second_none(slow: Path) -> None:
+def test_elsewhere_the_first_run_prints_one_line_for_each_step_that_is_needed(slow: Path) -> None:
     (slow / "go-on").write_text("0")
     first, second = (run(sys.executable, "dev.py", "demo", cwd=slow, PATH=f"{slow / 'bin'}:{SYSTEM}") for _ in range(2))
     assert first.stdout.splitlines() == [
@@ -276,6 +276,10 @@ def test_elsewhere_the_first_run_prints_one_line_for_each_step_and_the_second_no
         "demo",
     ]
     assert second.stdout.splitlines() == ["demo"]
+    (slow / "pyproject.toml").write_text("# changed")
+    (slow / ".venv" / "bin" / "python").write_text("#!/bin/sh\n")  # it has the build tools
+    third = run(sys.executable, "dev.py", "demo", cwd=slow, PATH=f"{slow / 'bin'}:{SYSTEM}")
+    assert third.stdout.splitlines() == ["dev: 1/1 installing handrail and its tools", "demo"]
 
 
 def test_where_nothing_can_be_installed_the_last_line_says_what_is_needed(slow: Path) -> None:
