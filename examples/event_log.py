@@ -37,10 +37,13 @@ with tempfile.TemporaryDirectory() as directory:
         event = json.loads(line)
         data = event["data"]
         print(event["seq"], event["type"], event["call_id"], data.get("kind") or data.get("text", "").strip() or "")
-# > 0 call_started call_1
-# > 1 call_output call_1 building
-# > 2 call_ended call_1
-# > 3 call_started call_2
-# > 4 call_ended call_2 invalid_args
-# > 5 call_started call_3
-# > 6 call_ended call_3 not_found
+# > 0 session_started None
+# > 1 call_started call_1
+# > 2 call_running call_1
+# > 3 call_output call_1 building
+# > 4 call_ended call_1
+# > 5 call_started call_2
+# > 6 call_ended call_2 invalid_args
+# > 7 call_started call_3
+# > 8 call_running call_3
+# > 9 call_ended call_3 not_found

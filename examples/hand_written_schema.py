@@ -37,10 +37,13 @@ async def main() -> None:
 
 
 run_sync(main)
-# > 0 call_started
-# > 1 call_output looking for ideas
-# > 2 call_ended
-# > 3 call_started
-# > 4 call_output looking for secrets
-# > 5 call_ended not_found
+# > 0 session_started
+# > 1 call_started
+# > 2 call_running
+# > 3 call_output looking for ideas
+# > 4 call_ended
+# > 5 call_started
+# > 6 call_running
+# > 7 call_output looking for secrets
+# > 8 call_ended not_found
 # > ['a handrail', "There is no note 'secrets'; there are ideas, shopping."]
