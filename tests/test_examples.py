@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from tests.cli.terminal import ENV, Terminal
@@ -80,16 +80,16 @@ PROMPT = "allow send(ann))\nRun it? [y]es, [a]lways, or a reason why not: "
     ids=["yes-then-no", "always", "end-of-input-then-yes"],
 )
 def test_the_approver_does_what_the_person_types(tmp_path: Path, typed: list[str], ending: list[str]) -> None:
-    master, slave = pty.openpty()
-    argv = [sys.executable, ROOT / "examples" / "terminal_approver.py"]
-    with subprocess.Popen(argv, cwd=tmp_path, env=ENV, stdin=slave, stdout=slave, stderr=slave) as process:
-        os.close(slave)
-        person = Terminal(process, master)
+    example = str(ROOT / "examples" / "terminal_approver.py")
+    child = pexpect.spawn(sys.executable, [example], cwd=str(tmp_path), env=ENV, dimensions=(60, 120))
+    try:
+        person = Terminal(child, columns=120)
         for text, answer in zip(("hello", "goodbye"), typed, strict=False):
             person.wait_for(f"text: {text}\n{REASON}{PROMPT}")
             person.type(answer if answer == "\x04" else f"{answer}\n")
         assert person.end() == 0
-    os.close(master)
+    finally:
+        child.close(force=True)
     assert [line for line in person.seen.splitlines() if line.startswith(("->", "sent:"))] == ending
 
 
