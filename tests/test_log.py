@@ -26,6 +26,7 @@ from handrail import (
     Result,
     Session,
     Step,
+    TextDelta,
     Tool,
     ToolFailed,
     Unavailable,
@@ -400,7 +401,7 @@ class Breaks:
 
     async def ask(self, messages: Any, tools: Any, *, system: str) -> AsyncIterator[Any]:
         for _ in range(2):
-            yield None
+            yield TextDelta("a")
         deep_inside()
 
 
