@@ -72,7 +72,7 @@ async def host_with(program: str, workspace: Path) -> GuardedDriver:
     """The host driver over another guard's program."""
     guard = spawn(lambda arguments: [program, *arguments])
     await guard.greet(jail=False, limits=Limits(), roots=[str(workspace)])
-    env = fixed_env(str(workspace), str(workspace), {}, bin_dirs=[])
+    env = fixed_env(str(workspace), str(workspace), {}, home=str(workspace))
     return GuardedDriver(
         guard, report=host_report(), workspace=str(workspace), env=env, tmp=str(workspace), program=program
     )

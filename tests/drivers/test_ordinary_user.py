@@ -17,6 +17,7 @@ SUITE = (
     "test_trees.py", "test_commands.py", "test_files.py", "test_jail.py", "test_protocol.py", "test_jail_isolation.py",
     "test_jail_bad_input.py", "test_jail_project.py", "test_jail_view.py", "test_selftest.py",
     "test_guard.py", "test_explain.py", "test_jail_propagation.py", "test_limits.py", "test_closing.py",
+    "test_home.py", "test_jail_project_python.py",
 )  # fmt: skip
 LEAVE_OUT = "not hundred_thousand and not slow_reader"
 """What does not depend on who runs it, and takes long."""

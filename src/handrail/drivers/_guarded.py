@@ -203,8 +203,13 @@ class GuardedDriver:
         """Kill every process and release everything. May be called twice."""
         try:
             await self.guard.close()
+            await anyio.to_thread.run_sync(self._release)  # there may be many files to remove
         finally:
-            self._on_close()
+            self._release()
+
+    def _release(self) -> None:
+        release, self._on_close = self._on_close, lambda: None
+        release()
 
     async def _file(
         self, op: int, path: str, data: bytes = b"", *, start: int = 0, length: int = frames.NO_LIMIT,

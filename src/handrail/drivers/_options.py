@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 
+VENV: Final = ".venv"
+"""Where a project has its virtual environment, below the workspace."""
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -64,11 +66,17 @@ def check_mounts(mounts: Sequence[Mount]) -> list[ResolvedMount]:
     return resolved
 
 
-def fixed_env(workspace: str, tmp: str, given: Mapping[str, str], *, bin_dirs: Sequence[str] = ()) -> dict[str, str]:
-    """The environment of every command: fixed values and what was given, never a copy of this process's own."""
+def fixed_env(
+    workspace: str, tmp: str, given: Mapping[str, str], *, home: str, bin_dirs: Sequence[str] = ()
+) -> dict[str, str]:
+    """The environment of every command: fixed values and what was given, never a copy of this process's own.
+
+    The programs of the workspace's virtual environment come first, even if a command makes it later.
+    """
+    own = f"{given.get('HOME', home)}/.local/bin"
     env = {
-        "PATH": ":".join([*bin_dirs, PATH]),
-        "HOME": workspace,
+        "PATH": ":".join([f"{workspace}/{VENV}/bin", *bin_dirs, own, PATH]),
+        "HOME": home,
         "USER": "sandbox",
         "LOGNAME": "sandbox",
         "SHELL": "/bin/sh",

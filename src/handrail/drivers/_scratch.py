@@ -1,5 +1,6 @@
 """Temporary directories named after their process, so that a later start removes what a dead one left."""
 
+import atexit
 import fcntl
 import os
 import re
@@ -39,8 +40,39 @@ def make_scratch(parent: str | None = None, *, outlives_loop: bool = False) -> s
     fcntl.flock(fd, fcntl.LOCK_SH)
     _locked[path] = fd, os.fstat(fd).st_ino
     if not outlives_loop:
-        _undo_at_loop_end[path] = when_loop_closes(partial(remove_scratch, path))
+        remove_at_loop_end(path)
     return path
+
+
+def remove_at_loop_end(path: str) -> None:
+    """Remove it when the running event loop ends, unless that was done before."""
+    _undo_at_loop_end[path] = when_loop_closes(partial(remove_scratch, path))
+
+
+def make_lasting_scratch(parent: str | None = None) -> str:
+    """The same, removed when this process ends; a child that it forks removes nothing."""
+    path = make_scratch(parent, outlives_loop=True)
+    atexit.register(_remove_at_exit, path, os.getpid())
+    return path
+
+
+def _remove_at_exit(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        remove_scratch(path)
+
+
+def is_same(path: str, inode: int) -> bool:
+    """Whether this user's directory is still there: others may have removed it, and made one of the same name."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and (status.st_ino, status.st_uid) == (inode, os.geteuid())
+
+
+def is_scratch(path: str) -> bool:
+    """Whether a path is in such a directory, of whichever process."""
+    return any(_NAME.match(part) for part in path.split("/"))
 
 
 def temporary_directories() -> tuple[str, ...]:
@@ -48,13 +80,20 @@ def temporary_directories() -> tuple[str, ...]:
     return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
-def directory_outside(tops: Sequence[str], *, in_memory: bool = False, longest: int = 4096) -> str | None:
+def directory_outside(
+    tops: Sequence[str], *, in_memory: bool = False, on_disk: bool = False, longest: int = 4096
+) -> str | None:
     """A directory for temporary files that is not below any of these real paths; None when there is none.
 
-    `in_memory` prefers one in memory, if there is room. The path has at most `longest` characters.
+    `in_memory` prefers one in memory, if there is room, and `on_disk` one on disk, which /tmp often is not. The path
+    has at most `longest` characters.
     """
-    candidates = (*temporary_directories(), os.path.expanduser("~"))
-    for path in (MEMORY, *candidates) if in_memory and _has_room(MEMORY) else candidates:
+    candidates: tuple[str, ...] = (*temporary_directories(), os.path.expanduser("~"))
+    if in_memory and _has_room(MEMORY):
+        candidates = MEMORY, *candidates
+    if on_disk and tempfile.gettempdir() == "/tmp":  # another one was chosen by a person
+        candidates = "/var/tmp", *candidates
+    for path in candidates:
         real = _real(path)
         if not is_below(real, tops) and len(real) <= longest and os.access(real, os.W_OK):
             return real

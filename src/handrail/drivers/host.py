@@ -9,6 +9,7 @@ from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
+from handrail.drivers._home import GitIdentity, make_home
 from handrail.drivers._options import check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
@@ -35,35 +36,40 @@ UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 async def open_host(
     *, workspace: str, limits: Limits = Limits(), network: str = "full", env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (),
+    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None,
 ) -> GuardedDriver:  # fmt: skip
-    """Start the guard beside this process. File operations stay below the workspace, its TMPDIR and the mounts.
+    """Start the guard beside this process. File operations stay below the workspace, HOME, TMPDIR and the mounts.
 
     Raises subclasses of OSError for the workspace and the mounts, HandrailError for other options, and Unavailable
     when the guard cannot start.
     """
-    home = check_workspace(workspace)
+    top = check_workspace(workspace)
     check_network(network)
-    roots = [home]
+    roots = [top]
     for source, target, _ in check_mounts(mounts):
         if source != target:
             raise HandrailError(f"the host driver cannot mount {source} at {target}: leave the target out")
         roots.append(source)
-    scratch = make_scratch()
+    home, scratch = make_home(roots, git_identity), make_scratch()
+
+    def release() -> None:
+        remove_scratch(scratch)
+        remove_scratch(home)
+
     try:
         guard = spawn(lambda arguments: [str(PROGRAM), *arguments])
-        await guard.greet(jail=False, limits=limits, roots=[*roots, scratch])
+        await guard.greet(jail=False, limits=limits, roots=[*roots, scratch, home])
     except BaseException:
-        remove_scratch(scratch)
+        release()
         raise
     return GuardedDriver(
         guard,
         report=host_report(),
-        workspace=home,
+        workspace=top,
         tmp=scratch,
         program=str(PROGRAM),
-        env=fixed_env(home, scratch, env or {}, bin_dirs=[str(Path(sys.executable).parent)]),
-        on_close=lambda: remove_scratch(scratch),
+        env=fixed_env(top, scratch, env or {}, home=home, bin_dirs=[str(Path(sys.executable).parent)]),
+        on_close=release,
     )
 
 

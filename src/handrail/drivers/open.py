@@ -45,8 +45,8 @@ else:  # a program without a sandbox needs none of them
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
 """The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
-COMMON: Final = ("workspace", "limits", "network", "env", "mounts")
-"""The options that every driver takes."""
+COMMON: Final = ("workspace", "limits", "network", "env", "mounts", "git_identity")
+"""The options that every driver takes; the last only if it is given."""
 DEFAULTS: Final[Mapping[str, Any]] = {
     "workspace": None,
     "limits": Limits(),
@@ -115,6 +115,7 @@ def open_sandbox(
     network: str = "none",
     env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
+    git_identity: tuple[str, str] | None = None,
     allow_weaker: bool = False,
     **driver_options: Any,
 ) -> AbstractAsyncContextManager[Sandbox]:
@@ -129,6 +130,7 @@ def open_sandbox(
         network: "none", or "full" for this machine's own network.
         env: variables that commands see, besides the fixed ones.
         mounts: other directories and files of this machine that appear inside.
+        git_identity: a name and an email address for commits; the repository's own configuration beats it.
         allow_weaker: take what this machine offers, even if it isolates less.
         **driver_options: what this driver takes besides.
 
@@ -140,7 +142,7 @@ def open_sandbox(
     """
     refuse_other_loops("A sandbox")
     options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
-    options |= driver_options
+    options |= driver_options | ({} if git_identity is None else {"git_identity": git_identity})
     _given.check_given(driver, options, allow_weaker, DEFAULTS)
     return SandboxNotEntered(driver, options, allow_weaker)
 
@@ -251,7 +253,8 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            host = await _selftest.tested("host", _host_opener(sys.platform), {name: options[name] for name in COMMON})
+            given = {name: options[name] for name in COMMON if name in options}
+            host = await _selftest.tested("host", _host_opener(sys.platform), given)
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
             f"no jail can be made here: {error}. `handrail doctor` tells more; allow_weaker=True runs commands on this "

@@ -36,6 +36,8 @@ PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
 NOTE: Final = "Everything reported as enforced was attacked from inside first, once in this process."
 FOUND: Final = "found by self-test:"
 UNPROVED: Final = "the self-test proves nothing here, because this fails outside the sandbox too"
+_SAME: Final = ("workspace", "env", "mounts", "git_identity")
+"""Options that do not change what a self-test finds."""
 Key = tuple[object, ...]
 
 
@@ -86,7 +88,7 @@ async def tested_alone(name: str, opener: Callable[..., Awaitable[Driver]]) -> A
 def _key(name: str, options: Mapping[str, Any]) -> Key:
     """What can change the findings: not which workspace or mounts there are, but whether the mounts are writable."""
     kinds = tuple(sorted({mount.writable for mount in options.get("mounts", ())}))
-    rest = sorted((key, repr(value)) for key, value in options.items() if key not in ("workspace", "env", "mounts"))
+    rest = sorted((key, repr(value)) for key, value in options.items() if key not in _SAME)
     return (name, os.geteuid(), kinds, tuple(_covered(options)), *rest)
 
 

@@ -3,7 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from handrail.contract.driver import Mount, Report
@@ -11,19 +12,31 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import explainer
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._options import check_mounts, check_network, fixed_env
+from handrail.drivers._home import GitIdentity, make_home
+from handrail.drivers._options import (
+    VENV,
+    ResolvedMount,
+    check_mounts,
+    check_network,
+    fixed_env,
+    is_below,
+)
+from handrail.drivers._scratch import remove_scratch
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
+from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
 from handrail.drivers.jail._view import (
     DEFAULT_TMP,
     GUARD_INSIDE,
+    HOME,
     SYSTEM,
     check_jail_workspace,
     check_sources,
     check_targets,
     holds_home,
     holds_temporary,
+    home_inside,
     interpreter_dirs,
     view_arguments,
 )
@@ -36,6 +49,10 @@ _NAMESPACES: Final = (
     "--clearenv",
 )  # fmt: skip
 TMP: Final = "/tmp"
+_NOT_SHOWN: Final = (
+    "The workspace's .venv says that it was made with the Python in {named!r}, which is not shown: {reason}. Make the "
+    "environment again with a Python that can be shown."
+)
 WEAKER: Final[NotEnforced] = {
     "limit_memory": ("absent", "needs a cgroup"),
     "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
@@ -44,39 +61,86 @@ WEAKER: Final[NotEnforced] = {
 
 async def open_jail(
     *, workspace: str, limits: Limits = Limits(), network: str = "none", env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (), bubblewrap: str | None = None,
+    mounts: Sequence[Mount] = (), bubblewrap: str | None = None, git_identity: GitIdentity | None = None,
 ) -> GuardedDriver:  # fmt: skip
     """Start the guard as the first process of a new jail. The workspace keeps its path; /workspace leads to it too.
 
     `bubblewrap` is the path of one that is not on the system's PATH. Raises subclasses of OSError for the workspace and
     the mounts, HandrailError for other options, and Unavailable, with the reason, where no jail can be made.
     """
-    home = check_jail_workspace(workspace)
+    top = check_jail_workspace(workspace)
     check_network(network)
-    check_sources(mounts, home)
-    resolved = check_targets(check_mounts(mounts), home)
+    check_sources(mounts, top)
+    resolved = check_targets(check_mounts(mounts), top)
     bwrap = find_bubblewrap(bubblewrap)
-    view = view_arguments(home, network=network, tmp=limits.tmp, mounts=resolved)
-    report = _report(network, home)
-    guard = _spawn(bwrap, network, view)
-    driver = GuardedDriver(
-        guard,
-        report=report,
-        workspace=home,
-        tmp=TMP,
-        program=GUARD_INSIDE,
-        explain=explainer([*SYSTEM, *interpreter_dirs(), home, *(mount.target for mount in resolved)]),
-        env=fixed_env(home, TMP, env or {}, bin_dirs=[os.path.dirname(sys.executable)]),
-    )
+    base = _find_python(top, resolved)
+    visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
+    inside = home_inside(top, resolved)
+    with _home(top, resolved, env or {}, git_identity) as (home, release):
+        view = view_arguments(
+            top,
+            network=network,
+            tmp=limits.tmp,
+            mounts=resolved,
+            home=home,
+            base=base if isinstance(base, ProjectPython) else None,
+        )
+        guard = _spawn(bwrap, network, view)
+        driver = GuardedDriver(
+            guard,
+            report=_report(network, top, base),
+            workspace=top,
+            tmp=TMP,
+            program=GUARD_INSIDE,
+            explain=explainer([*visible, base.prefix] if isinstance(base, ProjectPython) else visible),
+            env=fixed_env(top, TMP, env or {}, home=inside, bin_dirs=[os.path.dirname(sys.executable)]),
+            on_close=release,
+        )
+        await _greet(guard, limits, mounted=bool(resolved))
+    return driver
+
+
+def _find_python(workspace: str, mounts: Sequence[ResolvedMount]) -> ProjectPython | Hidden | None:
+    """The interpreter of the workspace's own environment. One that a link leads out to is none."""
+    venv = os.path.realpath(os.path.join(workspace, VENV))
+    if not is_below(venv, [workspace]):
+        return None
+    writable = [workspace, *(mount.source for mount in mounts if mount.writable)]
+    shown = [*SYSTEM, *interpreter_dirs(), *(mount.target for mount in mounts)]
+    return find_python(venv, writable=writable, shown=shown)
+
+
+@contextmanager
+def _home(
+    workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None
+) -> Iterator[tuple[str | None, Callable[[], None]]]:
+    """A directory for HOME and what removes it, which is done here if the jail cannot be made.
+
+    There is none where the person chose another, by a variable or by a mount.
+    """
+    if "HOME" in env or HOME in (workspace, *(mount.target for mount in mounts)):
+        if git_identity is not None:
+            raise HandrailError("git_identity needs a HOME of the sandbox's own: leave HOME or git_identity out")
+        yield None, lambda: None
+        return
+    home = make_home([workspace, *(mount.source for mount in mounts if mount.writable)], git_identity)
+    try:
+        yield home, lambda: remove_scratch(home)
+    except BaseException:
+        remove_scratch(home)
+        raise
+
+
+async def _greet(guard: Guard, limits: Limits, *, mounted: bool) -> None:
+    """Wait for the guard. Raises Unavailable with what to do, or HandrailError where a mount is what cannot be done."""
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
         what = remedy(str(error))
         message = f"{error}: {what}"
-        if resolved and re.search(BAD_TARGET, str(error)):
+        if mounted and re.search(BAD_TARGET, str(error)):
             raise HandrailError(message) from None  # the option is wrong, not this machine
         raise Unavailable(message, retryable=error.retryable, remedy=what) from None
-    return driver
 
 
 def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
@@ -96,7 +160,7 @@ def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
         os.close(info_write)
 
 
-def _report(network: str, workspace: str) -> Report:
+def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
     weaker = dict(WEAKER)
     notes = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
@@ -113,6 +177,8 @@ def _report(network: str, workspace: str) -> Report:
         notes.append("The workspace holds your whole home directory: commands can read and change all of it, keys too.")
     if holds_temporary(workspace):
         notes.append("The workspace holds the machine's temporary files: commands can change what other programs keep.")
+    if isinstance(base, Hidden):
+        notes.append(_NOT_SHOWN.format(named=base.named[:200], reason=base.reason))
     if network == "full":
         weaker["network_isolation"] = (
             "absent",

@@ -3,7 +3,6 @@
 It holds no directory with private keys, and no file that some users may not read: a jail of root could read it.
 """
 
-import atexit
 import os
 import shutil
 import stat
@@ -11,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from handrail.contract.errors import HandrailError
-from handrail.drivers._scratch import make_scratch, remove_scratch
+from handrail.drivers._scratch import is_same, make_lasting_scratch
 
 FILES: Final = (
     "debian_version", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release",
@@ -26,7 +25,7 @@ _made: dict[tuple[str, str | None], tuple[str, int]] = {}
 def etc_copy(network: str, parent: str | None = None) -> str:
     """The directory to show as /etc, made below `parent`. Removed when this process ends, or later if it was killed."""
     top, inode = _made.get((network, parent), ("", 0))
-    if not top or not _is_ours(top, inode):
+    if not top or not is_same(top, inode):
         top = _make(network, parent)
         _made[network, parent] = top, os.stat(top).st_ino
     return top
@@ -34,32 +33,17 @@ def etc_copy(network: str, parent: str | None = None) -> str:
 
 def copies() -> list[str]:
     """The copies of this process that exist."""
-    return [top for top, inode in _made.values() if _is_ours(top, inode)]
-
-
-def _is_ours(top: str, inode: int) -> bool:
-    """Another program may have removed it, and another user may have made one of the same name."""
-    try:
-        status = os.lstat(top)
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and (status.st_ino, status.st_uid) == (inode, os.geteuid())
+    return [top for top, inode in _made.values() if is_same(top, inode)]
 
 
 def _make(network: str, parent: str | None) -> str:
-    top = make_scratch(parent, outlives_loop=True)
-    atexit.register(_remove, top, os.getpid())
+    top = make_lasting_scratch(parent)
     names = [*FILES, *DIRS, *(name for name in sorted(os.listdir("/etc")) if name.startswith("java"))]
     for name in [*names, RESOLVER] if network == "full" else names:
         with suppress(OSError, shutil.Error):  # what cannot be read is left out
             _copy(f"/etc/{name}", os.path.join(top, name))
     os.chmod(top, 0o755)
     return top
-
-
-def _remove(top: str, owner: int) -> None:
-    if os.getpid() == owner:  # not in a child that this process forked
-        remove_scratch(top)
 
 
 def make_room(copy: str, target: str, *, is_dir: bool) -> None:

@@ -13,12 +13,16 @@ from handrail.contract.errors import HandrailError
 from handrail.drivers._options import ResolvedMount, check_workspace, is_below
 from handrail.drivers._scratch import directory_outside, temporary_directories
 from handrail.drivers.jail._etc import copies, etc_copy, make_room
+from handrail.drivers.jail._project_python import ProjectPython
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_INSIDE: Final = "/run/handrail/guard"
 OWN_DIRECTORY: Final = os.path.dirname(GUARD_INSIDE)
 OUTER_DEVICES: Final = "/run/handrail/dev"
 """From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
+HOME: Final = "/home/sandbox"
+OWN_HOME: Final = f"{OWN_DIRECTORY}/home"
+"""HOME where the workspace or a mount holds the other path."""
 DEFAULT_TMP: Final = 1 << 30
 NO_WORKSPACE: Final = frozenset({*SYSTEM, "/etc", "/run", "/dev", "/var", "/boot"})
 NO_TARGET: Final = ("/proc", "/sys", OWN_DIRECTORY)
@@ -205,19 +209,47 @@ def _in_order(entries: Sequence[Entry], origins: Sequence[Origin]) -> list[str]:
     return [argument for entry in ordered for argument in entry.arguments]
 
 
-def view_arguments(workspace: str, *, network: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> list[str]:
-    """Bubblewrap's arguments. Raises HandrailError for a mount that cannot appear, or has a link on the way to it."""
+def home_inside(workspace: str, mounts: Sequence[ResolvedMount]) -> str:
+    """The path of HOME: never one that would have to be made in the workspace or in a mount."""
+    tops = [workspace, *(mount.target for mount in mounts)]
+    return HOME if HOME in tops or not is_below(HOME, tops) else OWN_HOME
+
+
+def _base(base: ProjectPython, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The Python of the project's environment; its other name only where nothing of the machine would be changed."""
+    if any(is_below(entry.target, [base.prefix]) for entry in entries):
+        return
+    yield Entry(base.prefix, ("--ro-bind", base.prefix, base.prefix))
+    taken = [base.prefix, *(entry.target for entry in entries if "--tmpfs" not in entry.arguments)]
+    link = base.link
+    if link and not is_below(link, taken) and not any(is_below(entry.target, [link]) for entry in entries):
+        yield Entry(link, ("--symlink", base.prefix, link))
+
+
+def view_arguments(
+    workspace: str, *, network: str, tmp: int | None, mounts: Sequence[ResolvedMount], home: str | None = None,
+    base: ProjectPython | None = None,
+) -> list[str]:  # fmt: skip
+    """Bubblewrap's arguments. Raises HandrailError for a mount that cannot appear, or has a link on the way to it.
+
+    `home` is the directory to show as HOME, and `base` the interpreter of the project's environment.
+    """
     origins = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts)]
     writable = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts if mount.writable)]
     copy = _copy_of_etc(network, [source for _, source in writable])
     links, directories = _system()
     entries = [*links, *map(_system_directory, directories), Entry("/etc", ("--ro-bind", copy, "/etc"))]
     entries += [*_interpreter(workspace, origins), *_own(workspace, tmp, mounts)]
+    if home is not None:
+        inside = home_inside(workspace, mounts)
+        entries.append(Entry(inside, ("--bind", home, inside)))
     entries.append(Entry(workspace, ("--bind", workspace, workspace)))
     for mount in mounts:
         if is_below(mount.target, ["/etc"]):
             make_room(copy, mount.target, is_dir=os.path.isdir(mount.source))
         bind = "--bind" if mount.writable else "--ro-bind"
         entries.append(Entry(mount.target, (bind, mount.source, mount.target)))
+    if base is not None:
+        entries += _base(base, entries)
     entries += _hidden_copies(writable)
     return _in_order(entries, origins)

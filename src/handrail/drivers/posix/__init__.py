@@ -20,6 +20,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, Limits
 from handrail.drivers._command import check_command, command_error, file_error
 from handrail.drivers._guarded import NotEnforced, claim
+from handrail.drivers._home import GitIdentity, make_home
 from handrail.drivers._options import PATH, check_mounts, check_network, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.posix import _starter
@@ -53,31 +54,36 @@ LONG_LINE: Final = 100 << 10
 
 async def open_posix(
     *, workspace: str, limits: Limits = Limits(), network: str = "full", env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (),
+    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None,
 ) -> "PosixDriver":  # fmt: skip
-    """Start commands beside this process. File operations stay below the workspace, its TMPDIR and the mounts.
+    """Start commands beside this process. File operations stay below the workspace, HOME, TMPDIR and the mounts.
 
     Raises subclasses of OSError for the workspace and the mounts, HandrailError for other options, and Unavailable
     when no process can be started.
     """
-    home = check_workspace(workspace)
+    top = check_workspace(workspace)
     check_network(network)
-    roots = [home, *_sources(mounts)]
-    scratch = make_scratch()
+    roots = [top, *_sources(mounts)]
+    own, scratch = make_home(roots, git_identity), make_scratch()
+
+    def release() -> None:
+        remove_scratch(scratch)
+        remove_scratch(own)
+
     try:
         link = await start_starter(scratch)
     except BaseException:
-        remove_scratch(scratch)
+        release()
         raise
-    tmp = _real(scratch)
+    tmp, home = _real(scratch), _real(own)
     return PosixDriver(
         link,
-        files=Files([*roots, tmp], limits.file_size),
-        workspace=home,
+        files=Files([*roots, tmp, home], limits.file_size),
+        workspace=top,
         tmp=tmp,
-        env=fixed_env(home, tmp, env or {}, bin_dirs=[str(Path(sys.executable).parent)]),
+        env=fixed_env(top, tmp, env or {}, home=home, bin_dirs=[str(Path(sys.executable).parent)]),
         limits=_numbers(limits),
-        on_close=lambda: remove_scratch(scratch),
+        on_close=release,
     )
 
 
