@@ -83,6 +83,19 @@ def test_mounts_and_variables_are_inside(tmp_path: Path) -> None:
     assert result(without)["stderr"].count("No such file") == 2
 
 
+def test_the_persons_own_name_is_in_the_commits_that_commands_make(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / ".gitconfig").write_text('[user]\n\tname = Ada "L"\n\temail = ada@example.org\n[core]\n\tpager = x\n')
+    line = "git init -q . && git commit -q --allow-empty -m x && git log -1 --format='%an %ae'; cat ~/.gitconfig"
+    said = result(call(line, cwd=tmp_path / "work", env={"HOME": str(tmp_path)}))
+    assert said["stdout"].startswith("Ada L ada@example.org\n"), said
+    assert "pager" not in said["stdout"], "nothing else of it"
+    nobody = result(call("cd $(mktemp -d) && " + line, cwd=tmp_path / "work", env={"HOME": "/nonexistent"}))
+    assert "Ada" not in nobody["stdout"], "the control"
+    elsewhere = call("echo $HOME", "--env", "HOME=/x", cwd=tmp_path / "work", env={"HOME": str(tmp_path)})
+    assert result(elsewhere)["stdout"] == "/x\n", "a HOME of one's own needs no other option"
+
+
 def test_what_cannot_be_read_or_does_not_exist_is_one_line(tmp_path: Path) -> None:
     for words in (["--mount", "/a:b"], ["--mount", "/no/such/directory"], ["--env", "HANDRAIL_NOT_SET_ANYWHERE"]):
         ran = call("true", *words, cwd=tmp_path)

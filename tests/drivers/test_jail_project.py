@@ -13,6 +13,8 @@ import pytest
 
 from handrail.contract.driver import Mount
 from handrail.drivers.open import open_sandbox
+from handrail.session.session import Session
+from handrail.tools.builtin import builtin_tools
 from tests.drivers.watching import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +33,8 @@ PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "
 RUN = """
 import sys, anyio
 from handrail.drivers.open import open_sandbox
+from handrail.session.session import Session
+from handrail.tools.builtin import builtin_tools
 
 async def main(project):
     async with open_sandbox("jail", workspace=project) as sandbox:
@@ -102,13 +106,18 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_program_that_is_outside_and_not_inside_is_explained(tmp_path: Path, tool: Path) -> None:
     assert subprocess.run(["frobnicate"], capture_output=True, check=True).stdout == b"frobnicated\n", "the control"
     expected = f"frobnicate exists outside the sandbox, at {tool}, but not inside"
+    mount = f"mounts=[Mount('{tool.parent}')]"
     async with open_sandbox("jail", workspace=str(tmp_path / "work")) as sandbox:
         for line in ("frobnicate --all", "true && cd / && frobnicate | cat", "sh -c frobnicate"):
             done = await sandbox.run(line)
             assert done.exit_code == 127, done
-            assert any(expected in note and f"mounts=[Mount('{tool.parent}')]" in note for note in done.notes), done
-        with pytest.raises(FileNotFoundError, match=r"exists outside the sandbox.*mounts=\[Mount"):
+            assert any("frobnicate exists outside the sandbox" in note for note in done.notes), done
+            assert not any("Mount" in note or str(tool) in note for note in done.notes), "the model cannot do it"
+            assert any(expected in advice and mount in advice for advice in done.advice), done
+            assert [note for note in sandbox.report.notes if mount in note] == list(done.advice), "once"
+        with pytest.raises(FileNotFoundError, match="exists outside the sandbox") as raised:
             await sandbox.run(["frobnicate"])
+        assert mount in raised.value.__notes__[0]
         nowhere = await sandbox.run("no-such-program-anywhere")
         assert not any("outside" in note for note in nowhere.notes)
     mounts = [Mount(str(tool.parent))]
@@ -116,6 +125,77 @@ async def test_a_program_that_is_outside_and_not_inside_is_explained(tmp_path: P
         assert (await sandbox.run(str(tool))).stdout == "frobnicated\n", "as the note says"
         done = await sandbox.run("frobnicate")
         assert any("not on the sandbox's PATH" in note for note in done.notes), done
+
+
+async def test_what_a_person_can_change_is_an_event_of_the_call_and_not_in_its_answer(
+    tmp_path: Path, tool: Path
+) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path / "work")) as sandbox:
+        async with Session(builtin_tools(), sandbox=sandbox) as session:
+            result = await session.call("bash", {"command": "frobnicate"}, id="one")
+        assert "Mount" not in str(result.to_envelope("bash"))
+        (warning,) = [event for event in session.trace if event.type == "warning"]
+        assert warning.call_id == "one"
+        assert f"mounts=[Mount('{tool.parent}')]" in warning.data["message"]
+
+
+async def test_a_script_whose_interpreter_is_hidden_is_named_as_such(tmp_path: Path) -> None:
+    work, hidden = tmp_path / "work", tmp_path / "hidden" / "python3"
+    (work / ".venv" / "bin").mkdir(parents=True)
+    hidden.parent.mkdir()
+    hidden.symlink_to("/bin/true")
+    script = work / ".venv" / "bin" / "pytest"
+    script.write_text(f"#!{hidden}\n")
+    script.chmod(0o755)
+    assert subprocess.run([str(script)], check=False).returncode == 0, "the control: outside it runs"
+    async with open_sandbox("jail", workspace=str(work)) as sandbox:
+        done = await sandbox.run("pytest")
+        assert done.exit_code in (126, 127)
+        (note,) = [note for note in done.notes if "interpreter" in note]
+        assert note.startswith(f"{script} is there, but the interpreter that its first line names is hidden")
+        assert not any(str(hidden) in note for note in sandbox.report.notes), "what a script says is no advice"
+
+
+FETCHES = {
+    "python": "python3 -c \"import urllib.request as u; u.urlopen('http://example.org')\"",
+    "an address": "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80))\"",
+    "curl": "curl -sS http://example.org",
+    "git": "git clone http://example.org/x",
+    "a shell": "exec 3<>/dev/tcp/192.0.2.1/80",
+    "pip": "python3 -m pip install --retries 1 --disable-pip-version-check no-such-thing-anywhere",
+}
+
+
+@pytest.mark.parametrize("line", FETCHES.values(), ids=FETCHES.keys())
+async def test_a_command_that_failed_for_want_of_a_network_is_told_so(tmp_path: Path, line: str) -> None:
+    program = line.split()[0]
+    if program not in ("exec", "python3") and shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        if "pip" in line and (await sandbox.run("python3 -m pip --version")).exit_code:
+            pytest.skip("there is no pip here")
+        done = await sandbox.run(line)
+        assert done.exit_code != 0, "the control: it failed"
+        assert any("no network" in note for note in done.notes), done
+        refused = await sandbox.run("exec 3<>/dev/tcp/127.0.0.1/9")
+        assert refused.exit_code != 0
+        assert not any("no network" in note for note in refused.notes), "its own loopback is there"
+        assert not any("no network" in note for note in (await sandbox.run("echo Could not resolve host")).notes)
+
+
+async def test_a_read_only_workspace_is_told_to_who_tried_to_write(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    async with open_sandbox("jail", workspace=str(work)) as sandbox:
+        denied = await sandbox.run("touch /usr/x")
+        assert denied.exit_code != 0
+        assert not any("workspace" in note for note in denied.notes), "the control: this one can be written"
+    work.chmod(0o555)
+    async with open_sandbox("jail", workspace=str(work)) as sandbox:
+        done = await sandbox.run("touch x")
+        assert done.exit_code != 0, "the control: it cannot be written"
+        assert any("The workspace is read-only" in note for note in done.notes), done
+        assert (await sandbox.run("touch ~/x /tmp/x")).exit_code == 0
 
 
 async def test_a_server_started_as_a_job_is_reached_by_the_next_command_and_not_from_outside(tmp_path: Path) -> None:

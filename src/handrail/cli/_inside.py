@@ -1,6 +1,7 @@
-"""What a person adds to a sandbox on the command line: mounts and environment variables."""
+"""What a person adds to a sandbox on the command line: mounts, environment variables, their name for commits."""
 
 import os
+import subprocess
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -25,12 +26,32 @@ Env = Annotated[
         help="Set an environment variable in the sandbox, or pass on the one set here; may be repeated.",
     ),
 ]
+HOME: Final = "/home/sandbox"
+GIT_WAIT: Final = 5.0
+"""Seconds for git to tell who the person is."""
 _WRITABLE: Final = {"rw": True, "ro": False}
 
 
 def inside(mounts: Sequence[str] | None, env: Sequence[str] | None) -> dict[str, Any]:
     """The options of `open_sandbox` for what the person typed. Raises HandrailError, saying what to type."""
-    return {"mounts": [read_mount(each) for each in mounts or ()], "env": dict(map(read_variable, env or ()))}
+    options: dict[str, Any] = {"mounts": [read_mount(each) for each in mounts or ()]}
+    options["env"] = variables = dict(map(read_variable, env or ()))
+    own_home = "HOME" not in variables and not any(mount.target == HOME for mount in options["mounts"])
+    identity = git_identity() if own_home else None
+    return options | ({} if identity is None else {"git_identity": identity})
+
+
+def git_identity() -> tuple[str, str] | None:
+    """The person's name and email address in their own git configuration; None unless it has both."""
+    asks = ["git", "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$"]
+    try:
+        answer = subprocess.run(asks, capture_output=True, text=True, timeout=GIT_WAIT, check=False, cwd="/").stdout
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    found = dict(entry.partition("\n")[::2] for entry in answer.split("\0"))
+    name, email = found.get("user.name", ""), found.get("user.email", "")
+    usable = all(text.strip() and text.isprintable() for text in (name, email))
+    return (name, email) if usable else None
 
 
 def read_mount(text: str) -> Mount:

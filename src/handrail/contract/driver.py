@@ -64,6 +64,8 @@ class Report:
     promises: tuple[Promise, ...]
     network: str = "full"
     notes: tuple[str, ...] = ()
+    writable: bool = True
+    """Whether commands may write in the workspace."""
 
     @property
     def features(self) -> frozenset[Feature]:

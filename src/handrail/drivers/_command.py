@@ -88,7 +88,11 @@ def command_error(command: Command, code: int, stage: int, *, cwd: str, explain:
         return ValueError("the arguments and the environment together are larger than the system takes")
     if stage == frames.AT_EXEC or code == errno.ENOENT:
         more = explain(program) if code == errno.ENOENT else None
-        return OSError(code, f"the program cannot be run: {os.strerror(code)}{f'. {more}' if more else ''}", program)
+        reason = f"the program cannot be run: {os.strerror(code)}{f'. {more.note}' if more else ''}"
+        error = OSError(code, reason, program)
+        if more:
+            error.add_note(more.advice)  # a person reads it in the traceback
+        return error
     if code in _BUSY:
         return Unavailable(
             f"the sandbox cannot start another command now ({os.strerror(code)}): "

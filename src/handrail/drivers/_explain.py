@@ -4,28 +4,49 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from handrail.drivers._options import is_below
 
-Explain = Callable[[str], str | None]
-"""From the name of a program that was not found to a note about it, if there is one."""
+
+class Explanation(NamedTuple):
+    """Why a program was not found, for the model; and what only a person can change about that."""
+
+    note: str
+    advice: str
+
+
+Explain = Callable[[str], Explanation | None]
+"""From the name of a program that was not found to what is known of it, if anything is."""
 NOT_FOUND_EXIT: Final = 127
 NO_MORE_PROCESSES: Final = (
     "A process could not be started: the sandbox may have reached its limit on processes. Stop something that runs in "
-    "the sandbox, or open it with a higher limits.processes."
+    "the sandbox."
 )
+MORE_PROCESSES: Final = (
+    "A process could not be started: the sandbox may have reached its limit on processes. Open it with a higher "
+    "limits.processes if its commands need more."
+)
+HIDDEN_INTERPRETER: Final = (
+    "{} is there, but the interpreter that its first line names is hidden: it is not in this sandbox. Run it with an "
+    "interpreter that is, or make its environment again."
+)
+CANNOT_RUN_EXIT: Final = 126
 _NOT_FOUND: Final = re.compile(
     rb"(?:^|: )([^\s:/]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
 )
 _CANNOT_FORK: Final = re.compile(
     rb"(?i)fork(?:_exec)?\b[\s\S]{0,200}?(?:Resource temporarily unavailable|EAGAIN)|can't start new thread|cannot fork"
 )
+_BAD_INTERPRETER: Final = re.compile(
+    rb"(?m)(?:^|: )([^\s:]+): "
+    rb"(?:cannot execute: required file not found|\S+: bad interpreter: No such file or directory)"
+)
 _EXPLAINED_MAX: Final = 3
 """Programs that one command's notes speak of."""
 
 
-def no_explanation(name: str) -> str | None:
+def no_explanation(name: str) -> Explanation | None:
     """For a sandbox that hides nothing."""
     return None
 
@@ -33,29 +54,35 @@ def no_explanation(name: str) -> str | None:
 def explainer(visible: Sequence[str]) -> Explain:
     """Explain missing programs for a sandbox that shows the directories `visible` and nothing else."""
 
-    def explain(name: str) -> str | None:
+    def explain(name: str) -> Explanation | None:
         program = shutil.which(name)
         if program is None:
             return None
         program = os.path.abspath(program)
         if is_below(program, visible):
-            return f"{name} is at {program}, but not on the sandbox's PATH: use its full path, or set PATH with env."
+            note = f"{name} is at {program}, but not on the sandbox's PATH: use its full path."
+            return Explanation(note, f"{name} is at {program}: to have it on PATH, open the sandbox with env PATH set.")
         directories = dict.fromkeys((os.path.dirname(program), os.path.dirname(os.path.realpath(program))))
         mounts = ", ".join(f"Mount({path!r})" for path in directories if not is_below(path, visible))
-        return (
+        return Explanation(
+            f"{name} exists outside the sandbox, but not inside: only the person who opened it can change that. Go on "
+            "without it, or ask for it.",
             f"{name} exists outside the sandbox, at {program}, but not inside: to make it available, open the sandbox "
-            f"with mounts=[{mounts}], and use its full path or set PATH with env."
+            f"with mounts=[{mounts}], and use its full path or set PATH with env.",
         )
 
     return explain
 
 
-def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[str]:
-    """Notes about a command that ended with this code; `stderr` is the end of what it printed there."""
+def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[Explanation]:
+    """What is known of a command that ended with this code; `stderr` is the end of what it printed there."""
     if exit_code == NOT_FOUND_EXIT:
         yield from filter(None, map(explain, missing_programs(stderr)))
+    if exit_code in (NOT_FOUND_EXIT, CANNOT_RUN_EXIT):
+        for program in dict.fromkeys(_BAD_INTERPRETER.findall(stderr)[:_EXPLAINED_MAX]):
+            yield Explanation(HIDDEN_INTERPRETER.format(program.decode("utf-8", "replace")), "")
     if _CANNOT_FORK.search(stderr):
-        yield NO_MORE_PROCESSES
+        yield Explanation(NO_MORE_PROCESSES, MORE_PROCESSES)
 
 
 def missing_programs(stderr: bytes) -> list[str]:

@@ -3,7 +3,7 @@
 import errno
 import os
 import posixpath
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, NoReturn, get_args
 
 import anyio
@@ -13,7 +13,7 @@ from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise,
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
-from handrail.drivers._explain import Explain, explanations, no_explanation
+from handrail.drivers._explain import Explain, Explanation, explanations, no_explanation
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
@@ -60,9 +60,18 @@ class GuardedProcess:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes about how it ended; complete when `wait` has returned."""
-        code, flags = self._talk.exited or (0, 0)
+        flags = self._talk.exited[1] if self._talk.exited else 0
         left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
-        return (*left, *explanations(code, self._stderr_end, self._explain))
+        return (*left, *(each.note for each in self._explanations()))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What a person could change about the sandbox, where that is why it failed."""
+        return tuple(each.advice for each in self._explanations() if each.advice)
+
+    def _explanations(self) -> Iterator[Explanation]:
+        code = self._talk.exited[0] if self._talk.exited else 0
+        return explanations(code, self._stderr_end, self._explain)
 
     async def output(self) -> AsyncIterator[Chunk]:
         """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""

@@ -45,6 +45,17 @@ def check_workspace(workspace: str) -> str:
     return real
 
 
+def may_write(workspace: str) -> bool:
+    """Whether commands may write there: they have no capability, so root too needs the permission."""
+    if os.statvfs(workspace).f_flag & os.ST_RDONLY:
+        return False
+    if os.geteuid() != 0:
+        return os.access(workspace, os.W_OK)
+    status = os.stat(workspace)
+    needed = stat.S_IWUSR if status.st_uid == 0 else stat.S_IWGRP if status.st_gid in os.getgroups() else stat.S_IWOTH
+    return bool(status.st_mode & needed)
+
+
 def check_network(network: str) -> None:
     """Raises HandrailError for anything but none and full."""
     if network not in ("none", "full"):

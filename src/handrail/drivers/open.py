@@ -253,7 +253,7 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            given = {name: options[name] for name in COMMON if name in options}
+            given = {name: value for name, value in options.items() if name in COMMON}
             host = await _selftest.tested("host", _host_opener(sys.platform), given)
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(

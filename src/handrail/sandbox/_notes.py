@@ -1,6 +1,7 @@
 """Notes that explain exit codes and missing output."""
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from handrail.contract.driver import Command
@@ -13,6 +14,28 @@ _NOT_COMMAND: Final = re.compile(r"\\.|'[^']*'|(?<!\S)#[^\n]*|" + r'"(?:\\.|[^"\
 """What is not part of the command: quoted text, escaped characters and comments."""
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
 _HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev/null\b|>\s*/dev/null\s+2>&1")
+
+
+NO_NETWORK: Final = "This sandbox has no network: nothing outside it can be reached, and a retry will not help."
+READ_ONLY: Final = "The workspace is read-only in this sandbox: commands can write in $HOME and /tmp."
+_UNREACHABLE: Final = re.compile(
+    "(?i)name resolution|could not resolve|couldn't resolve|failure resolving|unable to resolve host|"
+    "name or service not known|nodename nor servname|failed to lookup address|no address associated with hostname|"
+    "unknownhostexception|unknown host|no such host|getaddrinfo|eai_again|enotfound|dial tcp: lookup|"
+    "network is unreachable|network unreachable|enetunreach|no route to host|ehostunreach|dns error"
+)
+_REFUSED_WRITE: Final = re.compile("(?i)read-only file system|permission denied|erofs|eacces")
+_LOOKED_AT: Final = 8_000
+"""Characters at the end of each stream that tell why a command failed."""
+
+
+def notes_on_failure(texts: Sequence[str], *, offline: bool, read_only: bool) -> Iterator[str]:
+    """Notes on a command that failed because of what its sandbox does not allow; `texts` are what it printed."""
+    ends = [text[-_LOOKED_AT:] for text in texts]
+    if offline and any(map(_UNREACHABLE.search, ends)):
+        yield NO_NETWORK
+    if read_only and any(map(_REFUSED_WRITE.search, ends)):
+        yield READ_ONLY
 
 
 def notes_on(command: Command, exit_code: int, *, silent: bool) -> tuple[str, ...]:

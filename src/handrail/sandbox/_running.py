@@ -3,7 +3,7 @@
 Every call of the driver has its own task, so that a silent driver blocks nothing.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -19,7 +19,7 @@ from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER, Caps
 from handrail.sandbox._capture import Capture, Cut
-from handrail.sandbox._notes import notes_on
+from handrail.sandbox._notes import notes_on, notes_on_failure
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
@@ -42,6 +42,10 @@ class Order:
     stdin: bytes | None = None
     max_output: int | None = None
     on_output: OnOutput | None = None
+    offline: bool = False
+    """Whether the sandbox has no network."""
+    read_only: bool = False
+    """Whether the workspace cannot be written."""
 
 
 class Running:
@@ -124,7 +128,8 @@ class Running:
         return Completed(
             exit_code, out.text, err.text, out.data, err.data, out_size, err_size, self.spool, ended_by,
             round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
-            self._all_notes(ended_by, exit_code), out.truncated or err.truncated, self.exit_code is None,
+            self._all_notes(ended_by, exit_code, (err.text, out.text)), out.truncated or err.truncated,
+            self.exit_code is None, tuple(str(each) for each in getattr(self.process, "advice", ())),
         )  # fmt: skip
 
     def _cut(self, stream: StreamName) -> Cut:
@@ -223,11 +228,13 @@ class Running:
         if self.on_late is not None:
             await self.on_late(self)
 
-    def _all_notes(self, ended_by: EndedBy, exit_code: int) -> tuple[str, ...]:
+    def _all_notes(self, ended_by: EndedBy, exit_code: int, texts: Sequence[str]) -> tuple[str, ...]:
         notes, told = list(self._notes), [str(note) for note in getattr(self.process, "notes", ())]
         if ended_by == "exit":  # where the driver tells of something, such as killed processes, silence proves nothing
             notes += notes_on(self.order.command, exit_code, silent=not self.received and not told)
         notes += told
+        if exit_code:
+            notes += notes_on_failure(texts, offline=self.order.offline, read_only=self.order.read_only)
         gone = self.spool.discarded()
         if gone:
             notes.append(

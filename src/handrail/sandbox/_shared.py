@@ -24,6 +24,8 @@ from handrail.sandbox.job import Job
 
 JOBS_KEPT: Final = 256
 """Ended jobs that can still be looked up."""
+ADVICE_KEPT: Final = 20
+"""Different pieces of advice that a report can have."""
 JOB_SPOOLS_KEPT: Final = 32
 """Ended jobs whose whole output is still on disk."""
 
@@ -37,6 +39,8 @@ class SandboxState:
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []
+        self.advice: dict[str, None] = {}
+        """What a person could change about the sandbox, in the order in which commands showed it."""
         self.closed = False
         self._holders = 0
         self._holding = threading.Lock()
@@ -48,6 +52,11 @@ class SandboxState:
     def number(self, kind: str) -> str:
         """A new id."""
         return f"{kind}-{next(self._numbers)}"
+
+    def advise(self, text: str) -> None:
+        """Add to the advice, once."""
+        if len(self.advice) < ADVICE_KEPT:
+            self.advice[text] = None
 
     def check_open(self) -> None:
         if self.closed:

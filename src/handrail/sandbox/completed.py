@@ -34,6 +34,8 @@ class Completed:
     """Whether one of the texts lacks its middle."""
     may_still_run: bool = False
     """Whether the sandbox has not confirmed that the command ended."""
+    advice: tuple[str, ...] = ()
+    """What a person could change about the sandbox, where that is why it failed. The model is not told."""
 
     def to_data(self) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""

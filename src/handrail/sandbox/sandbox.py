@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from os import urandom
 from types import TracebackType
@@ -36,13 +37,14 @@ class Sandbox(Files, AsyncWith):
         check_driver(driver)
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
-        self.report = report if report is not None else report_of(driver)
+        self._report = report if report is not None else report_of(driver)
         self._shared = SandboxState(driver)
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
         self._caps = DEFAULT_CAPS
         self._on_job: Callable[[Job], object] | None = None
+        self._on_advice: Callable[[str], object] | None = None
 
     def __repr__(self) -> str:
         jobs = sum(job.running for job in self.jobs())
@@ -76,7 +78,7 @@ class Sandbox(Files, AsyncWith):
         shared = self._shared
         name = id or self._call_id or shared.number("run")
         running = shared.begin(name, order, self._clock or WallClock(), self._caps)
-        return await shared.see_through(running, timeout, silence)
+        return self._advised(await shared.see_through(running, timeout, silence))
 
     @on_own_loop
     async def start(
@@ -152,13 +154,16 @@ class Sandbox(Files, AsyncWith):
         call_id: str | None = None,
         caps: Caps | None = None,
         on_job: Callable[[Job], object] | None = None,
+        on_advice: Callable[[str], object] | None = None,
     ) -> "Sandbox":
         """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs.
 
-        Output keeps to `caps`. `on_job` is called with every job that is started through this view.
+        Output keeps to `caps`. `on_job` is called with every job that is started through this view,
+        `on_advice` with what a person could change about the sandbox, where that is why a command failed.
         """
         view = copy(self)
         view._on_job = on_job if on_job is not None else self._on_job
+        view._on_advice = on_advice if on_advice is not None else self._on_advice
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
         view._caps = caps if caps is not None else self._caps
@@ -170,9 +175,19 @@ class Sandbox(Files, AsyncWith):
         return self._cwd
 
     @property
+    def report(self) -> Report:
+        """What the sandbox promises; its notes have what commands showed that a person could change."""
+        advice = tuple(self._shared.advice)
+        return replace(self._report, notes=(*self._report.notes, *advice)) if advice else self._report
+
+    @report.setter
+    def report(self, report: Report) -> None:
+        self._report = report
+
+    @property
     def features(self) -> frozenset[Feature]:
         """The features that the report lists as enforced."""
-        return self.report.features
+        return self._report.features
 
     @property
     def identity(self) -> object:
@@ -232,7 +247,18 @@ class Sandbox(Files, AsyncWith):
         fed = stdin is not None or (for_job and "stdin" in self.features)
         limit = seconds(timeout, "timeout")
         asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
-        return Order(asked, where, stdin, count(max_output, "max_output"), called(on_output, "on_output"))
+        report, most = self._report, count(max_output, "max_output")
+        return Order(
+            asked, where, stdin, most, called(on_output, "on_output"), report.network == "none", not report.writable
+        )
+
+    def _advised(self, completed: Completed) -> Completed:
+        """Tell the person what they could change: in the report, once, and whoever asked for it."""
+        for text in completed.advice:
+            self._shared.advise(text)
+            if self._on_advice is not None:
+                self._on_advice(text)
+        return completed
 
     async def _where(self, cwd: str | None) -> str:
         """A command's directory. Commands may reach more than file operations do; there the system resolves `..`."""
@@ -244,7 +270,7 @@ class Sandbox(Files, AsyncWith):
 
     async def _see_through(self, job: Job, running: Running, timeout: float | None, silence: float | None) -> None:
         try:
-            job.settle(await self._shared.see_through(running, timeout, silence), None)
+            job.settle(self._advised(await self._shared.see_through(running, timeout, silence)), None)
         except (OSError, ValueError, Unavailable, HandrailError) as error:
             job.settle(None, error)
         finally:

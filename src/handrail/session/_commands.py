@@ -1,4 +1,4 @@
-"""What a sandbox reports of its commands, as events of the session: jobs, and outcomes that came late."""
+"""What a sandbox reports of its commands, as events of the session: jobs, late outcomes, advice."""
 
 import weakref
 from collections.abc import Callable
@@ -32,6 +32,12 @@ def job_started(session: "Session", call: Call, job: Job) -> None:
     command = job.command if isinstance(job.command, str) else list(job.command)
     session.emit("job_started", call.id, call.parent, {"job": job.id, "pid": job.pid, "command": command})
     job.when_ended(partial(_job_ended, session, call))
+
+
+def advised(session: "Session", call: Call, text: str) -> None:
+    """Record what a person could change about the sandbox, where that is why a command of the call failed."""
+    if not session.ended:
+        session.emit("warning", call.id, call.parent, {"message": text})
 
 
 def sandbox_id(session: "Session", call_id: str) -> str:

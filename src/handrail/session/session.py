@@ -24,7 +24,7 @@ from handrail.lazy import Lazy
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session._checks import check_calls, check_options, checked_gates, functions
-from handrail.session._commands import job_started, report_late_to, sandbox_id
+from handrail.session._commands import advised, job_started, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
 from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
@@ -251,12 +251,9 @@ class Session(AsyncWith):
         return self._transcript.events[start:]
 
     def emit(
-        self,
-        type: EventType,
-        call_id: str | None = None,
-        parent: str | None = None,
+        self, type: EventType, call_id: str | None = None, parent: str | None = None,
         data: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Write an event into the transcript."""
         self._transcript.write(type, call_id, parent, data or {})
 
@@ -298,10 +295,10 @@ class Session(AsyncWith):
         if self.sandbox is None:
             raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
         call = context.call
-        started = partial(job_started, self, call)
         return self.sandbox.bind(
-            clock=context.clock, call_id=sandbox_id(self, call.id), caps=context.caps, on_job=started
-        )
+            clock=context.clock, call_id=sandbox_id(self, call.id), caps=context.caps,
+            on_job=partial(job_started, self, call), on_advice=partial(advised, self, call),
+        )  # fmt: skip
 
     def _admit(self, call: Call) -> Step:
         """Accept a call: from now on it will have exactly one call_ended event."""

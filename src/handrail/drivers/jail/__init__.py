@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from handrail.contract.driver import Mount, Report
@@ -20,6 +21,7 @@ from handrail.drivers._options import (
     check_network,
     fixed_env,
     is_below,
+    may_write,
 )
 from handrail.drivers._scratch import remove_scratch
 from handrail.drivers.guard.sealed import open_sealed
@@ -185,4 +187,5 @@ def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -
             "network is full, which includes the machine's abstract sockets",
             "leave network at none",
         )
-    return claim("jail", network=network, weaker=weaker, notes=tuple(notes))
+    report = claim("jail", network=network, weaker=weaker, notes=tuple(notes))
+    return report if may_write(workspace) else replace(report, writable=False)
