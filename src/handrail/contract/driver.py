@@ -69,6 +69,7 @@ class Report:
 
     @property
     def features(self) -> frozenset[Feature]:
+        """What is enforced."""
         return frozenset(promise.feature for promise in self.promises if promise.standing == "enforced")
 
     def standing(self, feature: Feature) -> Standing:

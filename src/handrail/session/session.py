@@ -238,6 +238,7 @@ class Session(AsyncWith):
 
     @property
     def trace(self) -> tuple[Event, ...]:
+        """Every event so far."""
         self._transcript.flush()
         return tuple(self._transcript.events)
 

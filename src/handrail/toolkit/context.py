@@ -96,6 +96,7 @@ class Context(Generic[State]):
 
     @property
     def session_id(self) -> str:
+        """The id of the session that makes this call."""
         return self._session.id
 
     @property
@@ -106,6 +107,7 @@ class Context(Generic[State]):
 
     @property
     def host(self) -> Host:
+        """The program around the session: it asks people, starts tasks, ends the loop and loads deferred tools."""
         return self._session.host
 
     @property

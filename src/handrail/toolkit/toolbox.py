@@ -54,6 +54,7 @@ class Toolbox:
         return made
 
     def get(self, name: str) -> Tool | None:
+        """The tool of this name, if there is one."""
         return self._tools.get(name)
 
     def find(self, name: str) -> Tool:
@@ -61,15 +62,19 @@ class Toolbox:
         return self._tools.get(name) or _unknown(name, self._tools)
 
     def all(self) -> list[Tool]:
+        """Every tool, sorted by name."""
         return [self._tools[name] for name in sorted(self._tools)]
 
     def names(self) -> list[str]:
+        """The names of all tools, sorted."""
         return sorted(self._tools)
 
     def by_risk(self, risk: Risk) -> list[Tool]:
+        """The tools of exactly this risk."""
         return [each for each in self.all() if each.risk == risk]
 
     def by_effect(self, effect: Effect) -> list[Tool]:
+        """The tools that declare this effect."""
         return [each for each in self.all() if effect in each.effects]
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
@@ -78,9 +83,11 @@ class Toolbox:
         return [exported(provider, each) for each in self.all() if not each.deferred]
 
     def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
+        """The tools that `schemas` leaves out because they are deferred, in the same form."""
         return [exported(provider, each) for each in self.all() if each.deferred]
 
     def schema_for(self, name: str, provider: str = "mcp") -> dict[str, Any]:
+        """One tool in this provider's form. Raises HandrailError for a name that is not here."""
         found = self._tools.get(name)
         if found is None:
             raise HandrailError(f"there is no tool {name!r}; {nearest(name, self.names())}")
