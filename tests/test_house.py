@@ -157,7 +157,7 @@ PUBLIC = [
     "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "Image", "Job",
     "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
     "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Session", "Step",
-    "Store", "Success", "Summary", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
+    "Store", "Success", "Summary", "TaskState", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
     "Unavailable", "Usage",
     "WeakerThanAsked", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",
 ]  # fmt: skip

@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.sandbox.sandbox import Sandbox as Sandbox
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
+    from handrail.session.steering import TaskState as TaskState
     from handrail.store.store import Store as Store
     from handrail.store.summary import Summary as Summary
     from handrail.toolkit.bridge import run_sync as run_sync

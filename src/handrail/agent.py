@@ -1,53 +1,39 @@
 """The loop: ask the model, run its calls, append the results, repeat; every call has one result."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from inspect import iscoroutinefunction
-from random import random
+from types import TracebackType
 from typing import Any, Final, Literal, Unpack
 
 import anyio
 
 from handrail.aio import finish, in_background
 from handrail.contract.approval import Approver
-from handrail.contract.call import Call
-from handrail.contract.errors import HandrailError, ToolFailed, describe_error
+from handrail.contract.errors import HandrailError, NameConflict, describe_error
 from handrail.contract.event import Event
-from handrail.contract.expect import expect, expect_number, explains_misuse, refuse, shown
+from handrail.contract.expect import expect, expect_number, explains_misuse
 from handrail.contract.limits import Budget
-from handrail.contract.model import (
-    CallDelta,
-    Message,
-    Model,
-    ModelEvent,
-    ModelFailed,
-    TextDelta,
-    ThinkingDelta,
-    Turn,
-    Usage,
-)
-from handrail.contract.result import Failure, Result, to_wire
+from handrail.contract.model import Message, Model, Turn, Usage
+from handrail.contract.result import Image
 from handrail.log import report
 from handrail.policy.policy import Policy
+from handrail.session.asking import Asking, checked_model
 from handrail.session.conversation import Conversation
+from handrail.session.loop_host import LoopHost
 from handrail.session.options import SessionOptions
 from handrail.session.session import Session
+from handrail.session.steering import Steer, steer_to_listed_paths
+from handrail.session.typed_answer import SEND_BACK, answer_tool, is_answer_tool
 from handrail.store.store import Store
-from handrail.toolkit.context import Host
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 MAX_ROUNDS: Final = 64
-MAX_TRIES: Final = 5
-"""Requests for one answer, where they fail for a reason that may pass."""
-FIRST_RETRY_WAIT: Final = 0.5
-"""Seconds before the second request; each further wait is twice as long."""
-LONGEST_RETRY_AFTER: Final = 60.0
-"""Seconds that a provider may ask to wait; a longer wait ends the run."""
-PIECES: Final = frozenset({"text", "thinking", "call_text"})
-HOW_TO_ASK: Final = "write `async def ask(self, messages, tools, *, system)` with `yield Turn(…)` in it"
-Reason = Literal["done", "asked_user", "round_limit", "budget", "cancelled", "model_error"]
+ASK_AGAIN: Final = "Your last answer was empty. Go on with the work, or say what you have found."
+Reason = Literal[
+    "done", "asked_user", "round_limit", "budget", "cancelled", "model_error", "cut", "refused", "no_output"
+]
+End = tuple[Reason, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +44,15 @@ class Outcome:
     text: str
     session_id: str = field(default="", kw_only=True)
     usage: Usage = field(default=Usage(), kw_only=True)
+    output: Any = field(default=None, kw_only=True)
+    """The object that `Agent(output=…)` asks for; None unless the reason is `done`."""
 
 
 @explains_misuse
 class Agent:
     """A model and a session. Call `run` again to continue the conversation.
+
+    Use it with `async with` to close the session that it made; a session that it was given stays open.
 
     Args:
         model: anything with `ask`.
@@ -75,214 +65,228 @@ class Agent:
         rounds: how often the model may be asked in one run.
         system: the system text of every request.
         store: keeps the session in a file, so that `Agent.resume` can go on with it.
+        name: for events and spans.
+        output: a pydantic model; the run ends when the model gives such an object by the tool `answer`.
+        steer: called with the TaskState after each round; what it returns is told to the model. None: nothing is.
     """
 
     def __init__(
         self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
         budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "", store: Store | None = None,
+        name: str = "", output: type[Any] | None = None, steer: Steer | None = steer_to_listed_paths,
     ) -> None:  # fmt: skip
-        self.model = _checked(model)
+        self.model = checked_model(model)
         expect("Agent.rounds", rounds, int, "a whole number above 0")
         expect_number("Agent.rounds", rounds, "a whole number above 0", least=0, above=True, whole=True)
         expect("Agent.system", system, str, "a text, or leave it out")
+        expect("Agent.name", name, str, "a text, or leave it out")
         self.session = _session_for(
             session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store
         )
-        self.rounds, self.system = rounds, system
+        self.rounds, self.system, self.name, self.steer = rounds, system, name, steer
         self.model_name = str(getattr(model, "name", "") or type(model).__name__)
         self.session.opened_by |= {"model": self.model_name, "system": system}
-        self.usage = Usage()
-        self._traceback = ""
+        self._closes = session is None
+        """Whether `async with` closes the session."""
         self._conversation = Conversation(self.session.artifacts, model=self.model_name)
+        self._asking = Asking(self, self.session, self._conversation, self.model_name)
+        self._typed = output is not None
+        self._run_state = _Run()
+        if output is not None:
+            made = answer_tool(output, self._accept)
+            known = self.session.toolbox.get(made.name)
+            if known is not None and not is_answer_tool(known):
+                raise NameConflict(f"with output= the name {made.name!r} is Handrail's own; rename your tool")
+            self.session.offer(made)
 
     @classmethod
     def resume(
-        cls,
-        model: Model,
-        store: Store,
-        id: str,
-        *,
-        rounds: int = MAX_ROUNDS,
-        system: str = "",
+        cls, model: Model, store: Store, id: str, *, rounds: int = MAX_ROUNDS, system: str = "", name: str = "",
+        output: type[Any] | None = None, steer: Steer | None = steer_to_listed_paths,
         **options: Unpack[SessionOptions],
-    ) -> "Agent":
+    ) -> "Agent":  # fmt: skip
         """Go on with a stored session, as `Session.resume` does; the conversation continues where it was."""
-        return cls(model, session=Session.resume(store, id, **options), rounds=rounds, system=system)
+        session = Session.resume(store, id, **options)
+        agent = cls(model, session=session, rounds=rounds, system=system, name=name, output=output, steer=steer)
+        agent._closes = True
+        return agent
+
+    async def __aenter__(self) -> "Agent":
+        if self._closes:
+            await self.session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self.session.__aexit__(kind, error, trace) if self._closes else None
 
     @property
     def messages(self) -> list[Message]:
         """The conversation so far, as the session's events tell it."""
-        self._conversation.read(self.session.trace_from(self._conversation.position))
-        return self._conversation.messages
+        return self._conversation.follow(self.session)
 
     def __repr__(self) -> str:
         return f"<Agent of {type(self.model).__name__}: {len(self.messages)} messages, {self.session!r}>"
 
-    async def run(self, prompt: str) -> Outcome:
-        """Work until the model is done or a limit is reached. Raises only when it is cancelled."""
-        expect("the prompt", prompt, str, "a text")
-        if (tracing := self.session.tracing) is not None:
-            return await tracing.run(self, prompt, partial(self._run, prompt))
-        return await self._run(prompt)
+    @property
+    def usage(self) -> Usage:
+        """What all requests of this agent took."""
+        return self._asking.usage
 
-    async def _run(self, prompt: str) -> Outcome:
+    async def run(self, prompt: str, *, images: Sequence[Image] = ()) -> Outcome:
+        """Work until the model is done or a limit is reached.
+
+        Raises HandrailError for a blank prompt; otherwise only when it is cancelled.
+        """
+        _check_prompt(prompt, images)
+        if (tracing := self.session.tracing) is not None:
+            return await tracing.run(self, prompt, partial(self._run, prompt, images))
+        return await self._run(prompt, images)
+
+    def stream(self, prompt: str, *, images: Sequence[Image] = ()) -> AsyncIterator[Event]:
+        """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""
+        _check_prompt(prompt, images)
+        return _watch(self.session, partial(self.run, prompt, images=images))
+
+    async def _run(self, prompt: str, images: Sequence[Image]) -> Outcome:
         reason: Reason = "cancelled"
-        text = self._traceback = ""
+        text = ""
         self.session.begin_run()
         outer = self.session.host.outer
-        self.session.host.outer = host = _LoopHost(outer)
-        self.session.emit("run_started", data={"model": self.model_name, "rounds": self.rounds})
-        self.session.emit("user", data={"text": prompt, "images": []})
+        self.session.host.outer = host = LoopHost(outer)
+        state = self._run_state = _Run()
+        started = {"model": self.model_name, "rounds": self.rounds, "agent": self.name}
+        self.session.emit("run_started", data=started)
         try:
-            reason, text = await self._rounds(host)
+            kept = [await self._keep(image) for image in images]
+            self.session.emit("user", data={"text": prompt, "images": kept})
+            reason, text = await self._rounds(host, state)
+        except Exception as error:
+            reason, text = "model_error", describe_error(error)
+            raise
         finally:
             self.session.host.outer = outer
-            trace = {"traceback": self._traceback} if self._traceback else {}
-            self.session.emit("run_ended", data={"reason": reason, "text": text, **trace})
-        return Outcome(reason, text, session_id=self.session.id, usage=self.usage)
+            self.session.emit("run_ended", data={"reason": reason, "text": text, **state.as_data()})
+        return Outcome(reason, text, session_id=self.session.id, usage=self.usage, output=state.output)
 
-    def stream(self, prompt: str) -> AsyncIterator[Event]:
-        """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""
-        return _watch(self.session, self.run, prompt)
-
-    async def _rounds(self, host: "_LoopHost") -> tuple[Reason, str]:
+    async def _rounds(self, host: LoopHost, state: "_Run") -> End:
         for _ in range(self.rounds):
             try:
-                turn = await self._ask()
+                turn = await self._asking.turn()
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
-                self._traceback = report(f"The model {type(self.model).__name__} (session {self.session.id!r})", error)
+                who = f"The model {type(self.model).__name__} (session {self.session.id!r})"
+                state.traceback = report(who, error)
                 return "model_error", describe_error(error)
-            if not turn.calls:
-                return "done", turn.text
-            results = await self._answer(turn.calls)
-            if host.ended:
-                return host.ended
-            if any(not result.ok and result.kind == "budget_exhausted" for result in results):
-                return "budget", turn.text or "The budget of this run is used up."
+            end = await self._act(turn, host, state) if turn.calls else self._conclude(turn, state)
+            if end is not None:
+                return end
         return "round_limit", f"The model was not done after {self.rounds} rounds."
 
-    async def _ask(self) -> Turn:
-        """The model's answer. A transient failure is tried again, after a while."""
-        for attempt in range(1, MAX_TRIES + 1):
-            began = self.session.event_count
-            try:
-                return self._record(await self._try(attempt))
-            except ModelFailed as error:
-                if not error.transient or attempt == MAX_TRIES or (error.retry_after or 0) > LONGEST_RETRY_AFTER:
-                    raise
-                shown = [event.seq for event in self.session.trace_from(began) if event.type in PIECES]
-                wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), LONGEST_RETRY_AFTER)
-                wait *= 1 if error.retry_after else 0.5 + random()  # so that many clients do not come back at once
-                self.session.emit("retried", data={"why": str(error), "wait": wait, "taken_back": shown})
-                await anyio.sleep(wait)
-        raise AssertionError  # the last try returns or raises
-
-    async def _try(self, attempt: int) -> Turn:
-        """One request to the model, in a span of its own if the session is traced."""
-        tracing, ask = self.session.tracing, partial(self._answer_to, self.messages, attempt)
-        return await (ask() if tracing is None else tracing.ask(self, ask))
-
-    async def _answer_to(self, messages: Sequence[Message], attempt: int) -> Turn:
-        emit = self.session.emit
-        emit("model_asked", data={"try": attempt, "messages": len(messages)})
-        turn: Turn | None = None
-        given = self.model.ask(messages, self.session.schemas("mcp"), system=self.system)
-        if not hasattr(given, "__aiter__"):
-            raise ModelFailed(f"{type(self.model).__name__}.ask returned {shown(given)}; {HOW_TO_ASK}")
-        async with _closing(given) as answer:
-            async for event in answer:
-                if isinstance(event, Turn):
-                    turn = event
-                elif isinstance(event, CallDelta):
-                    emit("call_text", data={"index": event.index, "name": event.name, "text": event.text})
-                elif isinstance(event, TextDelta | ThinkingDelta):
-                    emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": event.text})
-                else:
-                    raise ModelFailed(f"{type(self.model).__name__}.ask yielded {shown(event)}; {HOW_TO_ASK}")
-        if turn is None:
-            raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
-        return turn
-
-    def _record(self, turn: Turn) -> Turn:
-        """The answer as it is written into the transcript: with its own ids, and its cut call marked."""
-        self.usage += turn.usage
-        calls = self.session.ids.for_answer(turn.calls)
-        if turn.stop not in ("end", "tool_use") and calls:  # the model was cut off inside its last call
-            calls = (*calls[:-1], replace(calls[-1], cut=True))
-        listed = [
-            {"id": call.id, "name": call.name, "arguments": to_wire(call.arguments), "cut": call.cut} for call in calls
-        ]
-        self.session.emit(
-            "model_answered",
-            data={
-                "text": turn.text, "calls": listed, "stop": turn.stop, "model": self.model_name,
-                "usage": asdict(turn.usage), "keep": turn.keep,
-            },
-        )  # fmt: skip
-        return replace(turn, calls=calls)
-
-    async def _answer(self, calls: tuple[Call, ...]) -> list[Result]:
-        return await self.session.call_all(calls)
-
-
-class _LoopHost:
-    """The loop as a tool sees it. `finish` ends it; so does a question, which the person reads in the outcome."""
-
-    def __init__(self, outer: Host | None = None) -> None:
-        self.ended: tuple[Reason, str] | None = None
-        self._outer = outer
-        """The session's own host, which is asked first."""
-
-    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        if self._outer is not None:
-            return await self._outer.ask(question, choices)
-        listed = "".join(f"\n- {choice}" for choice in choices)
-        self.ended = ("asked_user", question + listed)
-        raise ToolFailed(
-            Failure(
-                "unavailable",
-                "The question was passed to the user, who answers with the next message.",
-                retryable=False,
-            )
-        )
-
-    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        if self._outer is not None:
-            return await self._outer.spawn(prompt, tools=tools, cwd=cwd)
-        return Failure("unavailable", "This loop cannot start tasks; do the work yourself.", retryable=False)
-
-    def finish(self, summary: str) -> None:
-        self.ended = ("done", summary)
-        if self._outer is not None:
-            self._outer.finish(summary)
-
-    def deferred_tools(self) -> dict[str, str]:
-        return {}
-
-    def load_tools(self, names: Sequence[str]) -> None:
+    async def _act(self, turn: Turn, host: LoopHost, state: "_Run") -> End | None:
+        """Run the calls of an answer. Returns how the run ends, if it does."""
+        state.empty = False
+        results = await self.session.call_all(turn.calls)
+        if turn.stop == "refused":
+            return "refused", turn.text or "The model refused to go on."
+        if state.output is not None:
+            return "done", turn.text or state.output.model_dump_json()
+        if host.ended and host.ended[0] == "done" and self._typed:
+            (_, text), host.ended = host.ended, None
+            return self._send_back(text, state)
+        if host.ended:
+            return host.ended
+        if any(not result.ok and result.kind == "budget_exhausted" for result in results):
+            return "budget", turn.text or "The budget of this run is used up."
+        self._steer_by_state(state)
         return None
 
+    def _conclude(self, turn: Turn, state: "_Run") -> End | None:
+        """What an answer without calls means. None: the model is asked again."""
+        if turn.stop == "paused":
+            return None
+        if turn.stop == "refused":
+            return "refused", turn.text or "The model refused to answer."
+        if turn.stop == "max_tokens":
+            return "cut", turn.text or "The model's answer reached its limit of tokens before it said anything."
+        if self._typed:
+            return self._send_back(turn.text, state)
+        if turn.text.strip():
+            return "done", turn.text
+        if state.empty:
+            return "model_error", "The model answered twice with neither text nor calls."
+        state.empty = True
+        self._tell("empty", ASK_AGAIN)
+        return None
 
-@asynccontextmanager
-async def _closing(answer: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIterator[ModelEvent]]:
-    """Close the answer when it is left early; a provider's connection would stay open."""
-    try:
-        yield answer
-    finally:
-        if isinstance(answer, AsyncGenerator):
-            await answer.aclose()
+    def _send_back(self, text: str, state: "_Run") -> End | None:
+        """Ask for a typed answer in place of text, once."""
+        if state.sent_back:
+            return "no_output", text
+        state.sent_back = True
+        self._tell("no_output", SEND_BACK)
+        return None
+
+    def _accept(self, answer: Any) -> bool:
+        """Take a typed answer, if it is the first of this run."""
+        return self._run_state.accept(answer)
+
+    def _steer_by_state(self, state: "_Run") -> None:
+        if self.steer is None:
+            return
+        self._conversation.follow(self.session)
+        try:
+            text = self.steer(self._conversation.state)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's code; the run goes on without it
+            traceback = report("The function `steer`", error)
+            message = f"The function `steer` raised {describe_error(error)}; the model was told nothing."
+            self.session.emit("warning", data={"message": message, "traceback": traceback})
+            return
+        if text and text != state.steered:  # the same advice twice in a row helps nobody
+            self._tell("state", text)
+        state.steered = text or ""
+
+    def _tell(self, why: str, text: str) -> None:
+        """Tell the model something as a user's message."""
+        self.session.emit("steered", data={"text": text, "why": why})
+
+    async def _keep(self, image: Image) -> str:
+        """Keep a picture of the prompt. Returns its reference."""
+        ref = (await self.session.artifacts.put(image.data, media_type=image.media_type)).ref
+        self.session.artifacts.show(ref)
+        return ref
 
 
-def _checked(model: Model) -> Model:
-    """The given model. Raises HandrailError for anything else."""
-    if isinstance(model, type):
-        refuse("Agent.model", model, f"an object of it: {model.__name__}(…)")
-    if not callable(getattr(model, "ask", None)):
-        raise HandrailError(f"{shown(model)} is not a Model: missing ask; write an object whose ask yields a Turn")
-    if iscoroutinefunction(model.ask):
-        raise HandrailError(f"{type(model).__name__}.ask returns its answer; {HOW_TO_ASK}")
-    return model
+class _Run:
+    """What one run notes as it goes."""
+
+    def __init__(self) -> None:
+        self.output: Any = None
+        self.traceback = self.steered = ""
+        self.empty = self.sent_back = False
+        """Whether the last answer was empty; whether a text was sent back for want of a typed answer."""
+
+    def accept(self, output: Any) -> bool:
+        """Take the typed answer, if it is the first."""
+        if self.output is not None:
+            return False
+        self.output = output
+        return True
+
+    def as_data(self) -> dict[str, Any]:
+        """What `run_ended` says of it."""
+        output = {} if self.output is None else {"output": self.output.model_dump(mode="json")}
+        return output | ({"traceback": self.traceback} if self.traceback else {})
+
+
+def _check_prompt(prompt: str, images: Sequence[Image]) -> None:
+    """Raise HandrailError for a prompt that no model could answer."""
+    expect("the prompt", prompt, str, "a text")
+    for image in images:
+        expect("one of the images", image, Image, "Image(data, media_type)")
+    if not prompt.strip() and not images:
+        raise HandrailError("the prompt is blank: say what the model should do")
 
 
 def _session_for(
@@ -312,13 +316,13 @@ def _session_for(
     return session
 
 
-async def _watch(session: Session, run: Callable[[str], Awaitable[Any]], prompt: str) -> AsyncIterator[Event]:
+async def _watch(session: Session, run: Callable[[], Awaitable[Any]]) -> AsyncIterator[Event]:
     """The run has its own task, because a generator that is left early may be closed in another task."""
     failed: list[BaseException] = []
 
     async def work() -> None:
         try:
-            await run(prompt)
+            await run()
         except Exception as error:  # noqa: BLE001 - raised again below
             failed.append(error)
 

@@ -20,15 +20,16 @@ EventType = Literal[
     "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
-    "run_started",  # model, rounds: a new user turn
+    "run_started",  # model, rounds, agent: its name; a new user turn
     "user",  # text, images: the refs of its pictures; a message of the user's
+    "steered",  # text, why: state, empty or no_output; what the loop tells the model, as a user's message
     "model_asked",  # try: from 1, messages: how many
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
     "call_text",  # index, name, text: a piece of the arguments of a call, while the model writes them
     "retried",  # why, wait: seconds, taken_back: the seqs of the pieces that are void
     "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep
-    "run_ended",  # reason, text, traceback of a model's error
+    "run_ended",  # reason, text, output: the typed one as JSON, traceback of a model's error
     "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]
 

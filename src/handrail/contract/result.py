@@ -158,6 +158,17 @@ def to_wire(value: Any) -> Any:
     return value
 
 
+def sendable(text: str) -> str:
+    """The text without lone surrogates, which no provider accepts."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
 def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
     """Every picture in a result's value, and where it is."""
     if isinstance(value, Image):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pydantic_core
 
 from handrail.contract.excerpt import Excerpt
-from handrail.contract.result import ArtifactRef, Image
+from handrail.contract.result import ArtifactRef, Image, sendable
 from handrail.sandbox.completed import Completed
 from handrail.schema.describe import dotted
 
@@ -41,7 +41,7 @@ def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
     if kind in KEPT:
         return value
     if kind is str:
-        return sendable(value, odd)
+        return _text(value, odd)
     if kind is float:
         return value if isfinite(value) else _not_finite(value, odd)
     if depth > MAX_DEPTH:
@@ -62,24 +62,18 @@ def notes_of(value: Any) -> tuple[str, ...]:
     return tuple(note for each in items if type(each) is Completed for note in each.notes)
 
 
-def sendable(text: str, odd: Odd | None = None) -> str:
-    """The text without lone surrogates, which no provider accepts."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        if odd is not None:
-            odd.append(((), LONE_SURROGATE))
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
 def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
     """Warnings for the model about values that are shown as text."""
     listed = [f"{f'`{dotted(path)}`' if path else whole} {what}" for path, what in odd[:MAX_WARNINGS]]
     more = len(odd) - MAX_WARNINGS
     return (*listed, *([f"and {more} more values that JSON cannot hold"] if more > 0 else []))
+
+
+def _text(text: str, odd: Odd | None) -> str:
+    made = sendable(text)
+    if made is not text and odd is not None:
+        odd.append(((), LONE_SURROGATE))
+    return made
 
 
 def _not_finite(value: float, odd: Odd | None) -> str:
@@ -115,7 +109,7 @@ def _mapping(value: Mapping[Any, Any], depth: int, odd: Odd | None) -> Any:
 
 def _key(key: Any, odd: Odd | None) -> str:
     noted: Odd = []
-    made = sendable(str(key), noted) if isinstance(key, str) else plain(key, odd=noted)
+    made = _text(str(key), noted) if isinstance(key, str) else plain(key, odd=noted)
     if odd is not None and noted:
         odd.append(((), f"has a key that {noted[0][1]}"))
     return made if isinstance(made, str) else str(made)

@@ -13,8 +13,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import call_on, is_cancelled, running_loop, this_task
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.expect import kind_of
-from handrail.contract.result import Failure, FailureKind, Result, Success, to_wire
-from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, sendable, warnings_of
+from handrail.contract.result import Failure, FailureKind, Result, Success, sendable, to_wire
+from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, warnings_of
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.threads import Work

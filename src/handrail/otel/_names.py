@@ -10,6 +10,7 @@ CHAT: Final = "chat"
 
 CONVERSATION: Final = "gen_ai.conversation.id"
 """The session's id."""
+AGENT_NAME: Final = "gen_ai.agent.name"
 ERROR_TYPE: Final = "error.type"
 
 TOOL_NAME: Final = "gen_ai.tool.name"

@@ -71,7 +71,8 @@ class Tracing:
     async def run(self, conversation: Conversation, prompt: str, proceed: Callable[[], Awaitable[E]]) -> E:
         before = conversation.usage
         attributes = _about(conversation, _names.INVOKE_AGENT)
-        with self._span(_names.INVOKE_AGENT, SpanKind.INTERNAL, attributes) as span:
+        title = f"{_names.INVOKE_AGENT} {_short(conversation.name)}".strip()
+        with self._span(title, SpanKind.INTERNAL, attributes) as span:
             ended = await proceed()
             now = conversation.usage
             _describe(_count, span, now.input_tokens - before.input_tokens, now.output_tokens - before.output_tokens)
@@ -185,6 +186,8 @@ def _about(conversation: Conversation, operation: str) -> Attributes:
         _names.CONVERSATION: _short(conversation.session.id),
         _names.MODEL: _short(name if isinstance(name, str) and name else type(model).__name__),
     }
+    if conversation.name:
+        attributes[_names.AGENT_NAME] = _short(conversation.name)
     return attributes | ({_names.PROVIDER: _short(provider)} if isinstance(provider, str) and provider else {})
 
 

@@ -27,7 +27,7 @@ class SessionHost:
     ) -> None:
         self.own_loop = own_loop
         self.outer = outer
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self.emit = emit
         self._warned: set[str] = set()
         self._loaded: set[str] = set()
@@ -45,13 +45,11 @@ class SessionHost:
         self._outer_to("end the loop").finish(summary)
 
     def deferred_tools(self) -> Mapping[str, str]:
-        return {
-            each.name: each.description for each in self._toolbox if each.deferred and each.name not in self._loaded
-        }
+        return {each.name: each.description for each in self.toolbox if each.deferred and each.name not in self._loaded}
 
     def load_tools(self, names: Sequence[str]) -> None:
         for name in names:
-            if self._toolbox.get(name) is None:
+            if self.toolbox.get(name) is None:
                 raise HandrailError(f"there is no tool {name!r} to load")
         if new := sorted(set(names) - self._loaded):
             self._loaded.update(new)
@@ -60,10 +58,15 @@ class SessionHost:
     def restore_loaded(self, names: Sequence[str]) -> None:
         """Take up what was loaded before the session was resumed; a tool that is gone is a warning."""
         for name in names:
-            if self._toolbox.get(name) is None:
+            if self.toolbox.get(name) is None:
                 self.emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
             else:
                 self._loaded.add(name)
+
+    def use(self, toolbox: Toolbox) -> None:
+        """Offer the tools of another toolbox from now on."""
+        self.toolbox = toolbox
+        self._schemas.clear()
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """Every tool that is not deferred, and every loaded one, sorted by name.
@@ -71,9 +74,9 @@ class SessionHost:
         A tool that the provider would refuse is left out with a warning, because it would fail the whole request.
         """
         check_provider(provider)
-        key = (provider, self._toolbox.changes, len(self._loaded))
+        key = (provider, self.toolbox.changes, len(self._loaded))
         if key not in self._schemas:
-            offered = [each for each in self._toolbox if not each.deferred or each.name in self._loaded]
+            offered = [each for each in self.toolbox if not each.deferred or each.name in self._loaded]
             made = (self._exported(provider, each) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])

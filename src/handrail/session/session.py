@@ -39,6 +39,7 @@ from handrail.store.ends import never_started
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
+from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike, few
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
@@ -222,6 +223,11 @@ class Session(AsyncWith):
         if step is not None:
             step.terminate()
         return step is not None
+
+    def offer(self, tool: Tool) -> None:
+        """Add or replace a tool in this session alone: its Toolbox may serve others too, and stays as it is."""
+        self.toolbox = Toolbox([*(each for each in self.toolbox if each.name != tool.name), tool])
+        self.host.use(self.toolbox)
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """The schemas to offer to the model, in this provider's form, in a stable order."""

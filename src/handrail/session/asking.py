@@ -1,0 +1,162 @@
+"""Ask the model: show its answer while it is written, try again what may pass, and record the whole of it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from inspect import iscoroutinefunction
+from random import random
+from typing import Any, Final, get_args
+
+import anyio
+
+from handrail.contract.call import Call
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import refuse, shown
+from handrail.contract.model import (
+    CallDelta,
+    Model,
+    ModelEvent,
+    ModelFailed,
+    Stop,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    Usage,
+)
+from handrail.contract.result import to_wire
+from handrail.session.conversation import Conversation
+from handrail.session.session import Session
+from handrail.toolkit.tracing import Conversation as Traced
+
+MAX_TRIES: Final = 5
+"""Requests for one answer, where they fail for a reason that may pass."""
+FIRST_RETRY_WAIT: Final = 0.5
+"""Seconds before the second request; each further wait is twice as long."""
+LONGEST_RETRY_AFTER: Final = 60.0
+"""Seconds that a provider may ask to wait; a longer wait ends the run."""
+PIECES: Final = frozenset({"text", "thinking", "call_text"})
+HOW_TO_ASK: Final = "write `async def ask(self, messages, tools, *, system)` with `yield Turn(…)` in it"
+STOPS: Final = frozenset(get_args(Stop))
+
+
+class Asking:
+    """Puts the conversation of a session to a model. `usage` is what all requests took."""
+
+    def __init__(self, agent: Traced, session: Session, conversation: Conversation, name: str) -> None:
+        self.usage = Usage()
+        self._agent, self._name = agent, name
+        self._session, self._conversation = session, conversation
+
+    async def turn(self) -> Turn:
+        """The model's answer. A transient failure is tried again, after a while. Raises ModelFailed."""
+        for attempt in range(1, MAX_TRIES + 1):
+            began = self._session.event_count
+            try:
+                return self._record(_checked(await self._traced(attempt)))
+            except ModelFailed as error:
+                if not error.transient or attempt == MAX_TRIES:
+                    raise
+                if (error.retry_after or 0) > LONGEST_RETRY_AFTER:
+                    message = f"{error} (the provider asks to wait {error.retry_after:,.0f} s)"
+                    raise ModelFailed(
+                        message, transient=True, retry_after=error.retry_after, kind=error.kind
+                    ) from error
+                await self._wait(error, attempt, began)
+        raise AssertionError  # the last try returns or raises
+
+    async def _wait(self, error: ModelFailed, attempt: int, began: int) -> None:
+        wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), LONGEST_RETRY_AFTER)
+        wait *= 1 if error.retry_after else 0.5 + random()  # so that many clients do not come back at once
+        self._take_back(began, str(error), wait)
+        await anyio.sleep(wait)
+
+    def _take_back(self, began: int, why: str, wait: float) -> None:
+        """Record that a request failed and is made again: what was shown of its answer since `began` is void."""
+        new = self._session.trace_from(began)
+        shown = [event.seq for event in new if event.type in PIECES and event.parent == self._conversation.parent]
+        self._session.emit("retried", data={"why": why, "wait": wait, "taken_back": shown})
+
+    async def _traced(self, attempt: int) -> Turn:
+        """One request to the model, in a span of its own if the session is traced."""
+        tracing, ask = self._session.tracing, partial(self._request, attempt)
+        return await (ask() if tracing is None else tracing.ask(self._agent, ask))
+
+    async def _request(self, attempt: int) -> Turn:
+        emit, model = self._session.emit, self._agent.model
+        messages = self._conversation.follow(self._session)
+        emit("model_asked", data={"try": attempt, "messages": len(messages)})
+        turn: Turn | None = None
+        given = model.ask(messages, self._session.schemas("mcp"), system=self._agent.system)
+        if not hasattr(given, "__aiter__"):
+            raise ModelFailed(f"{type(model).__name__}.ask returned {shown(given)}; {HOW_TO_ASK}")
+        async with _closing(given) as answer:
+            async for event in answer:
+                if isinstance(event, Turn):
+                    turn = event
+                elif isinstance(event, CallDelta):
+                    emit("call_text", data={"index": event.index, "name": str(event.name), "text": str(event.text)})
+                elif isinstance(event, TextDelta | ThinkingDelta):
+                    emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": str(event.text)})
+                else:
+                    raise ModelFailed(f"{type(model).__name__}.ask yielded {shown(event)}; {HOW_TO_ASK}")
+        if turn is None:
+            raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
+        return turn
+
+    def _record(self, turn: Turn) -> Turn:
+        """The answer as it is written into the transcript: with its own ids, and its cut calls marked."""
+        self.usage += turn.usage
+        turn = turn if turn.stop in STOPS else replace(turn, stop="other")
+        calls = self._session.ids.for_answer(turn.calls)
+        if turn.stop not in ("end", "tool_use"):  # the model was cut off inside its last call, or took all of it back
+            whole = 0 if turn.stop == "refused" else len(calls) - 1
+            calls = tuple(call if at < whole else replace(call, cut=True) for at, call in enumerate(calls))
+        listed = [
+            {"id": call.id, "name": call.name, "arguments": to_wire(call.arguments), "cut": call.cut} for call in calls
+        ]
+        self._session.emit(
+            "model_answered",
+            data={
+                "text": turn.text, "calls": listed, "stop": turn.stop, "model": self._name,
+                "usage": asdict(turn.usage), "keep": turn.keep,
+            },
+        )  # fmt: skip
+        if turn.stop == "other":
+            message = "The model stopped for a reason that is not known; its answer may be incomplete."
+            self._session.emit("warning", data={"message": message})
+        return replace(turn, calls=calls)
+
+
+def checked_model(model: Model) -> Model:
+    """The given model. Raises HandrailError for anything else."""
+    if isinstance(model, type):
+        refuse("Agent.model", model, f"an object of it: {model.__name__}(…)")
+    if not callable(getattr(model, "ask", None)):
+        raise HandrailError(f"{shown(model)} is not a Model: missing ask; write an object whose ask yields a Turn")
+    if iscoroutinefunction(model.ask):
+        raise HandrailError(f"{type(model).__name__}.ask returns its answer; {HOW_TO_ASK}")
+    return model
+
+
+def _checked(turn: Turn) -> Turn:
+    """The answer. Raises ModelFailed for one that cannot be recorded: a model may be anybody's code."""
+    wrong = "" if isinstance(turn.text, str) else f"its text is {type(turn.text).__name__}"
+    for call in turn.calls:
+        if not isinstance(call, Call) or not isinstance(call.id, str) or not isinstance(call.name, str):
+            wrong = "a call in it has no id or no name"
+        elif not isinstance(call.arguments, str | Mapping):
+            wrong = f"the arguments of {call.name} are {type(call.arguments).__name__}"
+    if wrong:
+        raise ModelFailed(f"the model's answer cannot be used: {wrong}")
+    return turn
+
+
+@asynccontextmanager
+async def _closing(answer: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIterator[Any]]:
+    """Close the answer when it is left early; a provider's connection would stay open."""
+    try:
+        yield answer
+    finally:
+        if isinstance(answer, AsyncGenerator):
+            await answer.aclose()

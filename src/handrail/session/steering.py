@@ -1,0 +1,79 @@
+"""What a task has come to after a round, and what the loop tells the model about it."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+from handrail.contract.call import Call
+from handrail.contract.result import Result
+
+Last = Literal["nothing", "empty_listing", "partial_listing", "full_listing", "file", "not_found", "other"]
+MOST_LISTED: Final = 5_000
+"""Paths of a listing that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """What the last result was, the path that its call named, and the paths of the last listing."""
+
+    last: Last = "nothing"
+    path: str = ""
+    listed: tuple[str, ...] = ()
+
+    def after(self, call: Call, result: Result) -> "TaskState":
+        """The state after one more result."""
+        path = _path_of(call)
+        if not result.ok:
+            return TaskState("not_found" if result.kind == "not_found" else "other", path, self.listed)
+        value = result.value
+        if not isinstance(value, Mapping):
+            return TaskState("other", path, self.listed)
+        listed = _listed(value)
+        if listed is None:
+            return TaskState("file" if value.get("kind") == "file" else "other", path, self.listed)
+        if not listed:
+            return TaskState("empty_listing", path, ())
+        return TaskState("partial_listing" if value.get("truncated") else "full_listing", path, listed)
+
+
+Steer = Callable[[TaskState], str | None]
+"""Called after each round: what it returns is told to the model."""
+
+
+def steer_to_listed_paths(state: TaskState) -> str | None:
+    """After a path was not found: the path of the last listing that is most like it."""
+    if state.last != "not_found" or not state.listed:
+        return None
+    near = get_close_matches(state.path, state.listed, n=1, cutoff=0.0) or state.listed[:1]
+    missing = f"{state.path[:200]} was not found" if state.path else "That was not found"
+    return f"{missing}. The last listing has {near[0]}: use a path exactly as it is listed, or list again."
+
+
+def _listed(value: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The paths of a listing, a glob's answer or a search; None where it is none of them."""
+    kind = value.get("kind")
+    if kind == "paths":
+        return _texts(value.get("paths"))
+    if kind in ("listing", "matches"):
+        entries = value.get("entries" if kind == "listing" else "matches")
+        found = entries if isinstance(entries, list) else []
+        return _texts(entry.get("path") for entry in found if isinstance(entry, Mapping))
+    return None
+
+
+def _texts(found: Iterable[Any] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for each in found or () if isinstance(each, str)))[:MOST_LISTED]
+
+
+def _path_of(call: Call) -> str:
+    """What the call gave as its path."""
+    arguments: Any = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return ""
+    path = arguments.get("path") if isinstance(arguments, Mapping) else None
+    return path if isinstance(path, str) else ""
