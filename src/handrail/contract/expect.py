@@ -12,6 +12,8 @@ from handrail.contract.errors import HandrailError
 
 LONGEST_SHOWN: Final = 60
 """Characters of a value that a message repeats."""
+LONGEST_ID: Final = 200
+"""Characters of a session's id."""
 C = TypeVar("C")
 
 
@@ -32,6 +34,11 @@ def expect_number(name: str, given: object, write: str, *, least: float, above: 
         refuse(name, given, write)
     if (isinstance(given, float) and not isfinite(given)) or not (given > least if above else given >= least):
         refuse(name, given, write)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a session may be called so: at most 200 characters that can be printed and encoded."""
+    return 0 < len(text) <= LONGEST_ID and text.isprintable()
 
 
 def refuse(name: str, given: object, write: str) -> NoReturn:

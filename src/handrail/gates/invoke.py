@@ -45,7 +45,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
     if anyio.current_effective_deadline() == -inf:  # cheaper than a checkpoint
         await checkpoint_if_cancelled()
-    if why := step.begin():
+    if step.tool.name == step.call.name and (why := step.begin()):  # an unknown tool has no body
         message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
         return Failure("unavailable", message, data={"started": False})
     task = this_task()

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from handrail.contract.approval import Decision
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import expect, refuse, shown
+from handrail.contract.expect import LONGEST_ID, expect, is_session_id, refuse, shown
 from handrail.contract.limits import Budget, Caps
 from handrail.policy.approvers import wait_of
 from handrail.policy.policy import Policy
@@ -29,6 +29,8 @@ def check_options(
     expect("Session.caps", caps, Caps, "Caps(stdout=20_000), or leave it out")
     if id is not None:
         expect("Session.id", id, str, "a text, or leave it out")
+        if not is_session_id(str(id)):
+            refuse("Session.id", id, f"1 to {LONGEST_ID} printable characters, or leave it out")
     if sandbox is not None:
         _check_sandbox(sandbox)
     if approver is not None:

@@ -72,6 +72,24 @@ class Transcript:
             self._wake()
         return event
 
+    def begin(self, call_id: str, parent: str | None) -> str:
+        """Write `call_running`, unless it cannot be stored. Returns why it cannot; empty if it was written."""
+        if self._stored is None:
+            self.write("call_running", call_id, parent, {})
+            return ""
+        with self.lock:
+            if self._opening is not None:
+                self._open()
+            event = Event(len(self.events), time(), "call_running", call_id, parent, {})
+            if not self._store(event):
+                return self.store_error
+            self.events.append(event)
+            if self.listeners:
+                self._deliver(event)
+        if self._waiting:
+            self._wake()
+        return ""
+
     def drop_text(self, seq: int, size: int) -> None:
         """Drop the text of an old live-output event; `size` is the number of its bytes."""
         event = self.events[seq]
@@ -88,14 +106,22 @@ class Transcript:
         if self._stored is None:
             return True
         with self.lock:
-            if not self._unwritten and not self._changed:
-                return not self.store_error
-            try:
-                self._stored.append(self._unwritten, self._changed)
-            except (Unavailable, HandrailError) as error:
-                self._cannot_write(str(error))
-                return False
-            self._unwritten, self._changed, self.store_error = [], [], ""
+            return self._store() if self._unwritten or self._changed else not self.store_error
+
+    def _store(self, *more: Event) -> bool:
+        """Store what waits, and these events, which come next; all or nothing."""
+        if self._stored is None:
+            return True
+        try:
+            held = self._stored.held()
+            if held is not None:
+                self._unwritten = self.events[held:]
+                self._changed = [event for event in self._changed if event.seq < held]
+            self._stored.append([*self._unwritten, *more], self._changed)
+        except (Unavailable, HandrailError) as error:
+            self._cannot_write(str(error))
+            return False
+        self._unwritten, self._changed, self.store_error = [], [], ""
         return True
 
     def release(self) -> None:

@@ -132,6 +132,9 @@ class Session(AsyncWith):
         try:
             check_surroundings(past.events, session.facts(), other=allow_other_workspace, weaker=allow_weaker)
             take_up(session, past.events)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            session._transcript.release()
+            raise HandrailError(f"session {id!r} cannot be resumed, its events are damaged: {error!r}") from error
         except BaseException:
             session._transcript.release()
             raise
@@ -276,9 +279,9 @@ class Session(AsyncWith):
         """What changed, since it was last asked, of what tools keep and what lasts."""
         return self.memories.changes()
 
-    def flush(self) -> str:
-        """Write every event to the store. Returns why it cannot be written; empty if it was, or there is no store."""
-        return "" if self._transcript.flush() else self._transcript.store_error
+    def begin_body(self, call_id: str, parent: str | None) -> str:
+        """Record that a call's body begins. Returns why it must not, where that cannot be stored."""
+        return self._transcript.begin(call_id, parent)
 
     def facts(self) -> dict[str, Any]:
         """With what the session works, for its first event."""

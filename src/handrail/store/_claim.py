@@ -21,11 +21,12 @@ class Claim:
             for each in (directory.parent, directory):  # so that both are private, if they are new
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = self._lock(session)
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
         except OSError as error:
             raise HandrailError(f"session {session} cannot be claimed: {error.strerror}: {self._path}") from error
-        self.release = weakref.finalize(self, _release, file, self._path)
+        with suppress(OSError):  # a full disk: the lock holds, and only its holder's name is missing
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        self.release = weakref.finalize(self, _release, file, self._path, os.getpid())
         """End the claim. May be called twice."""
 
     def _lock(self, session: str) -> int:
@@ -72,9 +73,9 @@ def _holder(file: int) -> str:
     return "this process" if (pid, host) == (os.getpid(), socket.gethostname()) else f"process {pid} on {host}"
 
 
-def _release(file: int, path: Path) -> None:
+def _release(file: int, path: Path, owner: int) -> None:
     with suppress(OSError):
-        if os.fstat(file).st_ino == os.stat(path).st_ino:
+        if owner == os.getpid() and os.fstat(file).st_ino == os.stat(path).st_ino:  # a forked child removes nothing
             path.unlink()
     with suppress(OSError):
         os.close(file)

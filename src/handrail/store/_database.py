@@ -36,9 +36,14 @@ class Database:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
+        self.opened = 0
+        """How often a connection was opened."""
+        self._file: tuple[int, int] | None = None
+        """The device and inode of the open file."""
         self._inherited: list[sqlite3.Connection] = []
         """Connections of the process that this one was forked from: they must not be closed here."""
         self._patient = True
+        self._read_only = False
 
     @contextmanager
     def use(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -47,13 +52,38 @@ class Database:
             if self._connection is not None and self._owner != os.getpid():
                 self._inherited.append(self._connection)
                 self._connection = None
+            if self._read_only:  # it may be written now, and what SQLite knows of it may be old
+                self.close()
             if self._connection is None:
                 self._connection = self._open(create=create)
                 self._owner = os.getpid()
+                self._file = self._file_now()
+                self.opened += 1
             try:
                 yield self._connection
             except sqlite3.DatabaseError as error:
                 raise self._failure(error) from error
+
+    def open_current(self, *, create: bool = True) -> int:
+        """Open the file that is there now: SQLite goes on writing to one that was removed. Returns `opened`."""
+        with self._lock:
+            if self._connection is not None and self._file_now() != self._file:
+                self.close()
+            with self.use(create=create):
+                return self.opened
+
+    def find(self, id: str) -> int | None:
+        """The number of a session; None if there is none of this id."""
+        with self.use() as connection:
+            row = connection.execute("SELECT no FROM sessions WHERE id = ?", (id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def length(self, number: int) -> int:
+        """How many events a session has."""
+        with self.use() as connection:
+            query = "SELECT max(key) FROM events WHERE key BETWEEN ? AND ?"
+            last = connection.execute(query, key_range(number)).fetchone()[0]
+        return 0 if last is None else (last & 0xFFFFFFFF) + 1
 
     def insert(self, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]] = ()) -> None:
         """Write events, all or none of them. Raises Unavailable; after a wait in vain the next ones do not wait."""
@@ -114,12 +144,20 @@ class Database:
             self._patient = patient
             self._connection.execute(f"PRAGMA busy_timeout = {int(LOCK_WAIT * 1000) if patient else 0}")
 
+    def _file_now(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     def _open(self, *, create: bool) -> sqlite3.Connection:
         if create:
             self._make()
         elif not self.path.exists():
             raise HandrailError(f"there is no store at {self.path}")
-        mode = "rwc" if create else ("rw" if os.access(self.path, os.W_OK) else "ro")
+        mode = "rw" if create or _may_write(self.path) else self._reading_mode()
+        self._read_only = mode != "rw"
         try:
             connection = sqlite3.connect(
                 f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=LOCK_WAIT, isolation_level=None,
@@ -127,13 +165,25 @@ class Database:
             )  # fmt: skip
             self._patient = True
             try:
-                self._prepare(connection, read_only=mode == "ro")
+                self._prepare(connection, read_only=self._read_only)
             except BaseException:
                 connection.close()
                 raise
         except sqlite3.DatabaseError as error:
             raise self._failure(error) from error
         return connection
+
+    def _reading_mode(self) -> str:
+        """For a store that may not be written. SQLite cannot use its `-wal` there, unless its `-shm` is there too."""
+        wal, shm = (self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))
+        if not wal.exists() or wal.stat().st_size == 0:
+            return "ro&immutable=1"
+        if not shm.exists():
+            raise HandrailError(
+                f"{self.path} may not be written, and its last events are still in {wal.name}: "
+                "copy both to where you may write, and open the copy"
+            )
+        return "ro"
 
     def _make(self) -> None:
         """Create the file and its directory so that only this user can read them."""
@@ -200,6 +250,11 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
+
+
+def _may_write(path: Path) -> bool:
+    """Whether the file can be written, and files beside it made. Root may all but what a file system refuses."""
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def key_range(number: int, start: int = 0, last: int = 0xFFFFFFFF) -> tuple[int, int]:

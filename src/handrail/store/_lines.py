@@ -3,14 +3,32 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from types import NoneType
 from typing import Any, Final, get_args
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event, EventType
-from handrail.contract.result import ArtifactRef
+from handrail.contract.model import Usage
+from handrail.contract.result import ArtifactRef, result_from
 
 FORMAT: Final = 1
 TYPES: Final = frozenset(get_args(EventType))
+MAX_PINS: Final = 1_000_000
+Kind = type | tuple[type, ...]
+NEEDED: Final[dict[str, dict[str, Kind]]] = {
+    "user": {"text": str},
+    "model_answered": {"text": str, "calls": list, "stop": str, "model": str, "usage": dict, "keep": object},
+    "call_started": {"tool": str, "arguments": object, "arguments_hash": str, "origin": str},
+    "call_ended": {"tool": str, "result": dict},
+    "approval_asked": {"id": str},
+    "approval_settled": {"id": str, "decision": str},
+    "job_started": {"job": str},
+    "job_ended": {"job": str},
+    "tools_loaded": {"tools": list},
+    "run_ended": {"reason": str, "text": str},
+}
+"""What later readers of an event rely on, by type."""
 
 
 def encode(event: Event) -> str:
@@ -27,7 +45,7 @@ def decode(seq: int, text: str) -> Event:
 def _json(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), default=str)
-    except (TypeError, ValueError):  # keys that are no texts, or a value that holds itself
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, or a value that holds itself
         return json.dumps(_plain(value, 0), separators=(",", ":"))
 
 
@@ -36,7 +54,9 @@ def _plain(value: Any, depth: int) -> Any:
         return {str(key): _plain(item, depth + 1) for key, item in value.items()}
     if depth < 50 and isinstance(value, list | tuple):
         return [_plain(item, depth + 1) for item in value]
-    return value if isinstance(value, str | int | float | None) else str(value)[:1_000]
+    if isinstance(value, str | int | float | None):
+        return value
+    return f"a {type(value).__name__}, nested too deeply" if depth >= 50 else str(value)[:1_000]
 
 
 def export_lines(
@@ -80,10 +100,44 @@ def _part(line: Any, expected: int) -> Part:
         session: str = line["session"]
         return session
     if "event" in line:
-        seq, time, type_, call_id, parent, data = line["event"]
-        if seq != expected or type_ not in TYPES or not isinstance(data, dict):
-            raise ValueError(f"it should be event {expected}")
-        return Event(seq, float(time), type_, call_id, parent, data)
+        return _event(line["event"], expected)
     if "base64" in line:
         return b64decode(line["base64"], validate=True)
-    return {"ref": line["artifact"], "media_type": line["media_type"], "name": line["name"], "pins": line["pins"]}
+    artifact = {"ref": line["artifact"], "media_type": line["media_type"], "name": line["name"], "pins": line["pins"]}
+    _check(artifact, {"ref": str, "media_type": str, "name": (str, NoneType), "pins": int})
+    if not 0 <= artifact["pins"] <= MAX_PINS:
+        raise ValueError("pins is out of range")
+    return artifact
+
+
+def _event(given: Any, expected: int) -> Event:
+    """Read an event, and refuse one that nobody could use later."""
+    seq, time, type_, call_id, parent, data = given
+    if seq != expected or type_ not in TYPES:
+        raise ValueError(f"it should be event {expected}")
+    event = {"time": float(time), "call_id": call_id, "parent": parent, "data": data}
+    _check(event, {"call_id": (str, NoneType), "parent": (str, NoneType), "data": dict})
+    if not isfinite(event["time"]):
+        raise ValueError("time is not a number")
+    _check(data, NEEDED.get(type_, {}))
+    if type_ == "model_answered":
+        Usage() + Usage(**data["usage"])
+        for call in data["calls"]:
+            _check(call, {"id": str, "name": str, "arguments": object, "cut": bool})
+    elif type_ == "call_ended":
+        _check_end(data)
+    return Event(seq, event["time"], type_, call_id, parent, data)
+
+
+def _check_end(data: Mapping[str, Any]) -> None:
+    result_from(data["result"])
+    for kept in data.get("memory", {}).values():
+        _check({"memory": kept}, {"memory": dict})
+    for image in data.get("images", []):
+        _check(image, {"ref": str, "path": list})
+
+
+def _check(found: Mapping[str, Any], needed: Mapping[str, Kind]) -> None:
+    for name, kind in needed.items():
+        if not isinstance(found[name], kind):
+            raise ValueError(f"{name} is a {type(found[name]).__name__}")

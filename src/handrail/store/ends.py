@@ -87,13 +87,11 @@ def never_started(call: Call) -> list[tuple[EventType, dict[str, Any]]]:
 
 
 def _started(call: Mapping[str, Any]) -> dict[str, Any]:
-    text = (
-        call["arguments"]
-        if isinstance(call["arguments"], str)
-        else json.dumps(dict(call["arguments"]), sort_keys=True, default=str)
-    )
+    given = call["arguments"]
+    plain = dict(given) if isinstance(given, Mapping) else given
+    text = given if isinstance(given, str) else json.dumps(plain, sort_keys=True, default=str)
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"tool": call["name"], "arguments": call["arguments"], "arguments_hash": digest, "origin": "model"}
+    return {"tool": call["name"], "arguments": given, "arguments_hash": digest, "origin": "model"}
 
 
 def _ended(started: Mapping[str, Any], ran: bool, why: Why, seconds: float) -> dict[str, Any]:

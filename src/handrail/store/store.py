@@ -12,6 +12,7 @@ from typing import Any, Final
 from handrail.artifacts.store import Artifacts, Incoming
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
+from handrail.contract.expect import is_session_id
 from handrail.store._claim import Claim, is_claimed
 from handrail.store._database import Database, key_range
 from handrail.store._lines import Part, decode, export_lines, read_lines
@@ -41,13 +42,11 @@ class Store:
         """All sessions, the one that changed last first."""
         if not self.path.exists():
             return []
+        self._database.open_current(create=False)
         with self._database.use() as connection:
             rows = connection.execute("SELECT no, id, folded, summary FROM sessions").fetchall()
-        summaries = [
-            self._digest(no, folded, text).summary(id, running=is_claimed(self._claims, id))
-            for no, id, folded, text in rows
-        ]
-        return sorted(summaries, key=lambda each: each.updated, reverse=True)
+        found = (self._summary(*row) for row in rows)
+        return sorted((each for each in found if each is not None), key=lambda each: each.updated, reverse=True)
 
     def events(self, id: str, start: int = 0) -> Iterator[Event]:
         """The events of a session from number `start`."""
@@ -64,7 +63,7 @@ class Store:
         """
         parts = read_lines(lines)
         given = str(next(parts))
-        id = _new_id() if not given or self._find(given) is not None else given
+        id = given if is_session_id(given) and self._find(given) is None else _new_id()
         with self.claim(id) as made:
             try:
                 self._add(made, parts)
@@ -79,7 +78,7 @@ class Store:
         Calls that are open there end as cancelled. The session may be in use.
         """
         number = self._number(id)
-        last = self._length(number) - 1
+        last = self._database.length(number) - 1
         if at is not None and not 0 <= at <= last:
             raise HandrailError(f"session {id} has the events 0 to {last}; it cannot be forked at {at}")
         end = last if at is None else at
@@ -140,9 +139,8 @@ class Store:
     def _find(self, id: str) -> int | None:
         if not self.path.exists():
             return None
-        with self._database.use() as connection:
-            row = connection.execute("SELECT no FROM sessions WHERE id = ?", (id,)).fetchone()
-        return None if row is None else int(row[0])
+        self._database.open_current(create=False)
+        return self._database.find(id)
 
     def _number(self, id: str) -> int:
         number = self._find(id)
@@ -150,25 +148,48 @@ class Store:
             raise HandrailError(f"there is no session {id!r} in {self.path}")
         return number
 
-    def _length(self, number: int) -> int:
-        with self._database.use() as connection:
-            query = "SELECT max(key) FROM events WHERE key BETWEEN ? AND ?"
-            last = connection.execute(query, key_range(number)).fetchone()[0]
-        return 0 if last is None else (last & 0xFFFFFFFF) + 1
-
     def _events(self, number: int, start: int, last: int = 0xFFFFFFFF) -> Iterator[Event]:
         while start <= last:
             with self._database.use() as connection:
                 query = "SELECT key, event FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?"
                 rows = connection.execute(query, (*key_range(number, start, last), PAGE)).fetchall()
-            yield from (decode(key & 0xFFFFFFFF, text) for key, text in rows)
+            for seq, (key, text) in enumerate(rows, start):
+                yield self._decoded(number, seq, key, text)
             if len(rows) < PAGE:
+                self._check_there(number)
                 return
             start += PAGE
 
+    def _decoded(self, number: int, seq: int, key: int, text: str) -> Event:
+        if key != key_range(number, seq)[0]:
+            self._check_there(number)
+            raise HandrailError(f"{self.path} is damaged: event {seq} of a session is missing. Restore it from a copy.")
+        try:
+            return decode(seq, text)
+        except (ValueError, TypeError) as error:
+            what = f"event {seq} of a session cannot be read ({error})"
+            raise HandrailError(f"{self.path} is damaged: {what}. Restore it from a copy.") from error
+
+    def _check_there(self, number: int) -> None:
+        """Raise HandrailError if the session was removed meanwhile: its last events may be missing."""
+        with self._database.use() as connection:
+            if not connection.execute("SELECT 1 FROM sessions WHERE no = ?", (number,)).fetchone():
+                raise HandrailError("the session was removed while it was read")
+
+    def _summary(self, number: int, id: str, folded: int, text: str) -> Summary | None:
+        """None for a session without events: one that is about to begin, or was removed just now."""
+        running = is_claimed(self._claims, id)
+        try:
+            digest = self._digest(number, folded, text)
+        except (HandrailError, LookupError, TypeError, ValueError, AttributeError):
+            if self._database.find(id) is None:
+                return None
+            return replace(Digest().summary(id, running=running), state="damaged")
+        return digest.summary(id, running=running) if digest.created else None
+
     def _digest(self, number: int, folded: int, text: str) -> Digest:
         """The session's digest; what is new in it is kept for the next time, if the database can be written."""
-        digest, length = Digest.from_json(text), self._length(number)
+        digest, length = Digest.from_json(text), self._database.length(number)
         if length > folded:
             digest = digest.after(self._events(number, folded, length - 1))
             with suppress(Unavailable), self._database.use() as connection:
@@ -192,7 +213,7 @@ class Store:
             if events:
                 made.append(events)
             arriving.finish()
-        except Unavailable as error:
+        except (Unavailable, OSError) as error:
             raise HandrailError(f"the session was not written: {error}") from error
         finally:
             arriving.abandon()
@@ -215,7 +236,9 @@ class _Arriving:
         if isinstance(part, Mapping):
             self.finish()
             self._last = self._artifacts.incoming(self._session, **part)
-        elif isinstance(part, bytes) and self._last is not None:
+        elif self._last is None:
+            raise HandrailError("the export has bytes that belong to no artifact")
+        elif isinstance(part, bytes):
             self._last.add(part)
 
     def finish(self) -> None:

@@ -1,8 +1,10 @@
 """A StoredSession: the right of one process to write one session of a store."""
 
+import os
 from collections.abc import Sequence
 from types import TracebackType
 
+from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
 from handrail.store._claim import Claim
 from handrail.store._database import Database
@@ -17,6 +19,23 @@ class StoredSession:
         self._database = database
         self._claim = claim
         self._number = number
+        self._opened = database.opened
+        self._owner = os.getpid()
+
+    def held(self) -> int | None:
+        """How many of the session's events the database has, where it was opened anew since the last write; else None.
+
+        It may be another file than before: somebody removed it, or put a copy in its place.
+        """
+        if self._owner != os.getpid() and self._owner == os.getppid():
+            raise HandrailError(f"session {self.id!r} belongs to process {self._owner}, which this one was forked from")
+        opened = self._database.open_current()
+        if opened == self._opened:
+            return None
+        self._number = self._database.find(self.id)
+        held = 0 if self._number is None else self._database.length(self._number)
+        self._opened = opened
+        return held
 
     def append(self, events: Sequence[Event], changed: Sequence[Event] = ()) -> None:
         """Write new events, and write again those that lost their text: all or none. Raises Unavailable."""

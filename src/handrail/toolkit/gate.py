@@ -178,8 +178,7 @@ class Step:
 
     def begin(self) -> str:
         """Record that the body begins. Returns why it must not, where that cannot be stored; else nothing."""
-        self._session.emit("call_running", self.call.id, self.call.parent, {})
-        return self._session.flush()
+        return self._session.begin_body(self.call.id, self.call.parent)
 
     def memory_changes(self) -> dict[str, dict[str, Any]]:
         """What tools changed, since the last call ended, of what they keep for the session."""
