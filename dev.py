@@ -15,6 +15,7 @@ versions of constraints.txt. Later runs need no network.
 
 from __future__ import annotations  # so that an older Python gets as far as the message about its version
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -33,7 +34,8 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
-EXTRAS = "cli,otel,docs,dev"
+EXTRAS = "cli,otel,models,docs,dev"
+AIMOCK = "@copilotkit/aimock@1.43.0"
 LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
 NO_INDEX = (
@@ -120,6 +122,8 @@ def test(arguments: list[str]) -> int:
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
+    if missing := fake_provider()[1]:
+        say(missing)
     covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
     together = [] if arguments else ["-n", "4"]  # most tests wait for something; a named test runs alone
@@ -127,6 +131,22 @@ def test(arguments: list[str]) -> int:
     if checked and not tested:
         say("the tests passed, but the check above failed")
     return tested or checked
+
+
+def fake_provider() -> tuple[Path, str]:
+    """The program of a server that speaks the protocols of providers, for tests/models; and why it is not there."""
+    program = VENV / "aimock" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    if program.exists() or not VENV.exists():
+        return program, ""
+    if not (shutil.which("node") and shutil.which("npm")):
+        return program, "the tests of models need Node: node and npm. On Debian: apt-get install nodejs npm"
+    with (VENV / "aimock.lock").open("w") as lock:  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.exists():
+            done = watch(f"installing {AIMOCK}", ["npm", "install", "--prefix", VENV / "aimock", "--no-save", AIMOCK])
+            if done.returncode:
+                return program, f"{done.stdout[-2000:]}\nnpm, of Node, could not install {AIMOCK}; is there a network?"
+    return program, ""
 
 
 def commits(arguments: list[str]) -> int:

@@ -30,6 +30,10 @@ def is_driver(path: Path) -> bool:
     return any(node.name == f"open_{path.stem}" for node in functions(tree(path)))
 
 
+def is_model(path: Path) -> bool:
+    return any(node.name in ("ask", "connect") for node in functions(tree(path)))
+
+
 def is_shown(path: Path) -> bool:
     """Whether its package's `__init__` exports something of it."""
     door = path.with_name("__init__.py")
@@ -45,6 +49,7 @@ HOLDS: dict[str, Holds] = {
     "contract": always,
     "drivers": is_driver,
     "gates": is_gate,
+    "models": is_model,
     "testing": is_shown,
     "tools": is_tool,
 }

@@ -230,7 +230,7 @@ def tests_use_fakes_and_not_mocks(root: Path) -> list[str]:
     return found
 
 
-_MODEL_FLOORS = (["contract"], ["schema"], ["models"])
+_MODEL_FLOORS = (["contract"], ["schema"], ["models"], ["lazy"])
 
 
 def _long_python(root: Path) -> Iterator[str]:

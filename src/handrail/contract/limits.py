@@ -30,6 +30,14 @@ SANDBOX_CLOSE_WAIT: Final = 10.0
 """Seconds a driver has to close."""
 CALL_END_WAIT: Final = 5.0
 """Seconds the calls that still run have to end when their session does: TERM, grace, KILL."""
+MODEL_SILENCE: Final = 600.0
+"""Seconds a model may be silent, before its answer and in it."""
+HOSTED_WINDOW: Final = 128_000
+"""Tokens that a hosted model can read, where it is not known."""
+LOCAL_WINDOW: Final = 8_192
+"""Tokens that a model on this machine or in this network can read, where it is not known."""
+ANSWER_TOKENS: Final = 8_192
+"""Tokens that are kept free for an answer; never more than a quarter of what the model can read."""
 READER_WAIT: Final = 5.0
 """Seconds a reader may take over one event, and to finish when its session ends."""
 GUARD_START_WAIT: Final = 20.0

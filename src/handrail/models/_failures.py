@@ -1,0 +1,73 @@
+"""What went wrong at a provider, as one ModelFailed: what happened, and whether it may pass."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic_ai import exceptions as raised
+
+from handrail.contract.errors import describe_error
+from handrail.contract.model import FailedKind, ModelFailed
+
+LONGEST_MESSAGE: Final = 600
+"""Characters of what the provider said."""
+KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
+    (raised.ModelContextWindowExceededError, "context", False, "the conversation is longer than the model can read"),
+    (raised.ModelAuthenticationError, "key", False, "the key was refused; check api_key"),
+    (raised.ModelNotFoundError, "no_such_model", False, "there is no such model, or the address is wrong"),
+    (raised.ModelQuotaExceededError, "quota", False, "the account has no credit left"),
+    (raised.ModelRateLimitError, "busy", True, "too many requests"),
+    (raised.ModelUnavailableError, "busy", True, "the provider is overloaded or not available"),
+    (raised.ModelServerError, "error", True, "the provider failed"),
+    (raised.ModelRequestRejectedError, "error", False, "the provider refused the request"),
+)
+"""The first that fits: the kind, whether it may pass, and what happened."""
+LATER: Final = frozenset({408, 409, 425})
+"""HTTP statuses that say: try again."""
+
+
+def failed(error: Exception, name: str, *, streaming: bool, secrets: Iterable[str] = ()) -> ModelFailed:
+    """The failure of a request to the model `name`. `streaming`: whether its answer had begun."""
+    if isinstance(error, ModelFailed):
+        return error
+    kind, transient, what = _judged(error, streaming)
+    text = f"{name}: {what}: {_said(error)}"
+    for secret in secrets:
+        text = text.replace(secret, "[api_key]")
+    retry_after = getattr(error, "retry_after", None)
+    return ModelFailed(text, transient=transient, retry_after=retry_after, kind=kind)
+
+
+def _judged(error: Exception, streaming: bool) -> tuple[FailedKind, bool, str]:
+    for family, kind, transient, what in KINDS:
+        if isinstance(error, family):
+            return kind, transient, what
+    if isinstance(error, raised.ModelHTTPError):
+        return "error", error.status_code in LATER, "the provider refused the request"
+    if isinstance(error, raised.ModelTimeoutError):
+        return ("cut" if streaming else "error"), True, "the provider was silent for too long"
+    if streaming and isinstance(error, raised.ModelAPIError | raised.UnexpectedModelBehavior | OSError | ValueError):
+        return "cut", True, "the answer ended before it was complete"
+    if isinstance(error, raised.ModelConnectionError | OSError):
+        return "error", True, "the provider could not be reached"
+    if isinstance(error, raised.ModelAPIError | raised.UnexpectedModelBehavior):
+        return "error", True, "the answer could not be read"
+    return "error", False, "the request failed"
+
+
+def _said(error: Exception) -> str:
+    """What the provider said about it, without the rest of its answer."""
+    status = f"HTTP {error.status_code}" if isinstance(error, raised.ModelHTTPError) else ""
+    body: Any = vars(error).get("body")
+    message = _message_in(body) or (json.dumps(body, ensure_ascii=False) if body and status else "")
+    text = " ".join(word for word in (status, message) if word) or describe_error(error)
+    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + " …"
+
+
+def _message_in(body: Any) -> str:
+    for _ in range(3):  # {"error": {"message": …}}, with or without the outer object
+        if isinstance(body, dict):
+            if isinstance(body.get("message"), str):
+                return str(body["message"])
+            body = body.get("error")
+    return body if isinstance(body, str) else ""

@@ -1,0 +1,269 @@
+"""Models of providers, and of servers that speak their protocols, over pydantic-ai-slim: one request per question."""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic_ai import messages as parts
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model as Client
+from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from handrail.contract.call import Call
+from handrail.contract.errors import HandrailError
+from handrail.contract.limits import ANSWER_TOKENS, HOSTED_WINDOW, LOCAL_WINDOW, MODEL_SILENCE
+from handrail.contract.model import (
+    CallDelta,
+    Message,
+    ModelEvent,
+    ModelFailed,
+    Stop,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    Usage,
+)
+from handrail.lazy import Lazy
+from handrail.models._failures import failed
+from handrail.models._messages import History, as_json, clean
+from handrail.schema.export import export
+
+if TYPE_CHECKING:
+    from google.genai import client as _genai
+else:
+    _genai = Lazy("google.genai.client")
+
+KINDS: Final = {"openai": "openai-responses"}
+"""What the library calls a provider, where we call it otherwise."""
+EXPORTS: Final = {"openai": "openai-responses", "openai-chat": "openai", "ollama": "openai", "google": "gemini"}
+"""Whose rules a tool's schema follows, where they have another name."""
+SETTINGS: Final = frozenset(ModelSettings.__annotations__) - {"max_retries", "request_timeout", "first_event_timeout"}
+STOPS: Final[Mapping[str, Stop]] = {
+    "stop": "end",
+    "tool_call": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refused",
+}
+CONNECT_SECONDS: Final = 30.0
+VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
+
+
+def connect(
+    provider: str,
+    model: str,
+    *,
+    name: str,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    window: int | None = None,
+    max_tokens: int | None = None,
+    timeout: float = MODEL_SILENCE,
+    cache: bool = True,
+    **settings: Any,
+) -> "ProviderModel":
+    """The model. Raises HandrailError for a wrong option and a missing key; nothing is sent."""
+    own = provider.split("-")[0] + "_"
+    if wrong := [key for key in settings if key not in SETTINGS and not key.startswith(own)]:
+        raise HandrailError(
+            f"{name} has no option {wrong[0]!r}; options are api_key, base_url, window, timeout, calls, "
+            f"{', '.join(sorted(SETTINGS - {'timeout'}))}, and those of the provider, which begin with {own}"
+        )
+    if provider == "ollama":
+        base_url = _with_version(base_url or "http://localhost:11434")
+    client = _client(provider, model, name=name, api_key=api_key, base_url=base_url, timeout=timeout)
+    if max_tokens is not None:
+        settings["max_tokens"] = max_tokens
+    if provider in ("anthropic", "openai") or "cache" in settings:  # the others cache by themselves
+        settings["cache"] = cache
+    return ProviderModel(
+        client, provider, name, {"max_retries": 0, **settings}, window=window, secrets=(api_key,) if api_key else ()
+    )
+
+
+def _client(
+    provider: str, model: str, *, name: str, api_key: str | None, base_url: str | None, timeout: float
+) -> Client:
+    # No connection stays open between requests: one that the provider has closed meanwhile fails the next request,
+    # and an open one belongs to the event loop that made it.
+    http = httpx2.AsyncClient(
+        timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+    )
+
+    def make(kind: str) -> Provider[Any]:
+        provide: Callable[..., Provider[Any]] = infer_provider_class(kind)
+        if provider == "google" and base_url:
+            return provide(client=_google_at(base_url, api_key or "none", http, timeout))
+        return provide(api_key=api_key, base_url=base_url, http_client=http)
+
+    try:
+        known = infer_model(f"{KINDS.get(provider, provider)}:{model}", make)
+    except UserError as error:
+        raise HandrailError(f"{name} cannot be opened: {error}") from error
+    # The same model with our own rules: schemas go out as they were exported, and a stream must end properly.
+    rules = {"json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
+    again: Callable[..., Client] = type(known)
+    return again(known.model_name, provider=known.provider, profile=rules)
+
+
+def _google_at(base_url: str, api_key: str, http: httpx2.AsyncClient, timeout: float) -> Any:
+    """A client for another address than Google's, which may end in the version of the protocol."""
+    address = VERSION.sub("", base_url)
+    version = VERSION.search(base_url)
+    options: Any = {
+        "base_url": address,
+        "api_version": version[1] if version else "v1beta",
+        "httpx_async_client": http,
+        "timeout": int(timeout * 1000),
+    }
+    return _genai.Client(vertexai=False, api_key=api_key, http_options=options)
+
+
+class ProviderModel:
+    """One model of one provider. It keeps no connection between questions, so there is nothing to close."""
+
+    def __init__(
+        self,
+        client: Client,
+        provider: str,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        window: int | None = None,
+        secrets: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        local = provider == "ollama" or _is_local(client.base_url)
+        self.window = window or client.context_window or (LOCAL_WINDOW if local else HOSTED_WINDOW)
+        self.max_tokens = settings.get("max_tokens") or min(ANSWER_TOKENS, self.window // 4)
+        self.secrets = tuple(secrets)
+        """What no recording of this model may contain."""
+        self._client = client
+        self._provider = provider
+        self._settings = ModelSettings(**settings)  # type: ignore[typeddict-item]
+        self._left_out: set[str] = set()
+
+    async def ask(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
+    ) -> AsyncIterator[ModelEvent]:
+        asked = ModelRequestParameters(
+            function_tools=[made for each in tools if (made := self._definition(each))],
+            instruction_parts=[parts.InstructionPart(content=clean(system))] if system.strip() else None,
+        )
+        history = History(self._provider, self._client).of(messages)
+        streaming = False
+        try:
+            async with model_request_stream(
+                self._client, history, model_settings=self._settings, model_request_parameters=asked, instrument=False
+            ) as stream:
+                pieces, streaming = _Pieces(), True
+                async for event in stream:
+                    for piece in pieces.of(event):
+                        yield piece
+                response = stream.get()
+        except Exception as error:
+            raise failed(error, self.name, streaming=streaming, secrets=self.secrets) from error
+        yield _turn(response, self.name)
+
+    def _definition(self, tool: Mapping[str, Any]) -> ToolDefinition | None:
+        """The tool by the provider's rules; None for one that it would refuse together with the whole request."""
+        name, description = tool["name"], tool.get("description", "")
+        try:
+            made = export(EXPORTS.get(self._provider, self._provider), name, description, tool["inputSchema"])
+        except HandrailError as error:
+            if name not in self._left_out:
+                self._left_out.add(name)
+                logging.getLogger("handrail").warning("%s is not offered to %s: %s", name, self.name, error)
+            return None
+        made = made.get("function", made)
+        schema = next(made[key] for key in ("parameters", "input_schema", "parametersJsonSchema") if key in made)
+        return ToolDefinition(name=name, description=description, parameters_json_schema=schema, strict=False)
+
+
+class _Pieces:
+    """What a person can be shown while the answer is written."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[int, str]] = {}
+        """By the number of the part: the number of the call, and its name."""
+
+    def of(self, event: parts.ModelResponseStreamEvent) -> Iterator[ModelEvent]:
+        if isinstance(event, parts.PartStartEvent):
+            yield from self._began(event.index, event.part)
+        elif isinstance(event, parts.PartDeltaEvent):
+            yield from self._goes_on(event.index, event.delta)
+
+    def _began(self, index: int, part: parts.ModelResponsePart) -> Iterator[ModelEvent]:
+        if isinstance(part, parts.ToolCallPart):
+            number, _ = self._calls.setdefault(index, (len(self._calls), part.tool_name))
+            yield CallDelta(number, part.tool_name, as_json(part.args))
+        elif isinstance(part, parts.TextPart) and part.content:
+            yield TextDelta(part.content)
+        elif isinstance(part, parts.ThinkingPart) and part.content:
+            yield ThinkingDelta(part.content)
+
+    def _goes_on(self, index: int, delta: parts.ModelResponsePartDelta) -> Iterator[ModelEvent]:
+        if isinstance(delta, parts.ToolCallPartDelta):
+            if index in self._calls and delta.args_delta:
+                yield CallDelta(*self._calls[index], as_json(delta.args_delta))
+        elif isinstance(delta, parts.TextPartDelta) and delta.content_delta:
+            yield TextDelta(delta.content_delta)
+        elif isinstance(delta, parts.ThinkingPartDelta) and delta.content_delta:
+            yield ThinkingDelta(delta.content_delta)
+
+
+def _turn(response: parts.ModelResponse, name: str) -> Turn:
+    """The whole answer. Raises ModelFailed for one that has no end."""
+    written = (response.provider_details or {}).get("finish_reason")
+    if response.state == "incomplete" or not (written or response.finish_reason == "content_filter"):
+        raise ModelFailed(f"{name}: the answer ended before it was complete", transient=True, kind="cut")
+    calls = tuple(
+        Call(part.tool_call_id, part.tool_name, as_json(part.args) or "{}")
+        for part in response.parts
+        if isinstance(part, parts.ToolCallPart)
+    )
+    stop = "paused" if response.state == "suspended" else STOPS.get(response.finish_reason or "", "other")
+    if stop == "end" and calls:
+        stop = "tool_use"
+    text = "".join(part.content for part in response.parts if isinstance(part, parts.TextPart))
+    refusal = (response.provider_details or {}).get("refusal")
+    if stop == "refused" and not text and isinstance(refusal, str):
+        text = refusal
+    return Turn(text, calls, stop, _usage(response), History.keep(response))
+
+
+def _usage(response: parts.ModelResponse) -> Usage:
+    used, cost = response.usage, None
+    try:
+        if used.cost is not None or used.output_tokens:
+            cost = float(used.cost if used.cost is not None else response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):  # a model without a known price, or an answer without counts
+        pass
+    return Usage(
+        used.input_tokens,
+        used.output_tokens,
+        used.cache_read_tokens,
+        used.cache_write_tokens,
+        used.details.get("reasoning_tokens") or used.details.get("thoughts_tokens") or 0,
+        cost,
+    )
+
+
+def _with_version(url: str) -> str:
+    return url if urlsplit(url).path.strip("/") else url.rstrip("/") + "/v1"
+
+
+def _is_local(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith(".local")
