@@ -9,8 +9,8 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import wraps
 from inspect import isawaitable
@@ -92,19 +92,10 @@ def in_background(work: Coroutine[Any, Any, None]) -> Task:
     return task
 
 
-@contextmanager
-def if_loop_closes(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` if the event loop is closed while the block runs, so that the block never ends."""
-    undo = when_loop_closes(act)
-    try:
-        yield
-    finally:
-        undo()
-
-
 def when_loop_closes(act: Callable[[], object]) -> Callable[[], object]:
     """Call `act` when the running event loop is closed, or dropped without being closed; the newest `act` first.
 
+    uvloop never frees a loop that was not closed; asyncio frees it unless a task waits on it for a descriptor.
     A method does not keep its object alive. Returns a function that undoes this. Outside an event loop, do nothing.
     """
     loop = loop_here()

@@ -235,7 +235,7 @@ async def test_a_hundred_thousand_entries_are_listed_and_removed(driver: Guarded
 
 
 def make_entries(directory: Path, count: int) -> None:
-    """So many files; nearly all are links, because making new files costs ext4 minutes where as many were just removed."""
+    """So many files; nearly all are links: new files cost ext4 minutes where as many were just removed."""
     directory.mkdir()
     for number in range(count):
         name = f"{directory}/entry number {number}"

@@ -208,7 +208,7 @@ async def test_a_call_that_closes_its_own_sandbox_is_told_so() -> None:
 
 
 ENDING = """
-import asyncio, gc, json, os, sys, time
+import asyncio, gc, json, os, sys, time, uvloop
 from pathlib import Path
 from handrail import open_sandbox
 from tests.drivers.watching import descendants, eventually, lives
@@ -240,13 +240,17 @@ async def warm():
     async with open_sandbox(sys.argv[3], allow_weaker=True) as sandbox:
         await sandbox.run("true")
 
-asyncio.run(warm())
+new_loop = uvloop.new_event_loop if sys.argv[4] == "uvloop" else asyncio.new_event_loop
+with asyncio.Runner(loop_factory=new_loop) as runner:
+    runner.run(warm())
 before, opened, family = directories(), descriptors(), []
 if sys.argv[2] == "run":
-    asyncio.run(main(family))
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main(family))
 else:
     for turns in (1, 3, 9) if sys.argv[2] == "close" else (3,):
-        loop = asyncio.new_event_loop()
+        loop = new_loop()
+        assert type(loop).__module__.partition(".")[0] == sys.argv[4], "the control: it is the loop that is tested"
         loop.run_until_complete(main(family, turns))
         if sys.argv[2] == "close":
             loop.close()
@@ -258,12 +262,15 @@ print(json.dumps([len(family), gone, sorted(directories() - before), descriptors
 """
 
 
+WAYS = [("open", "run"), ("closing", "run"), ("open", "close"), ("closing", "close"), ("idle", "drop")]
+ENDINGS = [(*way, loop) for way in WAYS for loop in ("asyncio", "uvloop") if (way[1], loop) != ("drop", "uvloop")]
+"""uvloop never frees a loop that was not closed."""
+
+
 @pytest.mark.parametrize("driver", ["jail", "host"])
-@pytest.mark.parametrize(
-    ("when", "how"), [("open", "run"), ("closing", "run"), ("open", "close"), ("closing", "close"), ("idle", "drop")]
-)
-def test_an_event_loop_that_ends_takes_the_sandbox_with_it(when: str, how: str, driver: str) -> None:
-    program = [sys.executable, "-c", ENDING, when, how, driver]
+@pytest.mark.parametrize(("when", "how", "loop"), ENDINGS)
+def test_an_event_loop_that_ends_takes_the_sandbox_with_it(when: str, how: str, driver: str, loop: str) -> None:
+    program = [sys.executable, "-c", ENDING, when, how, driver, loop]
     root = Path(__file__).parents[2]  # where `tests` can be imported
     ran = subprocess.run(program, cwd=root, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -4,13 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import uvloop
 
 from handrail import Budget, Context, HandrailError, Session, Tool, ToolFailed, tool
+from handrail.drivers.posix import open_own
 from handrail.toolkit.isolated import run_isolated
 from tests.journeys.evidence import only_ending
 from tests.toolkit import isolated_tools as made
@@ -121,12 +124,12 @@ async def test_what_it_leaves_running_in_its_group_ends_with_the_call(tmp_path: 
 
 async def test_without_a_guard_it_answers_and_dies_with_its_group_all_the_same(tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    assert await run_isolated(made.moved.function, {"point": made.Point(1), "by": 4}) == made.Point(5)  # type: ignore[arg-type]
-    assert await run_isolated(made.chatty.function, {"lines": 20_000}) == "quiet"  # type: ignore[arg-type]
+    assert await run_isolated(made.moved.function, {"point": made.Point(1), "by": 4}, open_own) == made.Point(5)  # type: ignore[arg-type]
+    assert await run_isolated(made.chatty.function, {"lines": 20_000}, open_own) == "quiet"  # type: ignore[arg-type]
     with pytest.raises(ToolFailed, match="exit code 7 before it answered: last words"):
-        await run_isolated(made.dies.function, {"code": 7})  # type: ignore[arg-type]
+        await run_isolated(made.dies.function, {"code": 7}, open_own)  # type: ignore[arg-type]
     async with anyio.create_task_group() as group:
-        group.start_soon(run_isolated, made.hangs.function, {"note": str(note)})
+        group.start_soon(run_isolated, made.hangs.function, {"note": str(note)}, open_own)
         with anyio.fail_after(30):
             while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
                 await anyio.sleep(0.01)
@@ -152,22 +155,26 @@ async def test_a_child_that_called_setsid_dies_when_the_call_is_answered(tmp_pat
         assert await are_dead(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_call_in_flight_dies_when_its_event_loop_is_closed(tmp_path: Path, guarded: bool) -> None:
+def test_a_call_in_flight_dies_when_its_event_loop_is_closed(
+    tmp_path: Path, guarded: bool, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
     note = tmp_path / "pids"
 
     async def begin() -> list[int]:
         if guarded:
             calls.append(asyncio.ensure_future(Session([made.hangs]).call("hangs", {"note": str(note)})))
         else:
-            calls.append(asyncio.ensure_future(run_isolated(made.hangs.function, {"note": str(note)})))  # type: ignore[arg-type]
+            function, arguments = made.hangs.function, {"note": str(note)}
+            calls.append(asyncio.ensure_future(run_isolated(function, arguments, open_own)))  # type: ignore[arg-type]
         with anyio.fail_after(60):
             while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
                 await anyio.sleep(0.01)
         return [int(word) for word in note.read_text().split()]
 
     calls: list[asyncio.Future[Any]] = []
-    loop = asyncio.new_event_loop()
+    loop = new_loop()
     pids = loop.run_until_complete(begin())
     assert all(map(is_alive, pids)), "the control: it runs"
     loop.close()

@@ -62,7 +62,7 @@ class SessionState:
         """Rules that a person accepted for the rest of the session."""
         self.lanes: dict[str, Any] = {}
         """Named lanes; managed by gates/lane.py."""
-        self.open_guard: OpenGuard | None = None
+        self.open_guard: OpenGuard
         """For isolated tools."""
         self.counts = Counts(budget.seconds)
         self._rules: dict[Tool, RuleLists] = {}

@@ -3,26 +3,21 @@
 import os
 import pickle
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from handrail.aio import if_loop_closes
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure
 from handrail.log import RemoteTraceback
 
-OpenGuard = Callable[[], Awaitable[Driver | None]]
-"""Opens a driver whose commands run on this machine in this process's environment; returns None if unavailable."""
+OpenGuard = Callable[[], Awaitable[Driver]]
+"""Opens a driver whose commands run on this machine in this process's environment."""
 LENGTH_BYTES: Final = 8
 """Bytes of the length field before the answer."""
 STDERR_KEPT: Final = 4_000
@@ -51,19 +46,16 @@ def refuse_unimportable(name: str, function: Callable[..., Any], context_paramet
         raise HandrailError(f"tool {name}: isolate=True needs a function in a file, and {qualname} is not in a file")
 
 
-async def run_isolated(
-    function: Callable[..., Any], arguments: Mapping[str, Any], open_guard: OpenGuard | None = None
-) -> Any:
+async def run_isolated(function: Callable[..., Any], arguments: Mapping[str, Any], open_guard: OpenGuard) -> Any:
     """Return the function's value; raise ToolFailed for what it raised. Cancelling kills the process.
 
-    With a guard, everything that the process started dies with it; without one, only its process group.
+    What the process started dies with it as far as the opened driver kills trees.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) if function.__module__ == "__main__" else None
     target = (list(sys.path), _umask(), main, function.__module__, function.__qualname__)
     answer = _Answer(b"".join(map(pickle.dumps, (_SOURCE_DIRECTORY, target, dict(arguments)))))
     argv = (sys.executable, "-P", "-c", _CHILD_CODE)
-    driver = None if open_guard is None else await open_guard()
-    await (_in_group(argv, answer) if driver is None else _under_guard(driver, argv, answer))
+    await _under_guard(await open_guard(), argv, answer)
     return answer.value()
 
 
@@ -143,40 +135,3 @@ async def _feed(process: Process, data: bytes) -> None:
     with suppress(BrokenPipeError, Unavailable):  # the reader of its output notices that it has ended
         await process.send(data)
         await process.send(None)
-
-
-async def _in_group(argv: tuple[str, ...], answer: _Answer) -> None:
-    process = await anyio.open_process(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
-    try:
-        with if_loop_closes(partial(_kill_group, process.pid)):
-            async with anyio.create_task_group() as group:
-                group.start_soon(_feed_stream, process.stdin, answer.order)
-                group.start_soon(_listen, process.stderr, "stderr", answer)
-                await _listen(process.stdout, "stdout", answer)
-                group.cancel_scope.cancel()
-            if not answer.whole:
-                with anyio.move_on_after(1):
-                    answer.exit_code = await process.wait()
-    finally:
-        _kill_group(process.pid)
-        with anyio.CancelScope(shield=True):
-            await process.aclose()
-
-
-def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-async def _feed_stream(stream: ByteSendStream | None, data: bytes) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await stream.send(data)  # type: ignore[union-attr]
-        await stream.aclose()  # type: ignore[union-attr]
-
-
-async def _listen(stream: ByteReceiveStream | None, name: str, answer: _Answer) -> None:
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while not answer.whole:
-            answer.add(name, await stream.receive())  # type: ignore[union-attr]

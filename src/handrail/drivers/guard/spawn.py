@@ -42,6 +42,8 @@ class Guard:
         self._kill_lock = threading.Lock()
         self._info = info
         """Where bubblewrap writes which process is the guard; read when it must be killed."""
+        self._waited_for: set[int] = set()
+        """Pidfds on which tasks wait for its end; a task whose event loop was closed may never continue."""
         self._owner = os.getpid()
         when_loop_closes(self.kill)
 
@@ -99,12 +101,33 @@ class Guard:
         self.channel.drop()
         self._kill()
         self._release()
+        for fd in list(self._waited_for):
+            self._stop_waiting(fd)
 
     async def _end(self) -> None:
         with move_on_after(GUARD_END_WAIT):
-            await _ended(self._process)
+            await self._ended()
         if self._process.poll() is None:
             await anyio.to_thread.run_sync(self._kill)
+
+    async def _ended(self) -> None:
+        if self._process.poll() is not None:
+            return
+        fd = _pidfd.open_process(self._process.pid)
+        if fd is None:  # a kernel without pidfds
+            await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+            return
+        self._waited_for.add(fd)
+        try:
+            await anyio.wait_readable(fd)
+        finally:
+            self._stop_waiting(fd)
+        self._process.wait()
+
+    def _stop_waiting(self, fd: int) -> None:
+        if fd in self._waited_for:
+            self._waited_for.discard(fd)
+            os.close(fd)
 
     def _kill(self) -> None:
         """Kill the guard, and make sure that what it started ends too: the kernel or the supervisors see to that."""
@@ -148,21 +171,6 @@ class Guard:
 
 def _read_all(fd: int) -> str:
     return os.pread(fd, _STDERR_MAX, 0).decode("utf-8", "replace").strip()
-
-
-async def _ended(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    try:
-        fd = os.pidfd_open(process.pid)
-    except OSError:  # a kernel without pidfds
-        await anyio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
-        return
-    try:
-        await anyio.wait_readable(fd)
-    finally:
-        os.close(fd)
-    process.wait()
 
 
 def spawn(
