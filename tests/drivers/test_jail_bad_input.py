@@ -133,11 +133,11 @@ async def test_a_workspace_inside_a_mounted_directory_stays_writable(tmp_path: P
     await usable(jail)
 
 
-@pytest.mark.parametrize("kind", ["missing", "file", "root", "loop"])
-async def test_a_workspace_that_is_none_is_refused(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("place", ["missing", "file", "root", "loop"])
+async def test_a_workspace_that_is_none_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
-    path = {"root": "/"}.get(kind, str(tmp_path / kind))
+    path = {"root": "/"}.get(place, str(tmp_path / place))
     with pytest.raises((OSError, HandrailError), match="workspace"):
         await open_jail(workspace=path)
 

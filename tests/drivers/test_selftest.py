@@ -154,11 +154,11 @@ DRIVERS: dict[type[GuardedDriver], Feature] = {
 }
 
 
-@pytest.mark.parametrize("kind", DRIVERS)
-async def test_a_driver_that_breaks_a_promise_is_found_out(home: str, kind: type[GuardedDriver]) -> None:
-    driver = await found(as_a(kind), workspace=home)
-    assert [promise.feature for promise in driver.lost] == [DRIVERS[kind]]
-    assert DRIVERS[kind] not in driver.features
+@pytest.mark.parametrize("broken", DRIVERS)
+async def test_a_driver_that_breaks_a_promise_is_found_out(home: str, broken: type[GuardedDriver]) -> None:
+    driver = await found(as_a(broken), workspace=home)
+    assert [promise.feature for promise in driver.lost] == [DRIVERS[broken]]
+    assert DRIVERS[broken] not in driver.features
 
 
 async def test_a_driver_that_does_not_work_is_unavailable(home: str) -> None:
