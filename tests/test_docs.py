@@ -13,6 +13,7 @@ from typing import Any, get_args
 import anyio
 import pytest
 from markdown.extensions.toc import slugify
+from pydantic import BaseModel
 
 import handrail
 from handrail import (
@@ -325,11 +326,17 @@ class Thinks:
         yield Turn("a")
 
 
+class Number(BaseModel):
+    n: int
+
+
 async def of_runs() -> tuple[Event, ...]:
     agent = Agent(Thinks())
     await agent.run("One.")
     await agent.run("Two.")
-    return agent.session.trace
+    typed = Agent(testing.ScriptedModel(["", Turn(calls=(Call("c1", "answer", {"n": 1}),))]), output=Number)
+    await typed.run("One.")
+    return *agent.session.trace, *typed.session.trace
 
 
 async def of_stored(path: Path) -> tuple[Event, ...]:
