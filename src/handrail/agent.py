@@ -25,6 +25,7 @@ from handrail.session.options import SessionOptions
 from handrail.session.session import Session
 from handrail.session.steering import Steer, steer_to_listed_paths
 from handrail.session.typed_answer import SEND_BACK, answer_tool, is_answer_tool
+from handrail.session.window import Window
 from handrail.store.store import Store
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
@@ -89,7 +90,7 @@ class Agent:
         self.session.opened_by |= {"model": self.model_name, "system": system}
         self._closes = session is None
         """Whether `async with` closes the session."""
-        self._conversation = Conversation(self.session.artifacts, model=self.model_name)
+        self._conversation = Conversation(self.session.artifacts, model=self.model_name, window=Window(model))
         self._asking = Asking(self, self.session, self._conversation, self.model_name)
         self._typed = output is not None
         self._run_state = _Run()
@@ -187,6 +188,7 @@ class Agent:
     async def _act(self, turn: Turn, host: LoopHost, state: "_Run") -> End | None:
         """Run the calls of an answer. Returns how the run ends, if it does."""
         state.empty = False
+        self.session.tokens_left = self._asking.tokens_left(len(turn.calls))
         results = await self.session.call_all(turn.calls)
         if turn.stop == "refused":
             return "refused", turn.text or "The model refused to go on."

@@ -73,3 +73,34 @@ async def test_the_400th_round_of_an_agent_takes_as_many_steps_as_the_20th() -> 
     early, late = sorted(rounds[10:30])[10], sorted(rounds[-20:])[10]
     assert early > 50  # the control: the rounds were counted
     assert late <= early * 1.1
+
+
+async def test_the_last_rounds_of_a_full_context_take_as_many_steps_as_the_first() -> None:
+    """Collapsing and summarising cost something from time to time; on average, a round costs the same."""
+    seen: list[int] = []
+    entered = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal entered
+        entered += event in ("call", "c_call")
+
+    async def large(n: int) -> str:
+        return f"{n:04} " * 900
+
+    class Small(ScriptedModel):
+        window = 16_000
+        max_tokens = 1_000
+
+    def answer(messages: Any) -> Turn:
+        seen.append(entered)
+        return Turn("", (Call(f"c{len(seen)}", "large", {"n": len(seen)}),))
+
+    agent = Agent(Small([answer] * 1_300), tools=[large], budget=UNLIMITED, rounds=1_200)
+    sys.setprofile(count)
+    try:
+        await agent.run("go")
+    finally:
+        sys.setprofile(None)
+    early, late = seen[600] - seen[300], seen[1_200] - seen[900]
+    assert any(event.type == "summarised" for event in agent.session.trace)  # the control: the context was full
+    assert late <= early * 1.25

@@ -23,12 +23,14 @@ EventType = Literal[
     "run_started",  # model, rounds, agent: its name; a new user turn
     "user",  # text, images: the refs of its pictures; a message of the user's
     "steered",  # text, why: state, empty or no_output; what the loop tells the model, as a user's message
-    "model_asked",  # try: from 1, messages: how many
+    "model_asked",  # try: from 1, messages: how many, estimate: of the tokens in the request
     "text",  # text: a piece of the model's answer
     "thinking",  # text: a piece of the model's reasoning
     "call_text",  # index, name, text: a piece of the arguments of a call, while the model writes them
     "retried",  # why, wait: seconds, taken_back: the seqs of the pieces that are void
     "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep
+    "collapsed",  # results that gave way (call, text: the line in its place, ref: the artifact with it), tokens_before
+    "summarised",  # text: in the place of the first so many messages; by: model or lines, messages, usage, why
     "run_ended",  # reason, text, output: the typed one as JSON, traceback of a model's error
     "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]

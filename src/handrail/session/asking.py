@@ -15,6 +15,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.expect import refuse, shown
 from handrail.contract.model import (
     CallDelta,
+    Message,
     Model,
     ModelEvent,
     ModelFailed,
@@ -26,7 +27,9 @@ from handrail.contract.model import (
 )
 from handrail.contract.result import to_wire
 from handrail.session.conversation import Conversation
+from handrail.session.room import Room
 from handrail.session.session import Session
+from handrail.session.window import weigh, weigh_json
 from handrail.toolkit.tracing import Conversation as Traced
 
 MAX_TRIES: Final = 5
@@ -35,6 +38,8 @@ FIRST_RETRY_WAIT: Final = 0.5
 """Seconds before the second request; each further wait is twice as long."""
 LONGEST_RETRY_AFTER: Final = 60.0
 """Seconds that a provider may ask to wait; a longer wait ends the run."""
+CALLS_AT_FULL_CAPS: Final = 6
+"""Calls of one answer whose results fit where each may use its caps in full."""
 PIECES: Final = frozenset({"text", "thinking", "call_text"})
 HOW_TO_ASK: Final = "write `async def ask(self, messages, tools, *, system)` with `yield Turn(…)` in it"
 STOPS: Final = frozenset(get_args(Stop))
@@ -47,23 +52,56 @@ class Asking:
         self.usage = Usage()
         self._agent, self._name = agent, name
         self._session, self._conversation = session, conversation
+        self._room = Room(session, conversation, self._aside)
+        self._weighed: list[dict[str, Any]] | None = None
+        """The schemas whose weight is known."""
+
+    def tokens_left(self, calls: int) -> int:
+        """Tokens left for the results of so many calls: each may answer as if it had about a sixth of them."""
+        self._conversation.follow(self._session)
+        left = self._conversation.window.left(self._conversation.weight)
+        return left * CALLS_AT_FULL_CAPS // max(calls, CALLS_AT_FULL_CAPS)
 
     async def turn(self) -> Turn:
         """The model's answer. A transient failure is tried again, after a while. Raises ModelFailed."""
-        for attempt in range(1, MAX_TRIES + 1):
+        self._weigh_tools()
+        await self._room.make()
+        attempt, shrunk = 1, False
+        while True:
             began = self._session.event_count
             try:
                 return self._record(_checked(await self._traced(attempt)))
             except ModelFailed as error:
-                if not error.transient or attempt == MAX_TRIES:
+                if error.kind == "context" and not shrunk and await self._room.make(forced=True):
+                    shrunk = True
+                    self._take_back(began, str(error), 0.0)
+                elif not error.transient or attempt >= MAX_TRIES:
                     raise
-                if (error.retry_after or 0) > LONGEST_RETRY_AFTER:
+                elif (error.retry_after or 0) > LONGEST_RETRY_AFTER:
                     message = f"{error} (the provider asks to wait {error.retry_after:,.0f} s)"
                     raise ModelFailed(
                         message, transient=True, retry_after=error.retry_after, kind=error.kind
                     ) from error
-                await self._wait(error, attempt, began)
-        raise AssertionError  # the last try returns or raises
+                else:
+                    await self._wait(error, attempt, began)
+                attempt += 1
+
+    def _weigh_tools(self) -> None:
+        schemas = self._session.schemas("mcp")
+        if schemas != self._weighed:
+            self._weighed = schemas
+            self._conversation.window.fixed = weigh_json(schemas) + weigh(self._agent.system)
+
+    async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
+        """Ask the model something that is no part of the conversation, without tools. Raises ModelFailed."""
+        turn: Turn | None = None
+        async with _closing(self._agent.model.ask([Message("user", text)], [], system=system)) as answer:
+            async for event in answer:
+                turn = event if isinstance(event, Turn) else turn
+        if turn is None or not isinstance(turn.text, str) or not turn.text.strip():
+            raise ModelFailed("the model gave no summary")
+        self.usage += turn.usage
+        return turn.text, turn.usage
 
     async def _wait(self, error: ModelFailed, attempt: int, began: int) -> None:
         wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), LONGEST_RETRY_AFTER)
@@ -85,7 +123,7 @@ class Asking:
     async def _request(self, attempt: int) -> Turn:
         emit, model = self._session.emit, self._agent.model
         messages = self._conversation.follow(self._session)
-        emit("model_asked", data={"try": attempt, "messages": len(messages)})
+        emit("model_asked", data={"try": attempt, "messages": len(messages), "estimate": self._estimate()})
         turn: Turn | None = None
         given = model.ask(messages, self._session.schemas("mcp"), system=self._agent.system)
         if not hasattr(given, "__aiter__"):
@@ -103,6 +141,9 @@ class Asking:
         if turn is None:
             raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
         return turn
+
+    def _estimate(self) -> int:
+        return self._conversation.window.used(self._conversation.weight)
 
     def _record(self, turn: Turn) -> Turn:
         """The answer as it is written into the transcript: with its own ids, and its cut calls marked."""

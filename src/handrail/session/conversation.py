@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from handrail.artifacts.store import Scope
@@ -9,8 +10,9 @@ from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import Event
 from handrail.contract.model import Message
-from handrail.contract.result import Image, Result, Success, result_from, sendable
+from handrail.contract.result import Failure, Image, Result, Success, result_from, sendable
 from handrail.session.steering import TaskState
+from handrail.session.window import IMAGE_WEIGHT, MESSAGE_WEIGHT, Window, weigh, weigh_json, weigh_message
 
 if TYPE_CHECKING:
     from handrail.session.session import Session
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME: Final = 64
 """Of a tool: providers refuse a longer one, or one with other characters, in every later request."""
+LARGE: Final = 150.0
+"""The weight from which on a result is worth collapsing."""
+LISTINGS: Final = frozenset({"listing", "paths", "matches"})
+FILES: Final = frozenset({"file", "artifact"})
+
+
+@dataclass(frozen=True, slots=True)
+class LargeResult:
+    """A result that can be collapsed."""
+
+    call_id: str
+    tool: str
+    result: Result
+    weight: float
+
+    @property
+    def rank(self) -> int:
+        """Listings go first, texts of files last."""
+        kind = self.result.value.get("kind") if isinstance(self.result.value, Mapping) else None
+        return 0 if kind in LISTINGS else 2 if kind in FILES else 1
 
 
 class Conversation:
@@ -26,8 +48,21 @@ class Conversation:
     `parent` is the id of the task; None for the session's own conversation.
     """
 
-    def __init__(self, artifacts: Scope, *, model: str = "", parent: str | None = None) -> None:
+    def __init__(self, artifacts: Scope, *, model: str = "", window: Window, parent: str | None = None) -> None:
         self.messages: list[Message] = []
+        self.window = window
+        self.weight = 0.0
+        """What all messages weigh."""
+        self._weights: list[float] = []
+        self._before = 0
+        """Messages that are not in the list any more; a summary takes the place of the last of them."""
+        self._results_at: dict[str, tuple[int, int]] = {}
+        """Of every call in the list: the number of the message with its result, counted from the first ever, and
+        which of its results it is."""
+        self._large: dict[str, LargeResult] = {}
+        """Results that can be collapsed, the oldest first."""
+        self._prompts: list[tuple[int, str]] = []
+        """What the user asked, with the number of the message."""
         self.state = TaskState()
         """What the last result was."""
         self.parent = parent
@@ -37,7 +72,9 @@ class Conversation:
         """The number of the next event to read."""
         self._calls: dict[str, Call] = {}
         """The last answer's calls by their ids, until every one has its result."""
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, tuple[Result, float]] = {}
+        self._prefix = f"{parent}/" if parent else ""
+        """What the ids of a task's calls begin with in the transcript; a provider may not accept it."""
 
     def follow(self, session: "Session") -> list[Message]:
         """Take up what is new in the session. Returns the messages."""
@@ -51,39 +88,111 @@ class Conversation:
             if event.parent == self.parent:
                 self._take(event)
 
+    def absolute(self, count: int) -> int:
+        """How many messages there ever were before message `count` of the list."""
+        return self._before + count
+
+    def large_results(self, *, newest: bool) -> list["LargeResult"]:
+        """What can be collapsed, the oldest first; with `newest` also what the model has not seen yet."""
+        last = self.absolute(len(self.messages) - 1)
+        return [each for each in self._large.values() if newest or self._results_at[each.call_id][0] < last]
+
+    def oldest(self, kept: float) -> int:
+        """How many messages of the list are older than the newest that weigh `kept`; at least one round stays."""
+        count, weight = len(self.messages), 0.0
+        while count > 0:
+            begins = count - 2 if self.messages[count - 1].role == "tool" else count - 1  # a call and its result
+            weight += sum(self._weights[begins:count])
+            if weight > kept and count < len(self.messages):
+                break
+            count = begins
+        return count if sum(self._weights[:count]) > kept / 4 else 0
+
+    def prompts_before(self, count: int) -> list[str]:
+        """What the user asked in the first `count` messages that there ever were."""
+        return [text for at, text in self._prompts if at < count]
+
     def _take(self, event: Event) -> None:
         data = event.data
         if event.type in ("user", "steered"):
             images = [self._image(each) for each in data.get("images", ())]
             text = sendable(data["text"])
-            self.messages.append(Message("user", text, images=tuple(image for image in images if image)))
+            if event.type == "user":
+                self._prompts.append((self.absolute(len(self.messages)), text))
+            message = Message("user", text, images=tuple(image for image in images if image))
+            self._append(message, weigh_message(message))
         elif event.type == "model_answered":
             self._take_answer(data)
         elif event.type == "call_ended" and event.call_id in self._calls:
-            self._take_result(event.call_id, self._result(data))
+            self._take_result(event.call_id, data)
+        elif event.type == "collapsed":
+            for each in data["results"]:
+                self._collapse(each["call"], each["text"])
+        elif event.type == "summarised":
+            self._summarise(data["messages"], data["text"])
+
+    def _append(self, message: Message, weight: float) -> None:
+        self.messages.append(message)
+        self._weights.append(weight)
+        self.weight += weight
 
     def _take_answer(self, data: Mapping[str, Any]) -> None:
         keep = data["keep"] if data["model"] == self._model else None
+        ids = [each["id"] for each in data["calls"]]
         calls = tuple(
-            Call(each["id"], _name(each["name"]), _sendable(each["arguments"]), cut=each["cut"])
-            for each in data["calls"]
+            Call(id.removeprefix(self._prefix), _name(each["name"]), _sendable(each["arguments"]), cut=each["cut"])
+            for id, each in zip(ids, data["calls"], strict=True)
         )
-        self._calls, self._results = {call.id: call for call in calls}, {}
-        text = sendable(data["text"])
+        self._calls, self._results = dict(zip(ids, calls, strict=True)), {}
+        text, sent = sendable(data["text"]), self.weight
         if (
             calls or text.strip() or (data["stop"] == "paused" and keep is not None)
         ):  # providers refuse an empty message
-            self.messages.append(Message("assistant", text, calls, keep=keep))
+            message = Message("assistant", text, calls, keep=keep)
+            self._append(message, weigh_message(message))
+        self.window.learn(sent, self.weight, data["usage"])
 
-    def _take_result(self, id: str, result: Result) -> None:
-        self._results[id] = result
+    def _take_result(self, id: str, ended: Mapping[str, Any]) -> None:
+        weight = MESSAGE_WEIGHT + weigh_json(ended["result"]) + IMAGE_WEIGHT * len(ended.get("images", ()))
+        self._results[id] = self._result(ended), weight
         if len(self._results) < len(self._calls):
             return
-        results = tuple(self._results[each] for each in self._calls)
-        for call, each in zip(self._calls.values(), results, strict=True):
-            self.state = self.state.after(call, each)
-        self.messages.append(Message("tool", results=results))
+        found = [self._results[each] for each in self._calls]
+        at = self.absolute(len(self.messages))
+        for number, (each, call) in enumerate(self._calls.items()):
+            result, weight = found[number]
+            self.state = self.state.after(call, result)
+            self._results_at[each] = (at, number)
+            if weight >= LARGE:
+                self._large[each] = LargeResult(each, call.name, result, weight)
+        self._append(Message("tool", results=tuple(result for result, _ in found)), sum(weight for _, weight in found))
         self._calls = {}
+
+    def _collapse(self, id: str, line: str) -> None:
+        """Put a line in the place of a result."""
+        large = self._large.pop(id, None)
+        at, number = self._results_at.get(id, (-1, 0))
+        if at < self._before:
+            return
+        message = self.messages[at - self._before]
+        was = message.results[number]
+        made: Result = Success(line) if was.ok else Failure(was.kind, line, retryable=was.retryable)
+        results = (*message.results[:number], made, *message.results[number + 1 :])
+        self.messages[at - self._before] = replace(message, results=results)
+        change = weigh(line) + MESSAGE_WEIGHT - (large.weight if large is not None else 0.0)
+        self._weights[at - self._before] += change
+        self.weight += change
+
+    def _summarise(self, count: int, text: str) -> None:
+        """Put a user's message in the place of the first `count` messages that there ever were."""
+        summary = Message("user", text)
+        rest = count - self._before
+        self.messages = [summary, *self.messages[rest:]]  # a new list: somebody may still read the old one
+        self._weights = [weigh_message(summary), *self._weights[rest:]]
+        self.weight = sum(self._weights)
+        self._before = count - 1
+        self._results_at = {id: at for id, at in self._results_at.items() if at[0] >= count}
+        self._large = {id: large for id, large in self._large.items() if id in self._results_at}
 
     def _result(self, ended: Mapping[str, Any]) -> Result:
         envelope = ended["result"]
