@@ -26,8 +26,8 @@ from handrail.contract.model import (
     Usage,
 )
 from handrail.contract.result import to_wire
+from handrail.session._room import Room
 from handrail.session.conversation import Conversation
-from handrail.session.room import Room
 from handrail.session.session import Session
 from handrail.session.window import weigh, weigh_json
 from handrail.toolkit.tracing import Conversation as Traced
