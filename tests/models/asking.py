@@ -37,10 +37,11 @@ LOOK = {
 }
 
 
-def model_at(wire: Wire, provider: str, **options: Any) -> Model:
-    """The provider's model, at the address of a test's server."""
-    path = "/v1" if provider in ("openai", "openai-chat") else ""
-    return open_model(f"{NAMES[provider]}@{wire.url}{path}", **{"api_key": KEY, **options})
+def model_at(wire: Wire, provider: str, *, by_name: bool = True, **options: Any) -> Model:
+    """The provider's model, at the address of a test's server, which is part of its name or an option."""
+    address = wire.url + ("/v1" if provider in ("openai", "openai-chat") else "")
+    given = {"api_key": KEY, **options} | ({} if by_name else {"base_url": address})
+    return open_model(f"{NAMES[provider]}@{address}" if by_name else NAMES[provider], **given)
 
 
 async def everything(model: Model, *messages: Message, system: str = "Be brief.") -> list[ModelEvent]:

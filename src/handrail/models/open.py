@@ -1,7 +1,6 @@
 """Open a model by its name, and say what is right where a name, an option or an installed package is wrong."""
 
 import re
-from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,51 +9,73 @@ from handrail.contract.model import Model
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
+    from handrail.models import person as _person
     from handrail.models import providers as _providers
+    from handrail.models import recorded as _recorded
+    from handrail.models import text as _text
 else:
+    _person = Lazy("handrail.models.person")
     _providers = Lazy("handrail.models.providers")
+    _recorded = Lazy("handrail.models.recorded")
+    _text = Lazy("handrail.models.text")
 
 PROVIDERS: Final = ("anthropic", "google", "ollama", "openai", "openai-chat")
-FORMS: Final = (*(f"{provider}:NAME" for provider in PROVIDERS), "openai-chat:NAME@http://HOST/v1")
+FORMS: Final = (
+    *(f"{provider}:NAME" for provider in PROVIDERS), "openai-chat:NAME@http://HOST/v1", "recorded:PATH", "person",
+)  # fmt: skip
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
 
 
 def open_model(name: str, **options: Any) -> Model:
-    """The model of this name, such as `anthropic:NAME`, `ollama:NAME` or `openai-chat:NAME@http://HOST/v1`.
+    """The model of this name: `anthropic:NAME`, `openai-chat:NAME@http://HOST/v1`, `recorded:PATH`, `person` and so on.
 
     Options: api_key, base_url, window (tokens), max_tokens (of an answer), temperature, thinking (True, False or an
-    effort such as "high"), cache (True), timeout (600 seconds of silence), and the settings that the provider calls
-    its own. Nothing is sent before the model is asked.
+    effort such as "high"), cache (True), timeout (600 seconds of silence), calls ("text" for a model that writes its
+    calls as text), and the settings that the provider calls its own. A recording has strict and secrets, a person
+    ask_line. Nothing is sent before the model is asked.
 
     Raises HandrailError for a wrong name or option, a missing key, and a package that is not installed.
     """
-    provider, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    address = _ADDRESS.search(rest)
-    model, base_url = (rest[: address.start()], address[1]) if address else (rest, None)
-    if provider not in PROVIDERS or not model.strip():
-        raise HandrailError(_wrong_name(name, provider, colon))
-    if base_url and options.get("base_url"):
-        raise HandrailError(f"{name}: the address is given twice, in the name and as base_url; leave one out")
-    if base_url:
-        options["base_url"] = base_url
+    calls = options.pop("calls", "native")
+    if calls not in ("native", "text"):
+        raise HandrailError(f"calls is {calls!r}; it is 'native' or 'text'")
+    provider, _, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    model: Model
+    if provider == "recorded" and rest:
+        model = _recorded.Recorded(rest, **_only(name, options, "strict", "secrets"))
+    elif name == "person":
+        model = _person.Person(**_only(name, {"ask_line": input, **options}, "ask_line"))
+    elif provider in PROVIDERS and _ADDRESS.sub("", rest).strip():
+        model = _at_provider(name, provider, rest, options)
+    else:
+        raise HandrailError(_wrong_name(name, provider, rest))
+    return _text.TextCalls(model) if calls == "text" else model
+
+
+def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -> Model:
+    if address := _ADDRESS.search(rest):
+        if options.get("base_url"):
+            raise HandrailError(f"{name}: the address is given twice, in the name and as base_url; leave one out")
+        options["base_url"] = address[1]
     try:
         connect = _providers.connect
     except ImportError as error:
         raise HandrailError(
             f"{name} needs the package {error.name or 'pydantic-ai-slim'}: pip install 'handrail[models]'"
         ) from error
-    return connect(provider, model, name=name, **options)
+    return connect(provider, _ADDRESS.sub("", rest), name=name, **options)
 
 
-def _wrong_name(name: object, provider: str, colon: str) -> str:
+def _only(name: str, options: dict[str, Any], *known: str) -> dict[str, Any]:
+    if wrong := [key for key in options if key not in known]:
+        raise HandrailError(f"{name} has no option {wrong[0]!r}; it has {', '.join(known)}")
+    return options
+
+
+def _wrong_name(name: object, provider: str, rest: str) -> str:
     said = f"{name!r} is not the name of a model"
     if provider in PROVIDERS:
         return f"{said}: write the model after the colon, as in {provider}:NAME"
-    near = nearest(provider, PROVIDERS)
-    hint = f"; did you mean {near}:{(str(name).partition(':')[2] if colon else '') or 'NAME'}?" if near else ""
+    near = next(iter(get_close_matches(provider.lower(), (*PROVIDERS, "recorded", "person"), n=1)), "")
+    hint = f"; did you mean {near}{'' if near == 'person' else ':' + (rest or 'NAME')}?" if near else "."
     return f"{said}{hint} Names are {', '.join(FORMS)}."
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that looks most like this one; empty if none does."""
-    return next(iter(get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)), "")
