@@ -23,6 +23,7 @@ from handrail import (
 )
 from handrail.contract.limits import Caps
 from handrail.drivers.host import open_host
+from handrail.drivers.posix import open_posix
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -286,6 +287,29 @@ async def test_limits_are_numbers_of_seconds_with_fractions(real: World) -> None
     assert (await real.value("bash", command="echo a", timeout=86_400))["stdout"] == "a\n"
     job = (await real.value("bash", command="sleep 600", background=True))["job"]
     assert (await real.value("process", action="wait", job=job, timeout=0.1))["running"]
+
+
+ENDED = (
+    ("bash", {"command": "sleep 600", "timeout": 0.2}, Budget()),
+    ("bash", {"command": "sleep 600", "idle_timeout": 0.2}, Budget()),
+    ("bash", {"command": "sleep 600"}, Budget(seconds=0.5)),
+    ("run_code", {"code": "sleep 600", "language": "bash", "timeout": 0.2}, Budget()),
+)
+
+
+@pytest.mark.parametrize("open_driver", [open_host, open_posix])
+@pytest.mark.parametrize(("name", "arguments", "budget"), ENDED)
+async def test_the_message_claims_no_wider_kill_than_the_driver_enforces(
+    tmp_path: Path, open_driver: Any, name: str, arguments: dict[str, Any], budget: Budget
+) -> None:
+    async with Sandbox(await open_driver(workspace=str(tmp_path))) as sandbox:
+        policy = Policy(mode="open")
+        async with Session([*builtin_tools()], sandbox=sandbox, policy=policy, budget=budget) as session:
+            failure = await session.call(name, arguments)
+    assert isinstance(failure, Failure)
+    whole = open_driver is open_host
+    assert ("killed with all it started" in failure.message) == whole, failure.message
+    assert ("killed with its process group" in failure.message) != whole, failure.message
 
 
 async def test_a_job_is_not_ended_by_the_timeout_of_commands(real: World) -> None:

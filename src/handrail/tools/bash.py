@@ -56,7 +56,7 @@ async def bash(
         except ValueError as error:
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
-    return answer(completed, timeout=timeout, idle_timeout=idle_timeout)
+    return answer(completed, sandbox, timeout=timeout, idle_timeout=idle_timeout)
 
 
 def _check_input(sandbox: Sandbox, input: bool, background: bool) -> None:
@@ -78,23 +78,24 @@ def watcher(context: Context) -> Callable[[Chunk], None]:
     return show
 
 
-def answer(completed: Completed, *, timeout: float | None = None, idle_timeout: float | None = None) -> Result:
+def answer(
+    completed: Completed, sandbox: Sandbox, *, timeout: float | None = None, idle_timeout: float | None = None
+) -> Result:
     """The result of a command. Any exit code is a Success; a command that was stopped is a Failure."""
     data, notes = completed.to_data(), completed.notes
+    killed = f"killed with {'all it started' if 'tree_kill' in sandbox.features else 'its process group'}"
     rest = "Its output is in data." if completed.stdout_size or completed.stderr_size else "No output had come from it."
     if completed.may_still_run:
         rest += " It may still be running: the sandbox did not confirm its end."
     if completed.ended_by == "timeout":
-        message = f"The command ran longer than {timeout:g} s and was killed with all it started. {rest}"
+        message = f"The command ran longer than {timeout:g} s and was {killed}. {rest}"
         advice = "Give it a longer timeout, or run it in the background."
         return Failure("timeout", f"{message} {advice}", data=data, warnings=notes)
     if completed.ended_by == "idle":
-        message = (
-            f"No output came from the command for {idle_timeout:g} s: it was killed with everything it started. {rest}"
-        )
+        message = f"No output came from the command for {idle_timeout:g} s: it was {killed}. {rest}"
         return Failure("timeout", message, data=data, warnings=notes)
     if completed.ended_by == "budget":
-        message = f"The time budget of this run is spent: the command was killed with all it started. {rest}"
+        message = f"The time budget of this run is spent: the command was {killed}. {rest}"
         return Failure("budget_exhausted", f"{message} Answer with what you have.", data=data, warnings=notes)
     if completed.ended_by == "user":
         data["killed_by"] = "user"

@@ -85,7 +85,7 @@ async def run_code(
             completed, said = await _run_python(context, code, language, timeout)
         else:
             completed = await sandbox.run_code(code, language, timeout, on_output=watcher(context))
-    result = answer(completed, timeout=timeout)
+    result = answer(completed, sandbox, timeout=timeout)
     if isinstance(result, Failure):
         return result
     failed = f"exit code {completed.exit_code}" if completed.exit_code else None
