@@ -6,6 +6,7 @@ import pytest
 
 from handrail.contract.errors import BadSchema
 from handrail.schema.validate import Validator
+from handrail.toolkit.tool import Tool
 from tests.schema.shapes import SCHEMAS, VALIDATORS, closed
 
 REFUSED: dict[str, Any] = {
@@ -111,6 +112,52 @@ def test_lenient_leaves_a_good_schema_alone() -> None:
     assert warnings == ()
     assert validator.schema == SCHEMAS["refs"]
     assert Validator.lenient({"properties": {"a": {}}})[0].is_valid({"a": 1})
+
+
+DEFAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "another type": ({"a": {"type": "integer", "default": "five"}}, "parameter 'a' has a default, \"five\","),
+    "not a member": ({"a": {"enum": ["x", "y"], "default": "z"}}, "parameter 'a'"),
+    "below the minimum": ({"a": {"type": "integer", "minimum": 1, "default": 0}}, "parameter 'a'"),
+    "a pattern": ({"a": {"type": "string", "pattern": "^x", "default": "y"}}, "parameter 'a'"),
+    "a slash in its name": ({"a/b~c": {"type": "integer", "default": "x"}}, "parameter 'a/b~c'"),
+    "through a reference": ({"a": {"$ref": "#/$defs/whole", "default": "x"}}, "parameter 'a'"),
+    "an item of a list": ({"a": {"type": "array", "default": ["x"], "items": {"type": "integer"}}}, "parameter 'a'"),
+    "deeper": (
+        {"a": {"type": "object", "properties": {"b": {"type": "integer", "default": "x"}}}},
+        "parameter 'a' has a default at properties.a.properties.b,",
+    ),
+    "in the items": ({"a": {"type": "array", "items": {"type": "integer", "default": "x"}}}, "properties.a.items"),
+}
+WHOLE = {"$defs": {"whole": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_that_its_own_schema_refuses_is_a_bad_schema_and_leniently_a_warning(name: str) -> None:
+    properties, message = DEFAULTS[name]
+    schema = closed({**properties, "b": {"type": "integer"}}, **WHOLE)
+    with pytest.raises(BadSchema) as raised:
+        Tool("mine", schema, lambda context, arguments: None, description="x")
+    assert str(raised.value).startswith("tool mine: ")
+    assert message in str(raised.value)
+    validator, warnings = Validator.lenient(schema)
+    assert [True] == ["default` is left out" in warning for warning in warnings]
+    assert "default" not in str(validator.schema)
+    assert validator.is_valid({"b": 1})
+    assert not validator.is_valid({"b": "x"})
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"type": "integer", "default": 5}, {"type": "string", "default": None}, {"enum": ["x"], "default": "x"},
+        {"$ref": "#/$defs/whole", "default": 5}, {"default": [1, "two"]}, {"anyOf": [{"type": "null"}, {}], "default": 1},
+    ],
+)  # fmt: skip
+def test_control_a_default_that_fits_and_null_for_nothing_are_kept(described: dict[str, Any]) -> None:
+    schema = closed({"a": described, "default": {"type": "integer"}}, **WHOLE)
+    made = Tool("mine", schema, lambda context, arguments: None, description="x")
+    assert made.parameters["properties"]["a"]["default"] == described["default"]
+    assert Validator.lenient(schema)[1] == ()
 
 
 def test_patterns_run_in_linear_time() -> None:

@@ -22,20 +22,32 @@ HOLD_NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternPrope
 """Keywords that hold schemas by name."""
 
 Location = tuple[str, ...]
+Steps = tuple[str | int, ...]
 ROOT: Final[Location] = ("#",)
 
 
 def children(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Every schema directly inside this one; `true` and `false` are left out."""
+    return (inner for _, inner in _inner(schema) if isinstance(inner, Mapping))
+
+
+def located(schema: Mapping[str, Any], steps: Steps = ()) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """This schema and every schema inside it, each with the steps that lead there; references are not followed."""
+    yield steps, schema
+    for more, inner in _inner(schema):
+        if isinstance(inner, Mapping):
+            yield from located(inner, (*steps, *more))
+
+
+def _inner(schema: Mapping[str, Any]) -> Iterator[tuple[Steps, Any]]:
     for keyword in HOLD_ONE_SCHEMA:
-        if isinstance(schema.get(keyword), Mapping):
-            yield schema[keyword]
+        yield (keyword,), schema.get(keyword)
     for keyword in HOLD_SCHEMAS:
         if isinstance(schema.get(keyword), list):
-            yield from (item for item in schema[keyword] if isinstance(item, Mapping))
+            yield from (((keyword, at), item) for at, item in enumerate(schema[keyword]))
     for keyword in HOLD_NAMED_SCHEMAS:
         if isinstance(schema.get(keyword), Mapping):
-            yield from (item for item in schema[keyword].values() if isinstance(item, Mapping))
+            yield from (((keyword, name), item) for name, item in schema[keyword].items())
 
 
 def rewrite(schema: Any, change: Change) -> Any:

@@ -1,7 +1,7 @@
 """Enforce a JSON Schema in about a microsecond, and explain what is wrong when asked."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jsonschema_rs as engine
@@ -12,7 +12,19 @@ from handrail.schema._formats import only_checked
 from handrail.schema.artifact_refs import accept_references, references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Problem, Subject, explain
-from handrail.schema.navigate import Location, Schema, Spec, children, point, resolve, rewrite, spec_at
+from handrail.schema.navigate import (
+    Location,
+    Schema,
+    Spec,
+    Steps,
+    children,
+    escape,
+    located,
+    point,
+    resolve,
+    rewrite,
+    spec_at,
+)
 from handrail.schema.parse import NotJson, parse, too_deep
 
 __all__ = ["Problem", "Validator"]
@@ -66,7 +78,26 @@ class Validator:
     def lenient(cls, schema: Mapping[str, Any]) -> tuple["Validator", tuple[str, ...]]:
         """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
         loosened, warnings = loosen(_copy(schema), _why_not)
-        return cls(loosened), warnings
+        validator = cls(loosened)
+        refused = [(*steps, "default") for steps, _ in validator.refused_defaults()]
+        left_out = [f"{_remove(loosened, steps)} is left out: its own schema does not accept it" for steps in refused]
+        return (cls(loosened) if left_out else validator), (*warnings, *left_out)
+
+    def check_defaults(self) -> None:
+        """Raise BadSchema for a default that its own schema refuses."""
+        for steps, default in self.refused_defaults():
+            parameter = f"parameter {steps[1]!r}" if steps[:1] == ("properties",) else "the schema"
+            where = f" at {dotted(steps)}" if len(steps) > 2 else ""
+            message = "that does not fit: its own schema does not accept it"
+            raise BadSchema(f"{parameter} has a default{where}, {show(default)}, {message}")
+
+    def refused_defaults(self) -> Iterator[tuple[Steps, Any]]:
+        """Where the schema has a default that it refuses there; null always means that nothing was given."""
+        for steps, schema in located(self.schema):
+            default = schema.get("default")
+            pointer = "#" + "".join(f"/{escape(str(step))}" for step in steps)
+            if default is not None and not self.fits((pointer,), default):
+                yield steps, default
 
     def problems(self, instance: Any) -> list[Problem]:
         """What is wrong, in the order of the schema; empty when the instance is valid."""

@@ -116,6 +116,8 @@ class Tool(Generic[P, R]):
         put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
         try:
             put(self, "checks", Validator(self.parameters, typed=self.convert is not None))
+            if self.function is None:
+                self.checks.check_defaults()
             put(self, "output_checks", None if self.output is None else Validator(self.output, of="result"))
         except BadSchema as error:
             raise BadSchema(f"tool {self.name}: {error}") from None
