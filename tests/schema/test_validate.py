@@ -140,7 +140,7 @@ def test_a_default_that_its_own_schema_refuses_is_a_bad_schema_and_leniently_a_w
     assert str(raised.value).startswith("tool mine: ")
     assert message in str(raised.value)
     validator, warnings = Validator.lenient(schema)
-    assert [True] == ["default` is left out" in warning for warning in warnings]
+    assert ["default` is left out" in warning for warning in warnings] == [True]
     assert "default" not in str(validator.schema)
     assert validator.is_valid({"b": 1})
     assert not validator.is_valid({"b": "x"})
@@ -150,7 +150,8 @@ def test_a_default_that_its_own_schema_refuses_is_a_bad_schema_and_leniently_a_w
     "described",
     [
         {"type": "integer", "default": 5}, {"type": "string", "default": None}, {"enum": ["x"], "default": "x"},
-        {"$ref": "#/$defs/whole", "default": 5}, {"default": [1, "two"]}, {"anyOf": [{"type": "null"}, {}], "default": 1},
+        {"$ref": "#/$defs/whole", "default": 5}, {"default": [1, "two"]},
+        {"anyOf": [{"type": "null"}, {}], "default": 1},
     ],
 )  # fmt: skip
 def test_control_a_default_that_fits_and_null_for_nothing_are_kept(described: dict[str, Any]) -> None:
