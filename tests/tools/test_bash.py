@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import (
@@ -21,12 +22,15 @@ from handrail import (
     builtin_tools,
     tool,
 )
+from handrail.contract.driver import Chunk, Command
 from handrail.contract.limits import Caps
 from handrail.drivers.host import open_host
+from handrail.drivers.memory import MemoryDriver, MemoryProcess, Script
 from handrail.drivers.posix import open_posix
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
+OPEN = Policy(mode="open")
 
 
 async def test_a_command_answers_with_everything_that_is_known_of_it(real: World) -> None:
@@ -302,14 +306,44 @@ ENDED = (
 async def test_the_message_claims_no_wider_kill_than_the_driver_enforces(
     tmp_path: Path, open_driver: Any, name: str, arguments: dict[str, Any], budget: Budget
 ) -> None:
-    async with Sandbox(await open_driver(workspace=str(tmp_path))) as sandbox:
-        policy = Policy(mode="open")
-        async with Session([*builtin_tools()], sandbox=sandbox, policy=policy, budget=budget) as session:
-            failure = await session.call(name, arguments)
+    async with (
+        Sandbox(await open_driver(workspace=str(tmp_path))) as sandbox,
+        Session([*builtin_tools()], sandbox=sandbox, policy=OPEN, budget=budget) as session,
+    ):
+        failure = await session.call(name, arguments)
     assert isinstance(failure, Failure)
     whole = open_driver is open_host
     assert ("killed with all it started" in failure.message) == whole, failure.message
     assert ("killed with its process group" in failure.message) != whole, failure.message
+
+
+class NeverEnds(MemoryProcess):
+    """Prints on, whatever it is told."""
+
+    async def output(self) -> AsyncIterator[Chunk]:
+        yield Chunk("stdout", b"x" * 200_000)
+        while True:
+            await anyio.lowlevel.checkpoint()
+            yield Chunk("stdout", b"y")
+
+
+class Runaway(MemoryDriver):
+    features = frozenset({*MemoryDriver.features, "exec"})
+
+    async def start(self, command: Command) -> MemoryProcess:
+        return NeverEnds("1", Script(hang=True, deaf=True), command.input)
+
+
+async def test_a_command_that_prints_on_after_it_was_killed_is_answered_and_its_output_so_far_is_kept() -> None:
+    async with Sandbox(Runaway()) as sandbox, Session([*builtin_tools()], sandbox=sandbox, policy=OPEN) as session:
+        with anyio.fail_after(60):
+            failure = await session.call("bash", {"command": "x", "timeout": 0.2})
+        assert isinstance(failure, Failure)
+        assert "may still be running" in failure.message
+        ref = re.search(r'ref="(\w+)"|full output: (\w+)', str(failure.data))
+        assert ref, failure.data["stdout"][19_000:21_000]
+        kept = await session.call("read_artifact", {"ref": ref[1] or ref[2], "start": 199_990, "length": 20})
+        assert "x" * 10 + "y" in str(kept.value), kept
 
 
 async def test_a_job_is_not_ended_by_the_timeout_of_commands(real: World) -> None:

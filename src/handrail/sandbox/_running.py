@@ -133,7 +133,11 @@ class Running:
         )  # fmt: skip
 
     def _cut(self, stream: StreamName) -> Cut:
-        return self._streams[stream].cut(partial(self.spool.read, stream=stream))
+        return self._streams[stream].cut(partial(self._read_until, self.spool.size(stream), stream))
+
+    def _read_until(self, end: int, stream: StreamName, start: int, length: int) -> bytes:
+        """A range of what was printed when the outcome was asked for; a command that may still run prints on."""
+        return self.spool.read(start, max(0, min(length, end - start)), stream=stream)
 
     async def _work(self) -> None:
         try:
