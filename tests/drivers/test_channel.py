@@ -55,7 +55,8 @@ class Puppet:
         ours, self.theirs = socket.socketpair()
         self.theirs.settimeout(PATIENCE)
         self.process = subprocess.Popen(["sleep", "1000"])
-        self.guard = Guard(self.process, Channel(ours), os.memfd_create("words", os.MFD_CLOEXEC))
+        self.stderr = os.memfd_create("words", os.MFD_CLOEXEC)
+        self.guard = Guard(self.process, Channel(ours), self.stderr)
 
     async def greeted(self, greeting: bytes) -> GuardedDriver:
         self.theirs.sendall(greeting)
@@ -231,6 +232,24 @@ async def test_a_long_text_of_a_guard_is_cut() -> None:
     with pytest.raises(Unavailable) as raised:
         await run_hearing(STARTED + frames.frame(frames.BROKEN, 0, b"x" * 100_000))
     assert 100 < len(str(raised.value)) < 1000
+
+
+async def test_a_text_of_a_guard_is_passed_on_without_control_characters() -> None:
+    with pytest.raises(Unavailable) as raised:
+        await run_hearing(STARTED + frames.frame(frames.BROKEN, 0, b"\x1b[2J\0 out of\r\n memory \xff \xc2\x9b"))
+    assert str(raised.value).isprintable()
+    assert "out of memory" in str(raised.value)
+
+
+async def test_what_a_guard_writes_to_its_standard_error_is_passed_on_without_control_characters() -> None:
+    with anyio.fail_after(PATIENCE):
+        async with puppet() as it:
+            os.write(it.stderr, b"\x1b[2J\0 no\n namespaces")
+            it.theirs.shutdown(socket.SHUT_RDWR)
+            with pytest.raises(Unavailable) as raised:
+                await it.guard.greet(jail=False, limits=Limits(), roots=["/"])
+    assert str(raised.value).isprintable()
+    assert "no namespaces" in str(raised.value)
 
 
 async def test_a_file_operation_of_which_nothing_is_heard_is_given_up() -> None:

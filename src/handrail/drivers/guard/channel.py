@@ -269,7 +269,7 @@ class Channel:
         if kind == frames.GREETED and self.greeting is None:
             self.greeting = frames.greeting(body)
         elif kind == frames.BROKEN:
-            self.message = bytes(body[: 4 * _MESSAGE_MAX]).decode("utf-8", "replace")[:_MESSAGE_MAX]
+            self.message = frames.words(bytes(body[: 4 * _MESSAGE_MAX]))[:_MESSAGE_MAX]
             self.die(f"the sandbox's guard ended: {self.message}")
         else:
             raise frames.BadFrame(f"a frame of type {kind}, which is unknown or came twice")

@@ -116,6 +116,12 @@ def pair(body: memoryview, most: int, most_flags: int) -> tuple[int, int]:
     return whole(body[:4], 0, most), body[4]
 
 
+def words(text: bytes) -> str:
+    """What a guard says, on one line and without control characters: a terminal or a model may read it."""
+    decoded = text.decode("utf-8", "replace")
+    return " ".join("".join(each if each.isprintable() else " " for each in decoded).split())
+
+
 def split(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
     """Every whole frame at the beginning of `view`: kind, id, body, which is part of the view. Raises BadFrame."""
     at, end = 0, len(view)

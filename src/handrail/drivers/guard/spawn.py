@@ -170,7 +170,7 @@ class Guard:
 
 
 def _read_all(fd: int) -> str:
-    return os.pread(fd, _STDERR_MAX, 0).decode("utf-8", "replace").strip()
+    return frames.words(os.pread(fd, _STDERR_MAX, 0))
 
 
 def spawn(
