@@ -103,3 +103,16 @@ def test_what_cannot_be_read_or_does_not_exist_is_one_line(tmp_path: Path) -> No
         assert ran.stdout == ""
         assert ran.stderr.startswith("handrail: ")
         assert ran.stderr.count("\n") == 1, ran.stderr
+
+
+@pytest.mark.parametrize("place", ["outside", "workspace"])
+def test_the_active_virtual_environment_comes_first_in_the_sandbox(tmp_path: Path, place: str) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    venv = (work if place == "workspace" else tmp_path) / "mine"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    line = "command -v python3; python3 -c 'import sys; print(sys.prefix)'"
+    for driver in (["--driver", "jail"], ["--driver", "host", "--allow-weaker", "--yes"]):
+        done = call(line, *driver, cwd=work, env={"VIRTUAL_ENV": str(venv)})
+        assert done.stdout.count(str(venv)) >= 2, done
+        assert str(venv) not in call(line, *driver, cwd=work, env={"VIRTUAL_ENV": ""}).stdout

@@ -28,7 +28,8 @@ def _guard() -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every driver passes a test of drivers, unless it is marked: then it needs what only the guard does."""
-    if "kind" in metafunc.fixturenames:
+    own = any("kind" in marker.args[0] for marker in metafunc.definition.iter_markers("parametrize"))
+    if "kind" in metafunc.fixturenames and not own:
         guarded = metafunc.definition.get_closest_marker("guarded")
         metafunc.parametrize("kind", ["host", "jail"] if guarded else ["host", "jail", "posix"])
 

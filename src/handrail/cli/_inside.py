@@ -1,4 +1,4 @@
-"""What a person adds to a sandbox on the command line: mounts, environment variables, their name for commits."""
+"""What a person adds to a sandbox on the command line: mounts, variables, their environment and name."""
 
 import os
 import subprocess
@@ -38,7 +38,12 @@ def inside(mounts: Sequence[str] | None, env: Sequence[str] | None) -> dict[str,
     options["env"] = variables = dict(map(read_variable, env or ()))
     own_home = "HOME" not in variables and not any(mount.target == HOME for mount in options["mounts"])
     identity = git_identity() if own_home else None
-    return options | ({} if identity is None else {"git_identity": identity})
+    active = os.environ.get("VIRTUAL_ENV")
+    return (
+        options
+        | ({} if identity is None else {"git_identity": identity})
+        | ({"virtual_env": active} if active and os.path.isfile(os.path.join(active, "pyvenv.cfg")) else {})
+    )
 
 
 def git_identity() -> tuple[str, str] | None:

@@ -77,16 +77,24 @@ def check_mounts(mounts: Sequence[Mount]) -> list[ResolvedMount]:
     return resolved
 
 
+def check_virtual_env(path: str | None) -> str | None:
+    """Its absolute path. Raises HandrailError for a directory that is not a virtual environment."""
+    if path is None or os.path.isfile(os.path.join(path, "pyvenv.cfg")):
+        return None if path is None else os.path.abspath(path)
+    raise HandrailError(f"virtual_env {path!r} is not a virtual environment: it has no pyvenv.cfg")
+
+
 def fixed_env(
-    workspace: str, tmp: str, given: Mapping[str, str], *, home: str, bin_dirs: Sequence[str] = ()
+    workspace: str, tmp: str, given: Mapping[str, str], *, home: str, venv: str | None, bin_dirs: Sequence[str] = ()
 ) -> dict[str, str]:
     """The environment of every command: fixed values and what was given, never a copy of this process's own.
 
-    The programs of the workspace's virtual environment come first, even if a command makes it later.
+    The programs of the given virtual environment, or else of the workspace's, come first, even if a command makes it
+    later.
     """
     own = f"{given.get('HOME', home)}/.local/bin"
     env = {
-        "PATH": ":".join([f"{workspace}/{VENV}/bin", *bin_dirs, own, PATH]),
+        "PATH": ":".join([f"{venv or f'{workspace}/{VENV}'}/bin", *bin_dirs, own, PATH]),
         "HOME": home,
         "USER": "sandbox",
         "LOGNAME": "sandbox",

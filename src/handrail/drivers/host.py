@@ -10,7 +10,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._options import check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers._options import check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
@@ -36,7 +36,7 @@ UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 async def open_host(
     *, workspace: str, limits: Limits = Limits(), network: str = "full", env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None,
+    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None, virtual_env: str | None = None,
 ) -> GuardedDriver:  # fmt: skip
     """Start the guard beside this process. File operations stay below the workspace, HOME, TMPDIR and the mounts.
 
@@ -45,6 +45,7 @@ async def open_host(
     """
     top = check_workspace(workspace)
     check_network(network)
+    venv = check_virtual_env(virtual_env)
     roots = [top]
     for source, target, _ in check_mounts(mounts):
         if source != target:
@@ -68,7 +69,7 @@ async def open_host(
         workspace=top,
         tmp=scratch,
         program=str(PROGRAM),
-        env=fixed_env(top, scratch, env or {}, home=home, bin_dirs=[str(Path(sys.executable).parent)]),
+        env=fixed_env(top, scratch, env or {}, home=home, venv=venv, bin_dirs=[str(Path(sys.executable).parent)]),
         on_close=release,
     )
 

@@ -45,8 +45,8 @@ else:  # a program without a sandbox needs none of them
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
 """The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
-COMMON: Final = ("workspace", "limits", "network", "env", "mounts", "git_identity")
-"""The options that every driver takes; the last only if it is given."""
+COMMON: Final = ("workspace", "limits", "network", "env", "mounts", "git_identity", "virtual_env")
+"""The options that every driver takes; the last two only if they are given."""
 DEFAULTS: Final[Mapping[str, Any]] = {
     "workspace": None,
     "limits": Limits(),
@@ -116,12 +116,11 @@ def open_sandbox(
     env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (),
     git_identity: tuple[str, str] | None = None,
+    virtual_env: str | None = None,
     allow_weaker: bool = False,
     **driver_options: Any,
 ) -> AbstractAsyncContextManager[Sandbox]:
-    """A sandbox on `workspace`, or on a directory of its own that is removed when it closes.
-
-    Nothing is left running when the block ends.
+    """A sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
 
     Args:
         driver: "auto" takes the jail if its self-test passes. Or "jail", "host", an installed one, or a Driver.
@@ -131,6 +130,7 @@ def open_sandbox(
         env: variables that commands see, besides the fixed ones.
         mounts: other directories and files of this machine that appear inside.
         git_identity: a name and an email address for commits; the repository's own configuration beats it.
+        virtual_env: the virtual environment whose programs come first, instead of the workspace's `.venv`.
         allow_weaker: take what this machine offers, even if it isolates less.
         **driver_options: what this driver takes besides.
 
@@ -142,7 +142,8 @@ def open_sandbox(
     """
     refuse_other_loops("A sandbox")
     options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
-    options |= driver_options | ({} if git_identity is None else {"git_identity": git_identity})
+    asked = {"git_identity": git_identity, "virtual_env": virtual_env}
+    options |= driver_options | {name: value for name, value in asked.items() if value is not None}
     _given.check_given(driver, options, allow_weaker, DEFAULTS)
     return SandboxNotEntered(driver, options, allow_weaker)
 

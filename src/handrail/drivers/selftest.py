@@ -36,7 +36,7 @@ PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
 NOTE: Final = "Everything reported as enforced was attacked from inside first, once in this process."
 FOUND: Final = "found by self-test:"
 UNPROVED: Final = "the self-test proves nothing here, because this fails outside the sandbox too"
-_SAME: Final = ("workspace", "env", "mounts", "git_identity")
+_SAME: Final = ("workspace", "env", "mounts", "git_identity", "virtual_env")
 """Options that do not change what a self-test finds."""
 Key = tuple[object, ...]
 

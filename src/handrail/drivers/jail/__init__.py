@@ -19,6 +19,7 @@ from handrail.drivers._options import (
     ResolvedMount,
     check_mounts,
     check_network,
+    check_virtual_env,
     fixed_env,
     is_below,
     may_write,
@@ -64,6 +65,7 @@ WEAKER: Final[NotEnforced] = {
 async def open_jail(
     *, workspace: str, limits: Limits = Limits(), network: str = "none", env: Mapping[str, str] | None = None,
     mounts: Sequence[Mount] = (), bubblewrap: str | None = None, git_identity: GitIdentity | None = None,
+    virtual_env: str | None = None,
 ) -> GuardedDriver:  # fmt: skip
     """Start the guard as the first process of a new jail. The workspace keeps its path; /workspace leads to it too.
 
@@ -72,40 +74,41 @@ async def open_jail(
     """
     top = check_jail_workspace(workspace)
     check_network(network)
+    venv = check_virtual_env(virtual_env)
+    mounts = [*mounts, *_shown(venv, top)]
     check_sources(mounts, top)
     resolved = check_targets(check_mounts(mounts), top)
     bwrap = find_bubblewrap(bubblewrap)
-    base = _find_python(top, resolved)
+    found = _find_python(top, resolved, venv)
+    base = found if isinstance(found, ProjectPython) else None
     visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
     inside = home_inside(top, resolved)
     with _home(top, resolved, env or {}, git_identity) as (home, release):
-        view = view_arguments(
-            top,
-            network=network,
-            tmp=limits.tmp,
-            mounts=resolved,
-            home=home,
-            base=base if isinstance(base, ProjectPython) else None,
-        )
+        view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base)
         guard = _spawn(bwrap, network, view)
         driver = GuardedDriver(
             guard,
-            report=_report(network, top, base),
+            report=_report(network, top, found),
             workspace=top,
             tmp=TMP,
             program=GUARD_INSIDE,
-            explain=explainer([*visible, base.prefix] if isinstance(base, ProjectPython) else visible),
-            env=fixed_env(top, TMP, env or {}, home=inside, bin_dirs=[os.path.dirname(sys.executable)]),
+            explain=explainer(visible if base is None else [*visible, base.prefix]),
+            env=fixed_env(top, TMP, env or {}, home=inside, venv=venv, bin_dirs=[os.path.dirname(sys.executable)]),
             on_close=release,
         )
         await _greet(guard, limits, mounted=bool(resolved))
     return driver
 
 
-def _find_python(workspace: str, mounts: Sequence[ResolvedMount]) -> ProjectPython | Hidden | None:
-    """The interpreter of the workspace's own environment. One that a link leads out to is none."""
-    venv = os.path.realpath(os.path.join(workspace, VENV))
-    if not is_below(venv, [workspace]):
+def _shown(venv: str | None, workspace: str) -> list[Mount]:
+    """A given environment is shown read-only, unless it is in the workspace."""
+    return [] if venv is None or is_below(os.path.realpath(venv), [workspace]) else [Mount(venv)]
+
+
+def _find_python(workspace: str, mounts: Sequence[ResolvedMount], given: str | None) -> ProjectPython | Hidden | None:
+    """The interpreter of the given environment, or of the workspace's own. One that a link leads out to is none."""
+    venv = os.path.realpath(given or os.path.join(workspace, VENV))
+    if given is None and not is_below(venv, [workspace]):
         return None
     writable = [workspace, *(mount.source for mount in mounts if mount.writable)]
     shown = [*SYSTEM, *interpreter_dirs(), *(mount.target for mount in mounts)]

@@ -21,7 +21,7 @@ from handrail.contract.limits import GUARD_END_WAIT, Limits
 from handrail.drivers._command import check_command, command_error, file_error
 from handrail.drivers._guarded import NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._options import PATH, check_mounts, check_network, check_workspace, fixed_env
+from handrail.drivers._options import PATH, check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
 from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.posix import _starter
 from handrail.drivers.posix._files import Files, Stop
@@ -54,7 +54,7 @@ LONG_LINE: Final = 100 << 10
 
 async def open_posix(
     *, workspace: str, limits: Limits = Limits(), network: str = "full", env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None,
+    mounts: Sequence[Mount] = (), git_identity: GitIdentity | None = None, virtual_env: str | None = None,
 ) -> "PosixDriver":  # fmt: skip
     """Start commands beside this process. File operations stay below the workspace, HOME, TMPDIR and the mounts.
 
@@ -63,6 +63,7 @@ async def open_posix(
     """
     top = check_workspace(workspace)
     check_network(network)
+    venv = check_virtual_env(virtual_env)
     roots = [top, *_sources(mounts)]
     own, scratch = make_home(roots, git_identity), make_scratch()
 
@@ -81,7 +82,7 @@ async def open_posix(
         files=Files([*roots, tmp, home], limits.file_size),
         workspace=top,
         tmp=tmp,
-        env=fixed_env(top, tmp, env or {}, home=home, bin_dirs=[str(Path(sys.executable).parent)]),
+        env=fixed_env(top, tmp, env or {}, home=home, venv=venv, bin_dirs=[str(Path(sys.executable).parent)]),
         limits=_numbers(limits),
         on_close=release,
     )
