@@ -156,7 +156,7 @@ PUBLIC = [
     "Decision", "Driver",
     "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "Image", "Job",
     "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
-    "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Session", "Step",
+    "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Scrubber", "Session", "Step",
     "Store", "Success", "Summary", "TaskState", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
     "Unavailable", "Usage",
     "WeakerThanAsked", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",

@@ -2,8 +2,10 @@
 
 import logging
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
+from weakref import WeakSet
 
 from handrail.contract.errors import describe_error
 
@@ -18,6 +20,7 @@ OWN_ROOMS: Final = ("handrail.agent", "handrail.aio", "handrail.gates.", "handra
 
 LOG: Final = logging.getLogger("handrail")
 LOG.addHandler(logging.NullHandler())
+_cleaning: "Final[WeakSet[Callable[[str], str]]]" = WeakSet()
 
 
 class RemoteTraceback(Exception):
@@ -25,6 +28,18 @@ class RemoteTraceback(Exception):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def clean_logs(clean: Callable[[str], str]) -> None:
+    """Remove secrets from all tracebacks and log entries as long as `clean` is alive."""
+    _cleaning.add(clean)
+
+
+def without_secrets(text: str) -> str:
+    """The text without the secrets of any session."""
+    for clean in list(_cleaning) if _cleaning else ():
+        text = clean(text)
+    return text
 
 
 def traceback_of(error: BaseException) -> str:
@@ -53,9 +68,10 @@ def report(what: str, error: BaseException, level: int = logging.ERROR) -> str:
 
 def _log(what: str, error: BaseException, text: str, level: int) -> None:
     path, line, function, _ = LOG.findCaller(stacklevel=3)
-    said = _encodable(f"{what} raised {type(error).__name__}")
+    said = _encodable(without_secrets(f"{what} raised {type(error).__name__}"))
     record = LOG.makeRecord(LOG.name, level, path, line, said, (), None, function)
-    if text.startswith("Traceback") and not isinstance(error.__cause__, RemoteTraceback):
+    whole = text.startswith("Traceback") and not isinstance(error.__cause__, RemoteTraceback)
+    if whole and not _cleaning:  # the exception itself may hold a secret, whatever its text says
         record.exc_info = (type(error), error, error.__traceback__)  # for handlers that want the exception itself
     record.exc_text = text.rstrip("\n")  # a Formatter prints this and does not format exc_info again
     LOG.handle(record)
@@ -82,7 +98,7 @@ def _after_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _cut(text: str) -> str:
-    data = _encodable(text).encode()
+    data = _encodable(without_secrets(text)).encode()
     if len(data) <= TRACEBACK_LIMIT:
         return data.decode()
     marker = f"\n[… of {len(data):,} bytes, the middle is left out …]\n".encode()

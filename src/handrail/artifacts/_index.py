@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from handrail.artifacts._blobs import Blob, Writer
 from handrail.artifacts._private_directory import PrivateDirectory
@@ -159,6 +159,12 @@ def _write(path: Path, data: dict[str, Any]) -> None:
     os.replace(fresh, path)
 
 
+class Finishing(Protocol):
+    """A file that is complete but for its end."""
+
+    def finish(self) -> tuple[Blob, list[Path]]: ...
+
+
 Located = tuple[SessionArtifacts, Entry]
 """An artifact, and the session that holds it."""
 
@@ -185,7 +191,7 @@ class Index:
             if self._parents.get(session) is None:
                 self._parents[session] = parent
 
-    def add(self, session: str, writer: Writer, media_type: str, name: str | None) -> Entry:
+    def add(self, session: str, writer: Finishing, media_type: str, name: str | None) -> Entry:
         """Finish a file for this session. Content that it can see already keeps its media type."""
         blob, sources = writer.finish()
         with self._lock:

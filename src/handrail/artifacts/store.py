@@ -5,21 +5,25 @@ from inspect import isawaitable
 from os import PathLike
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from handrail.artifacts._blobs import PIECE, Tampered, Writer, read_range
+from handrail.artifacts._blobs import PIECE, Blob, Tampered, Writer, read_range
 from handrail.artifacts._index import Index, Located
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.expect import refuse
 from handrail.contract.result import ArtifactRef, Failure
+
+if TYPE_CHECKING:
+    from handrail.scrub import ByteStream, Scrubber
 
 INLINE_BYTES: Final = 64 << 10
 """Bytes that are read or written directly; larger contents go to a thread."""
 BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 _OWNER: Final = ""
+PICTURED: Final = ("image/", "audio/", "video/")
 STREAM_CHUNK: Final = 1 << 20
 Read = Callable[[int, int], bytes | Awaitable[bytes]]
 """`read(start, length)` returns bytes: fewer at the end, none after it."""
@@ -28,10 +32,13 @@ Read = Callable[[int, int], bytes | Awaitable[bytes]]
 class Scope:
     """The artifacts that one session may see. Any other reference raises ToolFailed(invalid_args)."""
 
-    def __init__(self, index: Index, session: str, *, sees_all: bool = False) -> None:
+    def __init__(
+        self, index: Index, session: str, *, sees_all: bool = False, scrubber: "Scrubber | None" = None
+    ) -> None:
         self._index = index
         self._session = session
         self._viewer = None if sees_all else session
+        self._scrubber = scrubber
 
     def __repr__(self) -> str:
         return f"<Scope of session {self._session}>"
@@ -56,7 +63,7 @@ class Scope:
         self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
         """Store chunks as they come. If the stream fails, nothing is stored."""
-        writer = self._index.writer()
+        writer = self._writer(media_type or BINARY)
         try:
             async for chunk in chunks:
                 await anyio.to_thread.run_sync(writer.add, chunk)
@@ -110,16 +117,26 @@ class Scope:
     def child(self, session: str) -> "Scope":
         """The scope of a child session; parent and child see each other's artifacts."""
         self._index.register(session, self._session)
-        return Scope(self._index, session)
+        return Scope(self._index, session, scrubber=self._scrubber)
+
+    def without(self, scrubber: "Scrubber") -> "Scope":
+        """The same scope; what is stored through it has no secrets in it, unless it is a picture, sound or film."""
+        return Scope(self._index, self._session, sees_all=self._viewer is None, scrubber=scrubber)
 
     def fork(self, session: str) -> "Scope":
         """The scope of a session that starts with copies of this one's artifacts and pins, and is independent."""
         for _, entry in self._index.below(self._session):
             self._index.share(self._session, entry.ref, session, pins=True)
-        return Scope(self._index, session)
+        return Scope(self._index, session, scrubber=self._scrubber)
+
+    def _writer(self, media_type: str) -> "Writer | _CleanWriter":
+        writer = self._index.writer()
+        if self._scrubber is None or media_type.startswith(PICTURED):
+            return writer
+        return _CleanWriter(writer, self._scrubber.byte_stream())
 
     def _store(self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None) -> ArtifactRef:
-        writer = self._index.writer()
+        writer = self._writer(media_type)
         try:
             for part in parts:
                 writer.add(part)
@@ -127,7 +144,9 @@ class Scope:
         finally:
             writer.abandon()
 
-    def _finish(self, writer: Writer, media_type: str, name: str | None) -> ArtifactRef:
+    def _finish(self, writer: "Writer | _CleanWriter", media_type: str, name: str | None) -> ArtifactRef:
+        if self._scrubber is not None and name is not None:
+            name = self._scrubber.text(name)
         return self._index.add(self._session, writer, media_type, name).handle
 
     def _located(self, ref: str | ArtifactRef) -> Located:
@@ -139,6 +158,21 @@ class Scope:
     def _require(self, done: bool, ref: str | ArtifactRef) -> None:
         if not done:
             raise unknown(_reference(ref))
+
+
+class _CleanWriter:
+    """A Writer that is given everything without secrets."""
+
+    def __init__(self, writer: Writer, stream: "ByteStream") -> None:
+        self._writer, self._stream = writer, stream
+        self.abandon = writer.abandon
+
+    def add(self, data: bytes | memoryview) -> None:
+        self._writer.add(self._stream.add(bytes(data)))
+
+    def finish(self) -> tuple[Blob, list[Path]]:
+        self._writer.add(self._stream.end())
+        return self._writer.finish()
 
 
 def _read(located: Located, start: int, length: int | None) -> bytes:

@@ -19,7 +19,7 @@ from opentelemetry.trace import (
 from handrail.contract.errors import describe_error
 from handrail.contract.model import Turn
 from handrail.contract.result import Result
-from handrail.log import report, traceback_of
+from handrail.log import report, traceback_of, without_secrets
 from handrail.otel import _content, _names
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.tracing import Conversation, Ended
@@ -91,32 +91,32 @@ class Tracing:
         if not result.ok:
             self._fail(span, result.kind, result.message, step.traceback)
         if self._content:
-            span.set_attribute(_names.TOOL_ARGUMENTS, _content.arguments_text(step.arguments or step.call.arguments))
-            span.set_attribute(_names.TOOL_RESULT, _content.result_text(step.call.name, result))
+            _put(span, _names.TOOL_ARGUMENTS, _content.arguments_text(step.arguments or step.call.arguments))
+            _put(span, _names.TOOL_RESULT, _content.result_text(step.call.name, result))
 
     def _describe_question(self, span: Span, conversation: Conversation) -> None:
         if self._content:
             if conversation.system:
-                span.set_attribute(_names.SYSTEM, _content.system_text(conversation.system))
-            span.set_attribute(_names.INPUT_MESSAGES, _content.input_text(conversation.messages))
+                _put(span, _names.SYSTEM, _content.system_text(conversation.system))
+            _put(span, _names.INPUT_MESSAGES, _content.input_text(conversation.messages))
 
     def _describe_turn(self, span: Span, turn: Turn) -> None:
         _count(span, turn.usage.input_tokens, turn.usage.output_tokens)
         span.set_attribute(_names.FINISH_REASONS, [_content.FINISH[turn.stop]])
         if self._content:
-            span.set_attribute(_names.OUTPUT_MESSAGES, _content.output_text(turn))
+            _put(span, _names.OUTPUT_MESSAGES, _content.output_text(turn))
 
     def _describe_run(self, span: Span, prompt: str, ended: Ended) -> None:
         if ended.reason not in FINISHED:
             self._fail(span, ended.reason, ended.text)
         if self._content:
-            span.set_attribute(_names.INPUT_MESSAGES, _content.spoken("user", prompt))
-            span.set_attribute(_names.OUTPUT_MESSAGES, _content.spoken("assistant", ended.text))
+            _put(span, _names.INPUT_MESSAGES, _content.spoken("user", prompt))
+            _put(span, _names.OUTPUT_MESSAGES, _content.spoken("assistant", ended.text))
 
     def _fail(self, span: Span, kind: str, message: str, traceback: str = "") -> None:
         """Mark the span as failed. Messages and tracebacks can contain anything, so they are content."""
-        span.set_attribute(_names.ERROR_TYPE, kind)
-        span.set_status(Status(StatusCode.ERROR, _content.text(message) if self._content else None))
+        _put(span, _names.ERROR_TYPE, kind)
+        span.set_status(Status(StatusCode.ERROR, without_secrets(_content.text(message)) if self._content else None))
         if traceback and self._content:
             span.add_event(_names.EXCEPTION, {_names.STACKTRACE: traceback})
 
@@ -133,7 +133,8 @@ class Tracing:
     ) -> Iterator[Span]:  # fmt: skip
         """A span that is the current one in the block, and in every task and thread that the block starts."""
         try:
-            span = self._tracer.start_span(name, context, kind, attributes)
+            clean = {key: without_secrets(value) for key, value in attributes.items()}
+            span = self._tracer.start_span(without_secrets(name), context, kind, clean)
         except Exception as error:  # noqa: BLE001 - a sampler or a processor may raise anything
             report("The tracer", error)
             yield INVALID_SPAN
@@ -169,6 +170,10 @@ def _describe(how: Callable[..., None], span: Span, *what: Any) -> None:
             how(span, *what)
     except Exception as error:  # noqa: BLE001 - the span lacks an attribute; the call goes on
         report("The tracer", error)
+
+
+def _put(span: Span, name: str, text: str) -> None:
+    span.set_attribute(name, without_secrets(text))
 
 
 def _end(span: Span) -> None:

@@ -1,7 +1,7 @@
 """The ids of a session's calls: each is used once, and every provider accepts those of a model's answer."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -15,12 +15,17 @@ _KEPT_OF_LONG: Final = 40
 class CallIds:
     """Which ids were used. Some models use the same ids in every answer."""
 
-    def __init__(self, used: Iterable[str] = ()) -> None:
+    def __init__(self, used: Iterable[str] = (), clean: Callable[[str], str] | None = None) -> None:
         self._used = set(used)
+        self._clean = clean
+        """Removes secrets. An id with one in it is not used."""
         self._numbers = count(len(self._used) + 1)
 
     def __contains__(self, id: str) -> bool:
         return id in self._used
+
+    def _is_secret(self, id: str) -> bool:
+        return self._clean is not None and self._clean(id) != id
 
     def next(self) -> str:
         """An id for a call that was given none."""
@@ -28,6 +33,8 @@ class CallIds:
 
     def take(self, call: Call) -> Call:
         """The call, with another id if its own was used already."""
+        if self._is_secret(call.id):
+            call = replace(call, id=self.next())
         while call.id in self._used:
             call = replace(call, id=f"{call.id}_{next(self._numbers)}")
         self._used.add(call.id)
@@ -37,7 +44,7 @@ class CallIds:
         """The calls of an answer with ids that are new and accepted by every provider; none is taken yet."""
         made: dict[str, Call] = {}
         for call in calls:
-            id = call.id if _ACCEPTED.fullmatch(call.id) else self.next()
+            id = call.id if _ACCEPTED.fullmatch(call.id) and not self._is_secret(call.id) else self.next()
             while id in self._used or id in made:
                 id = f"{id[:_KEPT_OF_LONG]}_{next(self._numbers)}"
             made[id] = replace(call, id=id)

@@ -13,6 +13,8 @@ from handrail.aio import OwnLoop, call_on
 from handrail.contract.call import Call
 
 if TYPE_CHECKING:
+    from handrail.scrub import Stream
+    from handrail.session._secrets import CleanEvents
     from handrail.session._transcript import Transcript
 
 EVENT_INTERVAL: Final = 1 / 16
@@ -31,6 +33,8 @@ class LiveOutput:
         self._call = call
         self._own_loop = own_loop
         self._waiting: dict[str, _Joined] = {}
+        self._held: dict[str, Stream] = {}
+        """Where the session has secrets: by stream, what may be the beginning of one."""
         self._kept: deque[tuple[int, int]] = deque()
         self._kept_size = 0
         self._last = -inf
@@ -43,25 +47,43 @@ class LiveOutput:
         with self._transcript.lock:
             if self._transcript.closed:
                 return
-            if stream not in self._waiting:
-                self._waiting[stream] = _Joined()
-            self._waiting[stream].add(text)
-            if monotonic() >= self._last + EVENT_INTERVAL:
+            if self._transcript.clean is not None:
+                text = self._cleaned(self._transcript.clean, text, stream)
+            if text:
+                self._add(text, stream)
+            if self._waiting and monotonic() >= self._last + EVENT_INTERVAL:
                 self._write_oldest()
             self._schedule()
 
     def finish(self) -> None:
         """Emit all waiting text of every stream."""
         with self._transcript.lock:
+            for stream, held in self._held.items():
+                if text := held.end():
+                    self._add(text, stream)
+            self._held = {}
             while self._waiting:
                 self._write_oldest()
 
+    def _add(self, text: str, stream: str) -> None:
+        if stream not in self._waiting:
+            self._waiting[stream] = _Joined()
+        self._waiting[stream].add(text)
+
+    def _cleaned(self, clean: "CleanEvents", text: str, stream: str) -> str:
+        """The text without secrets; what may be the beginning of one is held until more comes, or the call ends."""
+        if stream not in self._held:
+            self._held[stream] = clean.scrubber.stream()
+        return self._held[stream].add(text)
+
     def _schedule(self) -> None:
         """Schedule the next event if text waits; the end of the call emits it earlier."""
-        if not self._waiting:
+        if not self._waiting and not self._held:
             self._transcript.waiting_output.pop(self._call.id, None)
             return
         self._transcript.waiting_output[self._call.id] = self
+        if not self._waiting:
+            return
         loop = self._own_loop.loop
         if not self._timed and loop is not None:
             self._timed = True

@@ -17,6 +17,7 @@ from handrail.aio import call_on, running_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event, EventType
 from handrail.session._live import LiveOutput
+from handrail.session._secrets import CleanEvents
 
 if TYPE_CHECKING:
     from handrail.store.stored import StoredSession
@@ -34,6 +35,7 @@ class Transcript:
         stored: "StoredSession | None" = None,
         events: Iterable[Event] = (),
         opening: Callable[[], Mapping[str, Any]] | None = None,
+        clean: CleanEvents | None = None,
     ) -> None:
         self.events: list[Event] = list(events)
         self._opening = None if self.events else opening
@@ -41,6 +43,8 @@ class Transcript:
         self.store_error = ""
         """Why the store could not be written the last time; empty while it can."""
         self._stored = stored
+        self.clean = clean
+        """Removes the session's secrets, if it has any."""
         self._unwritten: list[Event] = []
         self._changed: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
@@ -60,6 +64,8 @@ class Transcript:
                 self._open()
             if self.waiting_output and type in ("call_ended", "job_ended") and call_id in self.waiting_output:
                 self.waiting_output.pop(call_id).finish()
+            if self.clean is not None:
+                data = self._cleaned(self.clean, type, parent, data)
             event = Event(len(self.events), time(), type, call_id, parent, data)
             self.events.append(event)
             if self._stored is not None:
@@ -138,6 +144,13 @@ class Transcript:
                 "the program ends now. Until they are written, no new call is run."
             )
             self.write("warning", None, None, {"message": message})
+
+    def _cleaned(
+        self, clean: CleanEvents, type: EventType, parent: str | None, data: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        for kind, rest in [*clean.rest(type, parent)]:
+            self.write(kind, None, parent, rest)
+        return clean.data(type, parent, data)
 
     def _open(self) -> None:
         opening, self._opening = self._opening, None

@@ -30,3 +30,4 @@ class SessionOptions(TypedDict, total=False):
     host: Host | None
     gates: Sequence[Gate] | None
     tracing: Tracing | None
+    secrets: Sequence[str]

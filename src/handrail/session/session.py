@@ -21,6 +21,7 @@ from handrail.contract.limits import CALL_END_WAIT, Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
+from handrail.log import clean_logs
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session._checks import check_calls, check_options, checked_gates, functions
@@ -32,6 +33,7 @@ from handrail.session._live import LiveOutput
 from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
 from handrail.session._resume import Past, check_surroundings, ids_in, take_up
+from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
 from handrail.session._transcript import Transcript
 from handrail.session.options import SessionOptions
 from handrail.session.standard import admit
@@ -71,6 +73,7 @@ class Session(AsyncWith):
         gates: the gates of every call, if not STANDARD.
         tracing: handrail.otel.Tracing, for spans.
         store: keeps the session in a file, so that `Session.resume` can go on with it.
+        secrets: texts that no event, result, artifact, log or span may contain; `[secret]` takes their place.
         id: the session's own, which artifacts and a store know it by; a random one if None.
     """
 
@@ -79,7 +82,7 @@ class Session(AsyncWith):
         approver: Approver | None = None, budget: Budget = Budget(), caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
-        store: "Store | Past | None" = None, id: str | None = None,
+        store: "Store | Past | None" = None, secrets: Sequence[str] = (), id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         check_options(sandbox, policy, approver, budget, caps, host, id)
@@ -89,18 +92,22 @@ class Session(AsyncWith):
         self.own_loop = OwnLoop()
         self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
         self.call_count, self._entered, self._closed = 0, False, False
+        self.scrubber = scrubber_for(secrets)
+        """Removes the session's secrets from texts and data; None without secrets."""
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
         self.tracing = checked_tracing(tracing)
-        self._walk = fold([*([] if tracing is None else [tracing.call]), *checked_gates(gates)])
+        walked = with_secrets(checked_gates(gates), self.scrubber)
+        self._walk = fold([*([] if tracing is None else [tracing.call]), *walked])
         self.memories = Memory()
         self.opened_by: dict[str, Any] = {}
         """What the program around the session adds to its first event: the model's name, the system text."""
         stored, past = (None, ()) if store is None else store.open(self.id)
-        self._transcript = Transcript(stored, past, self.facts)
+        clean = None if self.scrubber is None else CleanEvents(self.scrubber)
+        self._transcript = Transcript(stored, past, self.facts, clean)
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
-        self.ids = CallIds(ids_in(past))
+        self.ids = CallIds(ids_in(past), self.scrubber)
         self._readers = [ReaderQueue(each, self._warn) for each in functions("readers", readers, 1, "[print]")]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
@@ -362,6 +369,9 @@ class Session(AsyncWith):
     def _scoped(self, given: Artifacts | Scope | None) -> Scope:
         """The session's scope of the artifacts; a store of its own is closed with the session."""
         scope, own = scope_for(self.id, given)
+        if self.scrubber is not None:
+            scope = scope.without(self.scrubber)
+            clean_logs(self.scrubber)
         if own is not None:
             self._open.callback(own.close)
         return scope
