@@ -76,10 +76,18 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     assert "pip install 'handrail[models]'" in printed
 
 
+def test_without_the_local_extra_the_error_says_what_to_install() -> None:
+    printed = run(
+        "import sys\nsys.modules['xllamacpp'] = None\nfrom handrail.models import open_model\n"
+        "try:\n    open_model('gguf:x')\nexcept Exception as error:\n    print(error)"
+    )
+    assert "gguf:x needs the package xllamacpp: pip install 'handrail[local]'" in printed
+
+
 def test_without_the_extra_every_other_module_can_still_be_loaded_at_once() -> None:
     assert (
         run(
-            "import sys\nsys.modules['pydantic_ai'] = sys.modules['httpx2'] = None\nimport handrail.models\n"
+            "import sys\nsys.modules |= dict.fromkeys(['pydantic_ai', 'httpx2', 'xllamacpp'])\nimport handrail.models\n"
             "from handrail.lazy import load_all\nload_all()\nprint('handrail.models.open' in sys.modules)"
         )
         == "True\n"

@@ -200,16 +200,32 @@ async def test_arguments_that_are_no_json_go_back_as_an_object(wire: Wire, provi
     assert called_and_answered(provider, wire.seen[1].body) == (["call-1", "call-2"],) * 2
 
 
+RICH = {
+    "type": "object",
+    "title": "Rich",
+    "properties": {
+        "path": {"type": "string", "minLength": 1, "pattern": "^a", "title": "Path", "format": "path"},
+        "mode": {"anyOf": [{"$ref": "#/$defs/Mode"}, {"type": "null"}], "default": None},
+        "many": {"type": "array", "items": {"type": "integer", "minimum": 1, "exclusiveMaximum": 9}, "minItems": 1},
+        "kind": {"const": "one"},
+    },
+    "required": ["path"],
+    "$defs": {"Mode": {"enum": ["r", "w"], "type": "string"}},
+}
+
+
 @every_provider
 async def test_tools_are_sent_as_a_session_exports_them(wire: Wire, provider: str) -> None:
-    await ask(model_at(wire, provider), Message("user", "hello"))
+    tool = {"name": "rich", "description": "Much.", "inputSchema": RICH}
+    async for _ in model_at(wire, provider).ask([Message("user", "hello")], [tool], system=""):
+        pass
     kinds = {"openai": "openai-responses", "google": "gemini", "anthropic": "anthropic"}
-    wanted = export(kinds.get(provider, "openai"), "look", LOOK["description"], LOOK["inputSchema"])  # type: ignore[arg-type]
-    [tool] = wire.seen[0].body["tools"]
+    wanted = export(kinds.get(provider, "openai"), "rich", "Much.", RICH)
+    [sent] = wire.seen[0].body["tools"]
     if provider == "google":
-        [tool] = tool["functionDeclarations"]
-        tool["parametersJsonSchema"] = tool.pop("parameters_json_schema")
-    assert without_caching(tool) == wanted
+        [sent] = sent["functionDeclarations"]
+        sent["parametersJsonSchema"] = sent.pop("parameters_json_schema")
+    assert without_caching(sent) == wanted
 
 
 async def test_a_tool_that_the_provider_would_refuse_is_left_out_and_the_rest_is_sent(

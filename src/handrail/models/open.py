@@ -1,27 +1,32 @@
 """Open a model by its name, and say what is right where a name, an option or an installed package is wrong."""
 
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Model
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
+    from handrail.models import gguf as _gguf
     from handrail.models import person as _person
     from handrail.models import providers as _providers
     from handrail.models import recorded as _recorded
     from handrail.models import text as _text
 else:
+    _gguf = Lazy("handrail.models.gguf")
     _person = Lazy("handrail.models.person")
     _providers = Lazy("handrail.models.providers")
     _recorded = Lazy("handrail.models.recorded")
     _text = Lazy("handrail.models.text")
 
+T = TypeVar("T")
 PROVIDERS: Final = ("anthropic", "google", "ollama", "openai", "openai-chat")
 FORMS: Final = (
-    *(f"{provider}:NAME" for provider in PROVIDERS), "openai-chat:NAME@http://HOST/v1", "recorded:PATH", "person",
+    *(f"{provider}:NAME" for provider in PROVIDERS),
+    "openai-chat:NAME@http://HOST/v1", "gguf:PATH", "recorded:PATH", "person",
 )  # fmt: skip
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
 
@@ -43,6 +48,8 @@ def open_model(name: str, **options: Any) -> Model:
     model: Model
     if provider == "recorded" and rest:
         model = _recorded.Recorded(rest, **_only(name, options, "strict", "secrets"))
+    elif provider == "gguf" and rest:
+        model = _installed(name, "local", lambda: _gguf.Gguf)(rest, **options)
     elif name == "person":
         model = _person.Person(**_only(name, {"ask_line": input, **options}, "ask_line"))
     elif provider in PROVIDERS and _ADDRESS.sub("", rest).strip():
@@ -57,13 +64,16 @@ def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -
         if options.get("base_url"):
             raise HandrailError(f"{name}: the address is given twice, in the name and as base_url; leave one out")
         options["base_url"] = address[1]
-    try:
-        connect = _providers.connect
-    except ImportError as error:
-        raise HandrailError(
-            f"{name} needs the package {error.name or 'pydantic-ai-slim'}: pip install 'handrail[models]'"
-        ) from error
+    connect = _installed(name, "models", lambda: _providers.connect)
     return connect(provider, _ADDRESS.sub("", rest), name=name, **options)
+
+
+def _installed(name: str, extra: str, load: Callable[[], T]) -> T:
+    """What `load` gives. Raises HandrailError if a package of the extra is missing."""
+    try:
+        return load()
+    except ImportError as error:
+        raise HandrailError(f"{name} needs the package {error.name}: pip install 'handrail[{extra}]'") from error
 
 
 def _only(name: str, options: dict[str, Any], *known: str) -> dict[str, Any]:
@@ -76,6 +86,6 @@ def _wrong_name(name: object, provider: str, rest: str) -> str:
     said = f"{name!r} is not the name of a model"
     if provider in PROVIDERS:
         return f"{said}: write the model after the colon, as in {provider}:NAME"
-    near = next(iter(get_close_matches(provider.lower(), (*PROVIDERS, "recorded", "person"), n=1)), "")
+    near = next(iter(get_close_matches(provider.lower(), (*PROVIDERS, "gguf", "recorded", "person"), n=1)), "")
     hint = f"; did you mean {near}{'' if near == 'person' else ':' + (rest or 'NAME')}?" if near else "."
     return f"{said}{hint} Names are {', '.join(FORMS)}."

@@ -36,7 +36,7 @@ class TextCalls:
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
-        answer = self._model.ask(_as_text(messages), (), system=_described(system, tools))
+        answer = self._model.ask(as_text(messages), (), system=described(system, tools))
         try:
             async for event in answer:
                 yield self._found(event, tools) if isinstance(event, Turn) else event
@@ -52,15 +52,16 @@ class TextCalls:
         return replace(turn, calls=(Call("text", call.name, call.arguments),), stop="tool_use", keep=keep)
 
 
-def _described(system: str, tools: Sequence[Mapping[str, Any]]) -> str:
+def described(system: str, tools: Sequence[Mapping[str, Any]], how: str = HOW) -> str:
+    """The system text, with how to write a call and the tools."""
     if not tools:
         return system
     listed = [export("mcp", tool["name"], tool.get("description", ""), tool["inputSchema"]) for tool in tools]
     lines = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in listed]
-    return "\n\n".join(part for part in (system, HOW + "\n".join(lines)) if part.strip())
+    return "\n\n".join(part for part in (system, how + "\n".join(lines)) if part.strip())
 
 
-def _as_text(messages: Sequence[Message]) -> list[Message]:
+def as_text(messages: Sequence[Message]) -> list[Message]:
     """The conversation without calls and results of their own: both are in its texts."""
     made: list[Message] = []
     calls: tuple[Call, ...] = ()
