@@ -251,11 +251,12 @@ class Index:
             return True
 
     def below(self, session: str) -> list[Located]:
-        """The artifacts of a session and of its descendants, each content once."""
+        """The artifacts of a session and of its descendants, each content once, by reference."""
         with self._lock:
             self._load()
             family = [owner for name, owner in self._sessions.items() if session in self._above(name)]
-            return list({ref: (owner, entry) for owner in family for ref, entry in owner.entries.items()}.values())
+            found = {ref: (owner, entry) for owner in family for ref, entry in owner.entries.items()}
+            return [found[ref] for ref in sorted(found)]
 
     def forget(self, session: str) -> None:
         """Drop the artifacts of a session and its descendants, shown or not."""
