@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from secrets import token_hex
 from time import sleep
+from typing import Any
 
 import anyio
 import pytest
@@ -191,6 +192,23 @@ async def test_a_pipeline_fails_with_its_first_part_and_a_sigpipe_is_noted(sandb
     assert (completed.stdout, completed.exit_code) == ("y\n", 141)
     assert "harmless" in completed.notes[0]
     assert "not found" in (await sandbox.run("no-such-program-here")).notes[0]
+
+
+LIMITED = {
+    "cpu": ("while :; do :; done", Limits(cpu=1)),
+    "file_size": ("head -c 2M /dev/zero > big", Limits(file_size=1 << 20)),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITED)
+@pytest.mark.parametrize("open_driver", [open_jail, open_host])
+async def test_a_command_that_a_limit_ended_is_told_which(limit: str, open_driver: Any, tmp_path: Path) -> None:
+    line, limits = LIMITED[limit]
+    async with Sandbox(await open_driver(workspace=str(tmp_path), limits=limits)) as sandbox:
+        completed = await sandbox.run(line)
+        assert completed.exit_code in (152, 153), completed
+        assert [True for note in completed.notes if f"limits.{limit}" in note], completed.notes
+        assert (await sandbox.run("exit 3")).notes == (), "the control"
 
 
 async def test_nul_and_invalid_utf_8_come_through(sandbox: Sandbox) -> None:

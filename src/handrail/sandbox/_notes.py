@@ -8,6 +8,11 @@ from handrail.contract.driver import Command
 
 SIGPIPE_EXIT: Final = 141
 NOT_FOUND_EXIT: Final = 127
+LIMIT_EXITS: Final = {
+    152: "Exit code 152 means that a limit ended the command: it used all its cpu time (limits.cpu). Do less at once.",
+    153: "Exit code 153 means that a limit ended the command: a file grew too large (limits.file_size). Write less.",
+}
+"""After the signals SIGXCPU and SIGXFSZ, which only a limit sends."""
 SIGNALLED: Final = 128
 """Exit codes above this one are 128 + N after signal N."""
 _NOT_COMMAND: Final = re.compile(r"\\.|'[^']*'|(?<!\S)#[^\n]*|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
@@ -60,6 +65,8 @@ def notes_on(command: Command, exit_code: int, *, silent: bool) -> tuple[str, ..
             "The command printed nothing at all, and its errors went to /dev/null: if you expected output, run it "
             "again without 2>/dev/null."
         )
+    if exit_code in LIMIT_EXITS:
+        notes.append(LIMIT_EXITS[exit_code])
     if exit_code == NOT_FOUND_EXIT:
         notes.append(
             "Exit code 127 means that a command was not found: check its spelling, or whether it is installed "
