@@ -344,3 +344,13 @@ def test_uv_is_used_where_it_runs(tmp_path: Path, code: int, found: bool) -> Non
     program = "import runpy, sys; print(runpy.run_path(sys.argv[1])['find_uv']())"
     done = run(sys.executable, "-c", program, ROOT / "dev.py", cwd=tmp_path, PATH=f"{tmp_path}:{SYSTEM}")
     assert done.stdout.strip() == (str(uv) if found else "None"), done.stderr
+
+
+# The fake provider
+
+
+def test_without_node_the_tests_of_models_say_so(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    (tmp_path / ".venv").mkdir()
+    said = run(sys.executable, "-c", "import dev; print(dev.fake_provider()[1])", cwd=tmp_path, PATH=str(tmp_path))
+    assert "need Node" in said.stdout

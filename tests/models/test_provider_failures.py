@@ -2,6 +2,7 @@
 
 import json
 import socket
+import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -68,6 +69,20 @@ async def test_a_status_is_a_failure_of_its_kind(provider: str, code: int, kind:
 async def test_the_wait_that_a_provider_asks_for_is_passed_on(provider: str, seconds: int) -> None:
     failed = await failure(provider, always(status(429, Retry_After=str(seconds))))
     assert (failed.kind, failed.retry_after) == ("busy", seconds)
+
+
+async def test_the_wait_that_google_asks_for_in_its_answer_is_passed_on() -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
+    error = {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED", "details": details}
+    assert (await failure("google", always(status(429, {"error": error})))).retry_after == 34.5
+
+
+@every_provider
+async def test_a_key_that_the_provider_repeats_is_in_no_traceback(provider: str) -> None:
+    told = await failure(provider, always(status(401, {"error": {"message": f"wrong: {KEY}"}})))
+    assert KEY not in "".join(traceback.format_exception(told))
+    other = await failure(provider, always(status(401, {"error": {"message": "wrong"}})))
+    assert "The above exception was the direct cause" in "".join(traceback.format_exception(other)), "the control"
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,11 @@ def serving(answer: Answer) -> Iterator[Wire]:
         def log_message(self, format: str, *args: object) -> None:
             return None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handled)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 128  # many may come at once
+
+    server = Server(("127.0.0.1", 0), Handled)
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     wire.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,6 +1,8 @@
 """What went wrong at a provider, as one ModelFailed: what happened, and whether it may pass."""
 
 import json
+import re
+import traceback
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
     (raised.ModelRequestRejectedError, "error", False, "the provider refused the request"),
 )
 """The first that fits: the kind, whether it may pass, and what happened."""
+_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)s", re.ASCII)
 LATER: Final = frozenset({408, 409, 425})
 """HTTP statuses that say: try again."""
 
@@ -35,7 +38,12 @@ def failed(error: Exception, name: str, *, streaming: bool, secrets: Iterable[st
     for secret in secrets:
         text = text.replace(secret, "[api_key]")
     retry_after = getattr(error, "retry_after", None)
-    return ModelFailed(text, transient=transient, retry_after=retry_after, kind=kind)
+    if retry_after is None:
+        retry_after = _asked_to_wait(vars(error).get("body"))
+    made = ModelFailed(text, transient=transient, retry_after=retry_after, kind=kind)
+    whole = "".join(traceback.format_exception(error))
+    made.__cause__ = None if any(secret in whole for secret in secrets) else error  # a traceback would show it
+    return made
 
 
 def _judged(error: Exception, streaming: bool) -> tuple[FailedKind, bool, str]:
@@ -62,6 +70,17 @@ def _said(error: Exception) -> str:
     message = _message_in(body) or (json.dumps(body, ensure_ascii=False) if body and status else "")
     text = " ".join(word for word in (status, message) if word) or describe_error(error)
     return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + " …"
+
+
+def _asked_to_wait(body: Any) -> float | None:
+    """The seconds that Google asks for, which it says in the answer instead of a header: `"retryDelay": "2s"`."""
+    error = body.get("error") if isinstance(body, dict) else None
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
+            return float(found[1])
+    return None
 
 
 def _message_in(body: Any) -> str:

@@ -169,8 +169,9 @@ class ProviderModel:
                     for piece in pieces.of(event):
                         yield piece
                 response = stream.get()
-        except Exception as error:
-            raise failed(error, self.name, streaming=streaming, secrets=self.secrets) from error
+        except Exception as error:  # noqa: BLE001 - every failure of a client becomes a ModelFailed
+            problem = failed(error, self.name, streaming=streaming, secrets=self.secrets)
+            raise problem from problem.__cause__
         yield _turn(response, self.name)
 
     def _definition(self, tool: Mapping[str, Any]) -> ToolDefinition | None:
