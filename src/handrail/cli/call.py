@@ -4,12 +4,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from handrail.cli._app import (
     MISTAKE,
     NOT_RUN,
     AllowWeaker,
+    Command,
     Driver,
     Json,
     Mode,
@@ -40,7 +40,7 @@ ARGUMENTS = (
 )
 
 
-class CallCommand(TyperCommand):
+class CallCommand(Command):
     """A wrong option exits with 125 too: 2 would be taken for the command's own code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from handrail.cli._app import app, or_exit
+from handrail.cli._app import Command, app, or_exit
 from handrail.contract.driver import Driver, Feature, Promise, Standing
 from handrail.lazy import Lazy
 
@@ -37,7 +37,7 @@ REINSTALL: Final = "install the driver's package again, or remove it"
 NOT_TRIED: Final = "The driver claims this; it was not tried here."
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False) -> None:
     """Tell what each sandbox driver enforces on this machine, found by trying.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from handrail.cli._app import (
     NOT_RUN,
     AllowWeaker,
+    Command,
     Driver,
     Json,
     Mode,
@@ -26,7 +27,7 @@ else:
     _lines = Lazy("handrail.cli._lines")
 
 
-@app.command()
+@app.command(cls=Command)
 def shell(
     workspace: Workspace = ".",
     driver: Driver = "auto",

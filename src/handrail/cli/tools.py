@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from handrail.cli._app import app, or_exit
+from handrail.cli._app import Command, app, or_exit
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NARROW: Final = 72
 """Columns below which a summary has lines of its own."""
 
 
-@app.command()
+@app.command(cls=Command)
 def tools(
     schema: Annotated[str | None, typer.Option(help="Print the schemas for this provider as JSON.")] = None,
     profile: Annotated[str, typer.Option(help="coding, read_only or all.")] = "all",
