@@ -249,6 +249,8 @@ def test_piped_lines_are_calls_and_the_exit_code_is_the_last(tmp_path: Path) -> 
         ("bash exit 9\nbash true\n", 0, ""),
         ("nonsense\n", 125, "bash nonsense"),
         ("bash exit 9\n# end\n\n", 9, ""),
+        ("bash background=true sleep 99\nprocess action=tail job=job-1\n", 0, "job-1 ends now"),
+        ("bash background=true exit 3\nprocess action=wait job=job-1\n", 3, ""),
         ("bash exit 9\nexit\nbash exit 3\n", 9, ""),
         ("read x y\n", 125, "put it into quotes"),
         ("write path=a content=@-\n", 125, "No such file"),

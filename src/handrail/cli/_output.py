@@ -123,7 +123,9 @@ def exit_code(tool: Tool, result: Result | None) -> int:
     runs = "executes" in tool.effects
     if result.ok:
         value = result.value if runs and isinstance(result.value, Mapping) else {}
-        code = value.get("exit_code", FAILED if value.get("error") else 0)
+        code = value.get("exit_code")
+        if code is None:  # it runs no command, or one that goes on in the background
+            return FAILED if value.get("error") else 0
         return code if isinstance(code, int) and 0 <= code < 256 else FAILED
     if result.kind == "timeout":
         return EXIT_TIMED_OUT
@@ -154,7 +156,7 @@ def show_result(console: Console, tool: Tool, result: Result, milliseconds: floa
     parts = [tool.name]
     if isinstance(result, Failure):
         parts.append(result.kind)
-    elif "executes" in tool.effects and "exit_code" in wire["result"]:
+    elif "executes" in tool.effects and wire["result"].get("exit_code") is not None:
         parts.append(f"exit {code}")
     parts.append(duration(milliseconds))
     said = f": {visible(result.message)}" if isinstance(result, Failure) else ""
