@@ -101,6 +101,22 @@ async def test_a_guard_that_does_not_end_is_killed_with_its_tree_however_its_clo
         await it.driver.close()
 
 
+@pytest.mark.anyio
+async def test_a_cancelled_closing_still_gives_the_guard_the_time_to_end_by_itself(kind: str, tmp_path: Path) -> None:
+    it = await frozen(kind, tmp_path)
+    closing = asyncio.ensure_future(it.driver.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    with suppress(ProcessLookupError):
+        os.kill(it.pids[-1], signal.SIGCONT)
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert it.driver.guard._process.returncode == 0, "it ended, and nobody killed it"
+    assert it.left() == []
+
+
 def test_when_the_loop_ends_during_a_closing_guard_and_tree_are_killed_without_it(kind: str, tmp_path: Path) -> None:
     kept: list[Frozen] = []
 
