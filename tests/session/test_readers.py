@@ -178,6 +178,33 @@ async def test_readers_see_everything_also_when_the_block_ends_badly(cancelled: 
     assert not warnings(session)
 
 
+@pytest.mark.parametrize("how", ["scope", "task"])
+async def test_a_cancelled_closing_lasts_until_the_readers_have_seen_everything(how: str) -> None:
+    seen: list[str] = []
+    leaving, go_on, scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
+
+    async def reader(event: Event) -> None:
+        await go_on.wait()
+        seen.append(event.type)
+
+    async def work() -> None:
+        with scope:
+            async with Session([trivial], readers=[reader]) as session:
+                await session.call("trivial", {"n": 1})
+                leaving.set()
+
+    task = asyncio.ensure_future(work())
+    await leaving.wait()
+    (scope if how == "scope" else task).cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not task.done(), "it waits for the reader"
+    go_on.set()
+    await asyncio.wait([task])
+    assert (scope.cancelled_caught, task.cancelled()) == (how == "scope", how == "task")
+    assert seen == ["session_started", "call_started", "call_running", "call_ended"]
+
+
 async def test_the_end_of_a_call_that_ends_slowly_is_seen_by_readers_and_followers() -> None:
     followed: list[Event] = []
     recorder, begun = EventRecorder(), anyio.Event()
