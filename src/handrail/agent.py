@@ -15,10 +15,11 @@ from handrail.contract.event import Event
 from handrail.contract.expect import expect, expect_number, explains_misuse
 from handrail.contract.limits import Budget
 from handrail.contract.model import Message, Model, Turn, Usage
-from handrail.contract.result import Image
+from handrail.contract.result import Failure, Image, Result
 from handrail.log import report
 from handrail.policy.policy import Policy
 from handrail.session.asking import Asking, checked_model
+from handrail.session.child import ChildSession
 from handrail.session.conversation import Conversation
 from handrail.session.loop_host import LoopHost
 from handrail.session.options import SessionOptions
@@ -30,6 +31,7 @@ from handrail.store.store import Store
 from handrail.toolkit.toolbox import Toolbox, ToolLike
 
 MAX_ROUNDS: Final = 64
+TASK: Final = "You do one task for another assistant. It gets your last answer and nothing else of what you say."
 ASK_AGAIN: Final = "Your last answer was empty. Go on with the work, or say what you have found."
 Reason = Literal[
     "done", "asked_user", "round_limit", "budget", "cancelled", "model_error", "cut", "refused", "no_output"
@@ -90,7 +92,10 @@ class Agent:
         self.session.opened_by |= {"model": self.model_name, "system": system}
         self._closes = session is None
         """Whether `async with` closes the session."""
-        self._conversation = Conversation(self.session.artifacts, model=self.model_name, window=Window(model))
+        self._conversation = Conversation(
+            self.session.artifacts, model=self.model_name, window=Window(model), parent=self.session.task,
+            start=self.session.event_count if self.session.task else 0,
+        )  # fmt: skip
         self._asking = Asking(self, self.session, self._conversation, self.model_name)
         self._typed = output is not None
         self._run_state = _Run()
@@ -155,8 +160,8 @@ class Agent:
         reason: Reason = "cancelled"
         text = ""
         self.session.begin_run()
-        outer = self.session.host.outer
-        self.session.host.outer = host = LoopHost(outer)
+        outer, inside = self.session.host.outer, self.session.task is not None
+        self.session.host.outer = host = LoopHost(self._do_task, self.session.host.person, inside_task=inside)
         state = self._run_state = _Run()
         started = {"model": self.model_name, "rounds": self.rounds, "agent": self.name}
         self.session.emit("run_started", data=started)
@@ -252,6 +257,27 @@ class Agent:
     def _tell(self, why: str, text: str) -> None:
         """Tell the model something as a user's message."""
         self.session.emit("steered", data={"text": text, "why": why})
+
+    async def _do_task(
+        self, call_id: str, number: int, prompt: str, role: str, tools: Sequence[str] | None, cwd: str | None
+    ) -> Result:
+        """Give a task to an agent of its own, in a child session."""
+        if not prompt.strip():
+            return Failure("invalid_args", "The prompt is blank: say what the task is.", field="prompt")
+        child = ChildSession(self.session, call_id, number, tools)
+        agent: Agent | None = None
+        try:
+            await child.enter(cwd)
+            parts = (self.system, TASK, f"Your role: {role}" if role.strip() else "")
+            system = "\n\n".join(part for part in parts if part)
+            agent = Agent(
+                self.model, session=child, rounds=self.rounds, system=system, name=role or self.name, steer=self.steer
+            )
+            outcome = await agent.run(prompt)
+        finally:
+            self._asking.usage += Usage() if agent is None else agent.usage
+            await finish(child.end)
+        return child.result(outcome.reason, outcome.text)
 
     async def _keep(self, image: Image) -> str:
         """Keep a picture of the prompt. Returns its reference."""

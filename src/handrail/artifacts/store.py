@@ -114,6 +114,10 @@ class Scope:
         """Drop artifacts without pins that no result named. Returns how many there were."""
         return self._index.sweep(self._viewer)
 
+    def own(self) -> list[ArtifactRef]:
+        """What this session and its descendants stored and a result named."""
+        return [entry.handle for _, entry in self._index.below(self._session) if entry.shown]
+
     def child(self, session: str) -> "Scope":
         """The scope of a child session; parent and child see each other's artifacts."""
         self._index.register(session, self._session)

@@ -158,7 +158,9 @@ class TerminalHost:
         answer = answer.strip()
         return choices[int(answer) - 1] if answer.isdecimal() and 0 < int(answer) <= len(choices) else answer
 
-    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
+    async def spawn(
+        self, prompt: str, *, role: str = "", tools: Sequence[str] | None = None, cwd: str | None = None
+    ) -> Result:
         raise ToolFailed(Failure("unavailable", "No task can be started here.", retryable=False))
 
     def finish(self, summary: str) -> None:

@@ -22,7 +22,7 @@ ADVICE: Final = {
 
 async def breaker(step: Step, proceed: Next) -> Result:
     """Failures are counted per run. A success with effects clears the counts, because it may have removed the cause."""
-    seen = step.counts.failures
+    seen = step.counts.failures(step.shared.task)
     known = seen.get(step.tool.name)
     key = _key(step) if known else None
     if known and key in known:
@@ -53,7 +53,7 @@ def _key(step: Step) -> str:
 
 
 def _count(step: Step, failure: Failure, key: str | None) -> None:
-    known = step.counts.failures.setdefault(step.tool.name, {})
+    known = step.counts.failures(step.shared.task).setdefault(step.tool.name, {})
     key = key if key is not None else _key(step)
     way = f"{failure.kind} {failure.field or ''}"
     before, repeats = known.pop(key, ("", 0))

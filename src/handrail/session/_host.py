@@ -1,13 +1,15 @@
 """The Host of a call's Context: it loads deferred tools, and passes the rest to the program that runs the session."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from handrail.aio import OwnLoop, on_own_loop
+from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
 from handrail.schema.export import check_provider
+from handrail.session.loop_host import LoopHost
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, exported
@@ -21,38 +23,56 @@ class SessionHost:
     def __init__(
         self,
         toolbox: Toolbox,
-        outer: Host | None,
+        outer: Host | LoopHost | None,
         own_loop: OwnLoop,
         emit: Callable[[EventType, Mapping[str, Any]], None],
+        loaded: Iterable[str] = (),
     ) -> None:
         self.own_loop = own_loop
         self.outer = outer
         self.toolbox = toolbox
         self.emit = emit
         self._warned: set[str] = set()
-        self._loaded: set[str] = set()
+        self.loaded: set[str] = set(loaded)
+        """Deferred tools that the model sees."""
+        self._tasks: dict[str, int] = {}
+        """By call: how many tasks it has started."""
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
     @on_own_loop
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        return await self._outer_to("ask a person").ask(question, choices)
+        answer: str = await self._outer_to("ask a person", "ask")(question, choices)
+        return answer
+
+    @property
+    def person(self) -> Host | None:
+        """The host that the session was given."""
+        return self.outer.person if isinstance(self.outer, LoopHost) else self.outer
 
     @on_own_loop
-    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        return await self._outer_to("start a task").spawn(prompt, tools=tools, cwd=cwd)
+    async def start_task(
+        self, call_id: str, prompt: str, role: str, tools: Sequence[str] | None, cwd: str | None
+    ) -> Result:
+        """Start the next task of a call."""
+        number = self._tasks[call_id] = self._tasks.get(call_id, 0) + 1
+        outer: Any = self.outer
+        if isinstance(outer, LoopHost):
+            return await outer.start_task(call_id, number, prompt, role, tools, cwd)
+        result: Result = await self._outer_to("start a task", "spawn")(prompt, role=role, tools=tools, cwd=cwd)
+        return result
 
     def finish(self, summary: str) -> None:
-        self._outer_to("end the loop").finish(summary)
+        self._outer_to("end the loop", "finish")(summary)
 
     def deferred_tools(self) -> Mapping[str, str]:
-        return {each.name: each.description for each in self.toolbox if each.deferred and each.name not in self._loaded}
+        return {each.name: each.description for each in self.toolbox if each.deferred and each.name not in self.loaded}
 
     def load_tools(self, names: Sequence[str]) -> None:
         for name in names:
             if self.toolbox.get(name) is None:
                 raise HandrailError(f"there is no tool {name!r} to load")
-        if new := sorted(set(names) - self._loaded):
-            self._loaded.update(new)
+        if new := sorted(set(names) - self.loaded):
+            self.loaded.update(new)
             self.emit("tools_loaded", {"tools": new})
 
     def restore_loaded(self, names: Sequence[str]) -> None:
@@ -61,7 +81,7 @@ class SessionHost:
             if self.toolbox.get(name) is None:
                 self.emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
             else:
-                self._loaded.add(name)
+                self.loaded.add(name)
 
     def use(self, toolbox: Toolbox) -> None:
         """Offer the tools of another toolbox from now on."""
@@ -74,9 +94,9 @@ class SessionHost:
         A tool that the provider would refuse is left out with a warning, because it would fail the whole request.
         """
         check_provider(provider)
-        key = (provider, self.toolbox.changes, len(self._loaded))
+        key = (provider, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
-            offered = [each for each in self.toolbox if not each.deferred or each.name in self._loaded]
+            offered = [each for each in self.toolbox if not each.deferred or each.name in self.loaded]
             made = (self._exported(provider, each) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])
@@ -91,7 +111,35 @@ class SessionHost:
                 self.emit("warning", {"message": message})
             return None
 
-    def _outer_to(self, what: str) -> Host:
-        if self.outer is None:
+    def _outer_to(self, what: str, name: str) -> Callable[..., Any]:
+        """A method of the program that runs the session."""
+        method: Callable[..., Any] | None = getattr(self.outer, name, None)
+        if method is None:
             raise ToolFailed(Failure("unavailable", f"This session cannot {what}. Go on without it.", retryable=False))
-        return self.outer
+        return method
+
+
+class CallHost:
+    """The Host of one call: its tasks are numbered."""
+
+    __slots__ = ("_call", "_host")
+
+    def __init__(self, host: SessionHost, call: Call) -> None:
+        self._host, self._call = host, call
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        return await self._host.ask(question, choices)
+
+    async def spawn(
+        self, prompt: str, *, role: str = "", tools: Sequence[str] | None = None, cwd: str | None = None
+    ) -> Result:
+        return await self._host.start_task(self._call.id, prompt, role, tools, cwd)
+
+    def finish(self, summary: str) -> None:
+        self._host.finish(summary)
+
+    def deferred_tools(self) -> Mapping[str, str]:
+        return self._host.deferred_tools()
+
+    def load_tools(self, names: Sequence[str]) -> None:
+        self._host.load_tools(names)

@@ -15,10 +15,14 @@ _KEPT_OF_LONG: Final = 40
 class CallIds:
     """Which ids were used. Some models use the same ids in every answer."""
 
-    def __init__(self, used: Iterable[str] = (), clean: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, used: Iterable[str] = (), clean: Callable[[str], str] | None = None, *, prefix: str = ""
+    ) -> None:
         self._used = set(used)
         self._clean = clean
         """Removes secrets. An id with one in it is not used."""
+        self._prefix = prefix
+        """What every id begins with, in the session of a task."""
         self._numbers = count(len(self._used) + 1)
 
     def __contains__(self, id: str) -> bool:
@@ -29,7 +33,7 @@ class CallIds:
 
     def next(self) -> str:
         """An id for a call that was given none."""
-        return f"call_{next(self._numbers)}"
+        return f"{self._prefix}call_{next(self._numbers)}"
 
     def take(self, call: Call) -> Call:
         """The call, with another id if its own was used already."""
@@ -41,11 +45,12 @@ class CallIds:
         return call
 
     def for_answer(self, calls: Iterable[Call]) -> tuple[Call, ...]:
-        """The calls of an answer with ids that are new and accepted by every provider; none is taken yet."""
+        """The calls of an answer with new ids, which after the prefix every provider accepts; none is taken yet."""
         made: dict[str, Call] = {}
         for call in calls:
-            id = call.id if _ACCEPTED.fullmatch(call.id) and not self._is_secret(call.id) else self.next()
-            while id in self._used or id in made:
+            usable = _ACCEPTED.fullmatch(call.id) and not self._is_secret(call.id)
+            id = call.id if usable else f"call_{next(self._numbers)}"
+            while (full := self._prefix + id) in self._used or full in made:
                 id = f"{id[:_KEPT_OF_LONG]}_{next(self._numbers)}"
-            made[id] = replace(call, id=id)
+            made[full] = replace(call, id=full)
         return tuple(made.values())

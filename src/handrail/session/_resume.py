@@ -56,7 +56,7 @@ def take_up(session: "Session", past: tuple[Event, ...]) -> None:
             session.memories.restore(event.data["memory"])
         elif event.type == "approval_settled" and event.data.get("rule") and same:
             session.shared.remembered.append(Rule(event.data["rule"]))
-        elif event.type == "tools_loaded":
+        elif event.type == "tools_loaded" and event.parent is None:
             session.host.restore_loaded(event.data["tools"])
     for type, call_id, parent, data in open_ends(past, "interrupted"):
         session.emit(type, call_id, parent, data)

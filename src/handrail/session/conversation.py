@@ -48,7 +48,9 @@ class Conversation:
     `parent` is the id of the task; None for the session's own conversation.
     """
 
-    def __init__(self, artifacts: Scope, *, model: str = "", window: Window, parent: str | None = None) -> None:
+    def __init__(
+        self, artifacts: Scope, *, model: str = "", window: Window, parent: str | None = None, start: int = 0
+    ) -> None:
         self.messages: list[Message] = []
         self.window = window
         self.weight = 0.0
@@ -68,7 +70,7 @@ class Conversation:
         self.parent = parent
         self._artifacts = artifacts
         self._model = model
-        self.position = 0
+        self.position = start
         """The number of the next event to read."""
         self._calls: dict[str, Call] = {}
         """The last answer's calls by their ids, until every one has its result."""

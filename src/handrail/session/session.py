@@ -27,7 +27,7 @@ from handrail.sandbox.sandbox import Sandbox
 from handrail.session._checks import check_calls, check_options, checked_gates, functions
 from handrail.session._commands import advised, job_started, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
-from handrail.session._host import SessionHost
+from handrail.session._host import CallHost, SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._live import LiveOutput
 from handrail.session._memory import Memory
@@ -76,6 +76,11 @@ class Session(AsyncWith):
         secrets: texts that no event, result, artifact, log or span may contain; `[secret]` takes their place.
         id: the session's own, which artifacts and a store know it by; a random one if None.
     """
+
+    depth = 0
+    """How many tasks it is inside of."""
+    task: str | None = None
+    """The id of the task that it works on, in a child session."""
 
     def __init__(
         self, tools: Iterable[ToolLike] | Toolbox = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
@@ -233,6 +238,10 @@ class Session(AsyncWith):
         if step is not None:
             step.terminate()
         return step is not None
+
+    def host_for(self, call: Call) -> Host:
+        """The host as one call sees it."""
+        return CallHost(self.host, call)
 
     def offer(self, tool: Tool) -> None:
         """Add or replace a tool in this session alone: its Toolbox may serve others too, and stays as it is."""

@@ -60,6 +60,8 @@ class Digest:
             digest = replace(digest, created=digest.created or event.time, updated=event.time)
             if event.parent is None:
                 digest = digest._after_own(event)
+            elif event.type == "model_answered":  # of a task
+                digest = replace(digest, usage=digest.usage + Usage(**event.data["usage"]))
         return digest
 
     def summary(self, id: str, *, running: bool) -> Summary:

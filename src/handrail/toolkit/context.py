@@ -28,8 +28,13 @@ class Host(Protocol):
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Ask the person a question and wait for the answer."""
 
-    async def spawn(self, prompt: str, *, tools: Sequence[str] | None = None, cwd: str | None = None) -> Result:
-        """Give a task to a child session and wait for its result."""
+    async def spawn(
+        self, prompt: str, *, role: str = "", tools: Sequence[str] | None = None, cwd: str | None = None
+    ) -> Result:
+        """Give a task to a child session and wait for its result: `{task, text, artifacts}`.
+
+        It has the tools of these names, of those that the session has, and works in `cwd`, below the session's own.
+        """
 
     def finish(self, summary: str) -> None:
         """End the loop after this round."""
@@ -57,8 +62,7 @@ class SessionView(Protocol):
     def id(self) -> str: ...
     @property
     def state(self) -> Any: ...
-    @property
-    def host(self) -> Host: ...
+    def host_for(self, call: Call) -> Host: ...
     @property
     def artifacts(self) -> "Scope": ...
     def caps_for(self, output_cap: int | None) -> Caps: ...
@@ -108,7 +112,8 @@ class Context(Generic[State]):
     @property
     def host(self) -> Host:
         """The program around the session: it asks people, starts tasks, ends the loop and loads deferred tools."""
-        return self._session.host
+        """What this call may ask of the program that runs the session."""
+        return self._session.host_for(self.call)
 
     @property
     def artifacts(self) -> "Scope":

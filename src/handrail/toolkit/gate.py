@@ -28,16 +28,23 @@ from handrail.toolkit.tool import Tool
 class Counts:
     """What the gates count in one run. A new user turn starts with new counts. `seconds` is the run's time budget."""
 
-    __slots__ = ("calls", "clock", "failures", "refusals", "scripts")
+    __slots__ = ("_failures", "calls", "clock", "refusals", "scripts")
 
     def __init__(self, seconds: float | None = None) -> None:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
         """The number of calls by each script."""
-        self.failures: dict[str, dict[str, tuple[str, int]]] = {}
-        """By tool, then by arguments: how a call last failed, and how many times in a row."""
+        self._failures: dict[str, Failures] = {}
         self.clock = CallClock(seconds=seconds)
+
+    def failures(self, task: str) -> "Failures":
+        """The failures in a task; "" is the session itself. Others work in other directories."""
+        return self._failures.setdefault(task, {})
+
+
+Failures = dict[str, dict[str, tuple[str, int]]]
+"""By tool, then by arguments: how a call last failed, and how many times in a row."""
 
 
 class SessionState:
@@ -45,7 +52,7 @@ class SessionState:
 
     __slots__ = (
         "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "lanes", "open_guard", "policy",
-        "remembered", "sandbox", "smallest_cap",
+        "remembered", "sandbox", "smallest_cap", "task",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +65,8 @@ class SessionState:
         self.caps = caps
         """The session's caps; a call uses `context.caps`."""
         self.tokens_left = None
+        self.task = ""
+        """The id of the task, in a child session."""
         self.remembered: list[Rule] = []
         """Rules that a person accepted for the rest of the session."""
         self.lanes: dict[str, Any] = {}

@@ -1,0 +1,74 @@
+"""Give work to child sessions: one task, or a batch of them that run together."""
+
+from typing import Annotated, Any
+
+import anyio
+from pydantic import BaseModel, Field
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.excerpt import cut
+from handrail.contract.result import Failure, Result, Success
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import tool
+
+
+class Part(BaseModel):
+    """One task of a batch."""
+
+    prompt: Annotated[str, Field(min_length=1)]
+    role: str = ""
+    tools: list[str] | None = None
+    cwd: str | None = None
+
+
+@tool(timeout=None)
+async def task(
+    context: Context,
+    prompt: str = "",
+    role: str = "",
+    tools: list[str] | None = None,
+    cwd: str | None = None,
+    batch: Annotated[list[Part] | None, Field(max_length=32)] = None,
+) -> Any:
+    """Give a task, or a batch of tasks that run at the same time, to assistants that start with nothing but its prompt.
+
+    Args:
+        prompt: What to do and what to answer with, complete: the assistant sees nothing of this conversation.
+        role: Who the assistant is, such as "a careful reviewer".
+        tools: Names of the tools it may use, of those that you have; all by default.
+        cwd: The directory it works in, below yours.
+        batch: Up to 32 tasks instead of one prompt; the answers come in the same order.
+    """
+    parts = batch or []
+    if bool(prompt.strip()) == bool(parts):
+        message = "Give either a prompt, or a batch with at least one task: exactly one of the two."
+        raise ToolFailed(Failure("invalid_args", message, field="prompt"))
+    if not parts:
+        return await context.host.spawn(prompt, role=role, tools=tools, cwd=cwd)
+    host, results = context.host, dict[int, Result]()
+
+    async def work(number: int, part: Part) -> None:
+        given = tools if part.tools is None else part.tools
+        try:
+            results[number] = await host.spawn(part.prompt, role=part.role or role, tools=given, cwd=part.cwd or cwd)
+        except ToolFailed as error:
+            results[number] = error.failure
+
+    async with anyio.create_task_group() as group:
+        for number, part in enumerate(parts):
+            group.start_soon(work, number, part)
+    most = context.caps.value // (len(parts) + 1)
+    return [(await _within(context, results[number], most)).to_envelope("task") for number in range(len(parts))]
+
+
+async def _within(context: Context, result: Result, most: int) -> Result:
+    """The result with its share of what the whole batch may answer; what is cut can be read as an artifact."""
+    text = result.value["text"] if result.ok else result.message
+    if len(text) <= most:
+        return result
+    kept = await context.artifacts.put(text, name="answer.txt")
+    context.artifacts.show(kept)
+    short = cut(text, most, kept)
+    if result.ok:
+        return Success({**result.value, "text": short}, result.warnings)
+    return Failure(result.kind, short, data=result.data, warnings=result.warnings, retryable=result.retryable)
