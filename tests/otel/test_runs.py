@@ -28,6 +28,7 @@ async def add(a: int, b: int = 1) -> int:
 class Named(ScriptedModel):
     name = "small-1"
     provider = "acme"
+    window = 10_000_000
 
 
 def two_rounds() -> list[Any]:
