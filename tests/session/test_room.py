@@ -23,7 +23,7 @@ from handrail import (
 )
 from handrail.contract.model import ModelEvent
 from handrail.session.window import Window, weigh
-from handrail.testing import MemoryDriver
+from handrail.testing import MemoryDriver, ScriptedModel
 from tests.journeys.evidence import events_of
 from tests.test_agent import paired
 
@@ -134,6 +134,18 @@ async def test_a_model_that_cannot_summarise_leaves_one_line_for_each_call() -> 
     first = events_of(agent.session, "summarised")[0]
     assert (first.data["by"], first.data["why"]) == ("lines", "I cannot")
     assert 'dump {"n": 5} -> ok' in first.data["text"]
+
+
+async def test_a_summary_takes_no_line_of_a_script() -> None:
+    class Script(ScriptedModel):
+        window = 8_000
+
+    turns = [Turn("", (Call(f"c{n}", "dump", {"n": n, "size": 300}),)) for n in range(300)]
+    model = Script([*turns, "done"])
+    agent = Agent(model, tools=[dump], budget=UNLIMITED, rounds=301)
+    assert (await agent.run("Dump.")).text == "done"
+    assert (len(model.requests), agent.session.call_count) == (301, 300)
+    assert Script.summary in agent.messages[0].text
 
 
 async def test_two_hundred_large_results_at_once_fit_too() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from handrail.contract.call import Call
 from handrail.contract.expect import refuse
@@ -11,6 +11,9 @@ from handrail.contract.result import Image, Result
 Stop = Literal["end", "tool_use", "max_tokens", "refused", "paused", "other"]
 """Why an answer ended. The last call of an answer that ended by neither `end` nor `tool_use` is not run."""
 FailedKind = Literal["busy", "key", "quota", "context", "no_such_model", "cut", "error"]
+
+SUMMARISE: Final = "You summarise the work of an assistant so that it can go on without the original messages."
+"""The system text of a request for a summary, which is no part of the conversation and has no tools."""
 
 
 @dataclass(frozen=True, slots=True)

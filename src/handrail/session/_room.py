@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from handrail.contract.excerpt import cut
-from handrail.contract.model import Message, Usage
+from handrail.contract.model import SUMMARISE, Message, Usage
 from handrail.contract.result import Failure, Result
 from handrail.gates.shape import collapsed
 from handrail.session.conversation import Conversation
@@ -28,7 +28,6 @@ LONGEST_ITEM: Final = 2_000
 LONGEST_LINE: Final = 160
 LONGEST_PROMPT: Final = 1_000
 MOST_PROMPTS: Final = 10
-SYSTEM: Final = "You summarise the work of an assistant so that it can go on without the original messages."
 INSTRUCTION: Final = (
     "Summarise the conversation below for the assistant that will go on with it. Say what the user wants, what was "
     "done and found, which files and artifacts matter (exact paths and references), what failed and why, and what is "
@@ -103,7 +102,7 @@ class Room:
         longest = round(window.weight_of(SUMMARY_SHARE * window.room) * 3)
         data: dict[str, Any] = {"by": "model", "messages": conversation.absolute(count)}
         try:
-            text, usage = await self._ask(SYSTEM, INSTRUCTION + self._rendered(oldest))
+            text, usage = await self._ask(SUMMARISE, INSTRUCTION + self._rendered(oldest))
             data["usage"] = asdict(usage)
         except Exception as error:  # noqa: BLE001 - whatever the model's client does, the work goes on
             data |= {"by": "lines", "why": str(error)}

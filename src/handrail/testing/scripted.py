@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handrail.contract.expect import refuse
-from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Turn
+from handrail.contract.model import SUMMARISE, Message, ModelEvent, ModelFailed, TextDelta, Turn
 
 Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
 
@@ -26,7 +26,12 @@ class Request:
 
 
 class ScriptedModel:
-    """Each line answers one request: a Turn, a text, an exception to raise, or a function of the messages."""
+    """Each line answers one request: a Turn, a text, an exception to raise, or a function of the messages.
+
+    A request for a summary, which the loop makes when the context is nearly full, takes no line: `summary` answers it.
+    """
+
+    summary = "The work went as the script says."
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self.requests: list[Request] = []
@@ -37,6 +42,9 @@ class ScriptedModel:
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
+        if system == SUMMARISE:
+            yield Turn(self.summary)
+            return
         self.requests.append(Request(messages, len(messages), tools, system))
         try:
             line = next(self._lines)
