@@ -37,6 +37,10 @@ PROMISED = {
         "bubblewrap for each command", "the line, against bash outside", "jails, made one after the other",
         "idle memory (PSS), mean of", *GUARDED,
     ],
+    "store": [
+        "what the store adds, against as many INSERTs", "memory: growth exponent", "stored: growth exponent",
+        "64 sessions together, wall", "Session.resume of",
+    ],
 }  # fmt: skip
 
 

@@ -114,12 +114,12 @@ class Transcript:
         with self.lock:
             return self._store() if self._unwritten or self._changed else not self.store_error
 
-    def _store(self, *more: Event) -> bool:
-        """Store what waits, and these events, which come next; all or nothing."""
+    def _store(self, *more: Event, last: bool = False) -> bool:
+        """Store what waits, and these events, which come next; all or nothing. At the last time also what was lost."""
         if self._stored is None:
             return True
         try:
-            held = self._stored.held()
+            held = self._stored.held(often=not last)
             if held is not None:
                 self._unwritten = self.events[held:]
                 self._changed = [event for event in self._changed if event.seq < held]
@@ -165,7 +165,8 @@ class Transcript:
 
     def close(self) -> None:
         """End the transcript, and every `follow`. Raises HandrailError if the store lacks some of its events."""
-        written = self.flush()
+        with self.lock:
+            written = self._store(last=True) if self.events else True
         self.closed = True
         self._wake()
         if self._stored is not None:

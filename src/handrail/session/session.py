@@ -272,8 +272,7 @@ class Session(AsyncWith):
         return len(self._transcript.events)
 
     def trace_from(self, start: int) -> list[Event]:
-        """The events from number `start` on."""
-        self._transcript.flush()
+        """The events from number `start` on, stored or not: for the loop itself, which shows them to nobody."""
         return self._transcript.events[start:]
 
     def emit(

@@ -5,14 +5,17 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError, Unavailable
 
 LOCK_WAIT: Final = 0.25
 """Seconds that a write waits while another process writes."""
+LOOK_INTERVAL: Final = 0.05
+"""Seconds in which a session that writes does not look again whether the file was replaced."""
 OPEN_TRIES: Final = 10
 ROWS_PER_INSERT: Final = 64
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -44,6 +47,7 @@ class Database:
         """Connections of the process that this one was forked from: they must not be closed here."""
         self._patient = True
         self._read_only = False
+        self._looked = -inf
 
     @contextmanager
     def use(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -64,9 +68,16 @@ class Database:
             except sqlite3.DatabaseError as error:
                 raise self._failure(error) from error
 
-    def open_current(self, *, create: bool = True) -> int:
-        """Open the file that is there now: SQLite goes on writing to one that was removed. Returns `opened`."""
+    def open_current(self, *, create: bool = True, often: bool = False) -> int:
+        """Open the file that is there now: SQLite goes on writing to one that was removed. Returns `opened`.
+
+        `often` looks only now and then, for who will look again at the end.
+        """
         with self._lock:
+            now = monotonic()
+            if often and now < self._looked + LOOK_INTERVAL and self._connection and self._owner == os.getpid():
+                return self.opened
+            self._looked = now
             if self._connection is not None and self._file_now() != self._file:
                 self.close()
             with self.use(create=create):

@@ -22,14 +22,14 @@ class StoredSession:
         self._opened = database.opened
         self._owner = os.getpid()
 
-    def held(self) -> int | None:
+    def held(self, *, often: bool = True) -> int | None:
         """How many of the session's events the database has, where it was opened anew since the last write; else None.
 
         It may be another file than before: somebody removed it, or put a copy in its place.
         """
         if self._owner != os.getpid() and self._owner == os.getppid():
             raise HandrailError(f"session {self.id!r} belongs to process {self._owner}, which this one was forked from")
-        opened = self._database.open_current()
+        opened = self._database.open_current(often=often)
         if opened == self._opened:
             return None
         self._number = self._database.find(self.id)
