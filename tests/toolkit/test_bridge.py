@@ -49,3 +49,14 @@ def test_a_whole_session_fits_under_it() -> None:
             return (await session.call("double", {"n": 21})).value
 
     assert run_sync(main) == 42
+
+
+def test_an_exception_has_no_context_of_ours() -> None:
+    """A traceback shows what the program did, not how run_sync found out that no loop runs."""
+
+    async def fails() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError) as raised:
+        run_sync(fails)
+    assert raised.value.__context__ is None

@@ -20,13 +20,19 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     The body of a `def` tool, and threads that it starts, may use it too: the sandbox and the session do their part on
     their own event loop. Raises HandrailError inside a running event loop; use `await` there.
     """
-    try:
-        current_token()
-    except RuntimeError:
+    if not _is_in_loop():
         return _without_loop().run(anyio.run, partial(_await, work, args))
     if isawaitable(work) and hasattr(work, "close"):
         work.close()
     raise HandrailError("run_sync() was called inside a running event loop; write `await` instead")
+
+
+def _is_in_loop() -> bool:
+    try:
+        current_token()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _without_loop() -> Context:
