@@ -116,3 +116,19 @@ def test_the_active_virtual_environment_comes_first_in_the_sandbox(tmp_path: Pat
         done = call(line, *driver, cwd=work, env={"VIRTUAL_ENV": str(venv)})
         assert done.stdout.count(str(venv)) >= 2, done
         assert str(venv) not in call(line, *driver, cwd=work, env={"VIRTUAL_ENV": ""}).stdout
+
+
+def test_the_workspaces_own_environment_beats_the_active_one(tmp_path: Path) -> None:
+    """Whoever installed Handrail in an environment has that one active; it is not the project's."""
+    work = tmp_path / "work"
+    for venv in (work / ".venv", tmp_path / "active"):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    for driver in (["--driver", "jail"], ["--driver", "host", "--allow-weaker", "--yes"]):
+        done = call("command -v python3", *driver, cwd=work, env={"VIRTUAL_ENV": str(tmp_path / "active")})
+        assert result(done)["stdout"] == f"{work}/.venv/bin/python3\n", done
+
+
+def test_an_environment_made_later_comes_first_though_handrails_own_is_active(tmp_path: Path) -> None:
+    made = "python3 -m venv --without-pip .venv && hash -r && command -v python3"
+    done = call(made, cwd=tmp_path, env={"VIRTUAL_ENV": sys.prefix})
+    assert result(done)["stdout"] == f"{tmp_path}/.venv/bin/python3\n", done

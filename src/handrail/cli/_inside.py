@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
@@ -27,23 +28,34 @@ Env = Annotated[
     ),
 ]
 HOME: Final = "/home/sandbox"
+VENV: Final = ".venv"
+CONFIGURATION: Final = "pyvenv.cfg"
 GIT_WAIT: Final = 5.0
 """Seconds for git to tell who the person is."""
 _WRITABLE: Final = {"rw": True, "ro": False}
 
 
-def inside(mounts: Sequence[str] | None, env: Sequence[str] | None) -> dict[str, Any]:
+def inside(workspace: str, mounts: Sequence[str] | None, env: Sequence[str] | None) -> dict[str, Any]:
     """The options of `open_sandbox` for what the person typed. Raises HandrailError, saying what to type."""
     options: dict[str, Any] = {"mounts": [read_mount(each) for each in mounts or ()]}
     options["env"] = variables = dict(map(read_variable, env or ()))
     own_home = "HOME" not in variables and not any(mount.target == HOME for mount in options["mounts"])
     identity = git_identity() if own_home else None
-    active = os.environ.get("VIRTUAL_ENV")
+    active = active_environment(workspace)
     return (
         options
         | ({} if identity is None else {"git_identity": identity})
-        | ({"virtual_env": active} if active and os.path.isfile(os.path.join(active, "pyvenv.cfg")) else {})
+        | ({} if active is None else {"virtual_env": active})
     )
+
+
+def active_environment(workspace: str) -> str | None:
+    """The active virtual environment, unless the workspace has its own, or it is only where Handrail is installed."""
+    active = os.environ.get("VIRTUAL_ENV", "")
+    if not os.path.isfile(os.path.join(active, CONFIGURATION)) or not os.path.isabs(active):
+        return None
+    own = os.path.lexists(os.path.join(workspace, VENV, CONFIGURATION))
+    return None if own or os.path.realpath(active) == os.path.realpath(sys.prefix) else active
 
 
 def git_identity() -> tuple[str, str] | None:

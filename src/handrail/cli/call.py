@@ -81,7 +81,7 @@ def call(
     handrail call write path=copy.txt content=@README.md
     handrail call read '{"path": "README.md", "limit": 20}'
     """
-    added = or_exit(lambda: inside(mount, env), mistake=NOT_RUN)
+    added = or_exit(lambda: inside(workspace, mount, env), mistake=NOT_RUN)
     options = Options(workspace, driver, allow_weaker, network, mode, yes, json, added)
     run(partial(call_tool, tool, arguments or [], options), mistake=NOT_RUN)
 

@@ -51,6 +51,6 @@ def shell(
     bash {"command": "sleep 60", "background": true}
     jobs
     """
-    added = or_exit(lambda: inside(mount, env), mistake=NOT_RUN)
+    added = or_exit(lambda: inside(workspace, mount, env), mistake=NOT_RUN)
     options = Options(workspace, driver, allow_weaker, network, mode, yes, json, added)
     run(partial(_lines.run_shell, options), mistake=NOT_RUN)
