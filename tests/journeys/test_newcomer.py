@@ -16,6 +16,9 @@ from tests.installing import ROOT, SYSTEM, add_required, wheel  # noqa: F401 - a
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 BASE = Path(sys.base_prefix)
 PYTHON = BASE / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+BESIDE = sorted(path for path in BASE.parent.glob("*/bin/python3.[1-9][0-9]") if path.name != PYTHON.name)
+"""Pythons of other versions, where pyenv or uv keeps them together with Handrail's."""
+SHOWN = BASE.parent if BESIDE else BASE
 
 
 class Person:
@@ -35,12 +38,12 @@ class Person:
         subprocess.run(["chown", "-R", f"{USER}:{USER}", str(self.home)], check=True)
 
     def type(self, line: str) -> "subprocess.CompletedProcess[str]":
-        enter = ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(self.place), str(BASE), str(self.place / "bin")]
+        enter = ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(self.place), str(SHOWN), str(self.place / "bin")]
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
         path = f"{self.env}/bin:{self.home}/.local/bin:{self.place}/bin:{SYSTEM}"
         env = {**kept, "HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8", "VIRTUAL_ENV": str(self.env)}
         return subprocess.run(
-            [*enter, closed_above(BASE), "bash", "-c", line],
+            [*enter, closed_above(SHOWN), "bash", "-c", line],
             cwd=self.project,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -98,10 +101,10 @@ def test_an_ordinary_user_works_on_a_project_from_an_index_with_another_python(
     person: Person,
     wheel: Path,  # noqa: F811 - the fixture
 ) -> None:
-    """Its environment was made by uv with the system's Python; Handrail runs on another."""
-    other = Path("/usr/bin/python3")
-    assert other.exists(), "the project needs a Python other than Handrail's: apt-get install python3"
-    assert other.resolve() != PYTHON.resolve()
+    """Its environment was made by uv with another version of Python than the one that runs Handrail."""
+    other = (BESIDE or [Path("/usr/bin/python3").resolve()])[-1]
+    assert other.exists(), "the project needs another Python: pyenv install 3.13, or apt-get install python3"
+    assert other.name != PYTHON.name
     shutil.copy(wheel, person.home)
     person.own()
     person.get(f"{PYTHON} -m venv ../env && pip install -q uv ../*.whl")
@@ -110,6 +113,8 @@ def test_an_ordinary_user_works_on_a_project_from_an_index_with_another_python(
 
     person.get("pip download -q --no-binary :all: --no-deps itsdangerous==2.2.0 && tar xf *.gz --strip-components 1")
     person.get(f"uv venv -q --python {other} .venv && uv pip install -q --python .venv -e . pytest freezegun")
+    version = person.get("handrail call bash 'python --version; python3 -m pytest --version'")
+    assert f"Python {other.name.removeprefix('python')}." in version
     mend(person)
     serve(person)
 
