@@ -95,7 +95,7 @@ async def test_the_last_rounds_of_a_full_context_take_as_many_steps_as_the_first
         seen.append(entered)
         return Turn("", (Call(f"c{len(seen)}", "large", {"n": len(seen)}),))
 
-    agent = Agent(Small([answer] * 1_300), tools=[large], budget=UNLIMITED, rounds=1_200)
+    agent = Agent(Small([answer] * 1_300), tools=[large], budget=UNLIMITED, rounds=1_201)
     sys.setprofile(count)
     try:
         await agent.run("go")
