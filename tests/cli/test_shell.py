@@ -94,6 +94,7 @@ def test_leaving_says_which_jobs_end(tmp_path: Path, home: dict[str, str]) -> No
     with terminal("shell", cwd=tmp_path, env=home) as screen:
         screen.wait_shown(PROMPT.strip())
         assert "job-1 runs in the background" in enter(screen, "bash background=true sleep 99")
+        assert "job-1  runs  sleep 99" in enter(screen, "process poll job=job-1")
         screen.type("exit\r")
         assert screen.end() == 0
     assert "job-1 ends now, with this shell" in screen.shown
@@ -250,7 +251,7 @@ def test_piped_lines_are_calls_and_the_exit_code_is_the_last(tmp_path: Path) -> 
         ("nonsense\n", 125, "bash nonsense"),
         ("bash exit 9\n# end\n\n", 9, ""),
         ("bash background=true sleep 99\nprocess action=tail job=job-1\n", 0, "job-1 ends now"),
-        ("bash background=true exit 3\nprocess action=wait job=job-1\n", 3, ""),
+        ("bash background=true exit 3\nprocess wait job=job-1\n", 3, ""),
         ("bash exit 9\nexit\nbash exit 3\n", 9, ""),
         ("read x y\n", 125, "put it into quotes"),
         ("write path=a content=@-\n", 125, "No such file"),

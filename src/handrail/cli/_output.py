@@ -179,6 +179,8 @@ def _answer(tool: Tool, value: Any) -> str:
         return "" if value is None else visible(as_json(value, indent=2))
     text = value.get("text")
     if "executes" in tool.effects and "exit_code" in value:
+        if not text and "running" in value:
+            return visible(job_line(value), lines=False)
         return "" if text in (None, "", value.get("stdout")) else visible(str(text))
     if value.get("background") is True:
         return f"{visible(str(value.get('job')))} runs in the background."

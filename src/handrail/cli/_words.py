@@ -55,7 +55,8 @@ def read_line(line: str, tools: Toolbox) -> tuple[str, Arguments]:
     if tool is None or not rest or _JSON_OBJECT.match(rest):
         return name, rest if rest and tool is not None else "{}"
     fields: dict[str, Any] = {}
-    if "executes" in tool.effects and (main := lone_text(tool)) is not None:
+    main = lone_text(tool)
+    if "executes" in tool.effects and main is not None and not choices_of(tool, main):
         while (word := _WORD.match(rest)) and _take_field(tool, _unquoted(word[1]), fields, stdin=False):
             rest = rest[word.end() :]
         if rest:
