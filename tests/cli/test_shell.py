@@ -83,7 +83,6 @@ def test_jobs_artifacts_and_remembered_rules_stay(tmp_path: Path, home: dict[str
         followed = enter(screen, "tail job-1")
         assert followed.startswith("DONE\n")
         assert "job-1  ended, exit 6" in followed
-        enter(screen, "process wait job=job-1")
         enter(screen, "jobs")
         assert "\njob-1 has ended: exit 6\n" in screen.shown
         screen.type("share_artifact path=made\r")
