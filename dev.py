@@ -143,7 +143,14 @@ def fake_provider() -> tuple[Path, str]:
     with (VENV / "aimock.lock").open("w") as lock:  # tests run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
-            done = watch(f"installing {AIMOCK}", ["npm", "install", "--prefix", VENV / "aimock", "--no-save", AIMOCK])
+            place: list[str | Path] = ["--prefix", VENV / "aimock", "--no-save", "--no-audit", "--no-fund"]
+            patience = [
+                "--fetch-retries",
+                "1",
+                "--fetch-timeout",
+                "30000",
+            ]  # without a network npm would try for minutes
+            done = watch(f"installing {AIMOCK}", ["npm", "install", *place, *patience, AIMOCK])
             if done.returncode:
                 return program, f"{done.stdout[-2000:]}\nnpm, of Node, could not install {AIMOCK}; is there a network?"
     return program, ""
