@@ -22,6 +22,7 @@ import os
 import platform
 import selectors
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -43,6 +44,9 @@ NO_INDEX = (
 )
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 ENV["NO_MKDOCS_2_WARNING"] = "1"  # an advertisement, not a warning
+CERTIFICATES = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+if os.path.exists(CERTIFICATES):  # neither npm nor uv trusts by itself what this machine trusts
+    ENV = {"NODE_EXTRA_CA_CERTS": CERTIFICATES, "UV_SYSTEM_CERTS": "1", **ENV}
 
 
 def main(arguments: list[str]) -> int:
@@ -118,7 +122,7 @@ def check(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Check and tests; the last line is pytest's own, unless the check failed."""
     checked = check([])
-    wanted = {"rg": "ripgrep", "ps": "procps"}
+    wanted = {"rg": "ripgrep", "ps": "procps", "node": "nodejs", "npm": "npm"}
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
@@ -144,12 +148,7 @@ def fake_provider() -> tuple[Path, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
             place: list[str | Path] = ["--prefix", VENV / "aimock", "--no-save", "--no-audit", "--no-fund"]
-            patience = [
-                "--fetch-retries",
-                "1",
-                "--fetch-timeout",
-                "30000",
-            ]  # without a network npm would try for minutes
+            patience = ["--fetch-retries=1", "--fetch-timeout=30000"]  # without a network npm would try for minutes
             done = watch(f"installing {AIMOCK}", ["npm", "install", *place, *patience, AIMOCK])
             if done.returncode:
                 return program, f"{done.stdout[-2000:]}\nnpm, of Node, could not install {AIMOCK}; is there a network?"
