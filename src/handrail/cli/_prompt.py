@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from handrail.cli._words import choices_of, described, fields_of, lone_text
+from handrail.cli._words import choices_of, command_field, described, fields_of, lone_text
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 
@@ -79,7 +79,7 @@ class LineCompleter(Completer):
     def _of_tool(self, tool: Tool, words: list[str], last: str) -> Iterator[tuple[str, str]]:
         fields, main = fields_of(tool), lone_text(tool)
         used = {word.partition("=")[0] for word in words if "=" in word}
-        if "executes" in tool.effects and not all(word.partition("=")[0] in fields for word in words):
+        if command_field(tool) is not None and not all(word.partition("=")[0] in fields for word in words):
             return  # inside the command itself
         name, equals, value = last.partition("=")
         if equals and name in fields:

@@ -55,8 +55,8 @@ def read_line(line: str, tools: Toolbox) -> tuple[str, Arguments]:
     if tool is None or not rest or _JSON_OBJECT.match(rest):
         return name, rest if rest and tool is not None else "{}"
     fields: dict[str, Any] = {}
-    main = lone_text(tool)
-    if "executes" in tool.effects and main is not None and not choices_of(tool, main):
+    main = command_field(tool)
+    if main is not None:
         while (word := _WORD.match(rest)) and _take_field(tool, _unquoted(word[1]), fields, stdin=False):
             rest = rest[word.end() :]
         if rest:
@@ -77,6 +77,12 @@ def lone_text(tool: Tool) -> str | None:
     """The field that one text without a name means: the only required one, if it takes text."""
     required = tool.parameters.get("required", [])
     return required[0] if len(required) == 1 and _takes(tool, required[0], "string") else None
+
+
+def command_field(tool: Tool) -> str | None:
+    """The field that takes the rest of a line as it stands: the lone text of a tool that runs what it is given."""
+    main = lone_text(tool) if "executes" in tool.effects else None
+    return None if main is None or choices_of(tool, main) else main
 
 
 def fields_of(tool: Tool) -> list[str]:
