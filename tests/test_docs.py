@@ -41,6 +41,7 @@ from handrail.contract import event as contract
 from handrail.contract.event import EventType
 from handrail.toolkit.tool import Tool, ToolOptions
 from tests.documents import ROOT, blocks, complaints, pages, program, write_modules
+from tests.session.test_room import Small, dump
 
 PAGES = [str(page.relative_to(ROOT)) for page in pages()]
 RUN = [name for name in PAGES if program(ROOT / name)]
@@ -245,7 +246,8 @@ def test_the_page_about_events_has_every_type_and_its_fields_as_the_contract_lis
 async def test_every_event_has_the_data_that_the_page_lists_and_no_other(tmp_path: Path) -> None:
     seen: dict[str, set[str]] = {}
     stored = of_stored(tmp_path / "sessions.db")
-    for events in [await of_calls(), await of_approvals(), await of_jobs(tmp_path), await of_runs(), await stored]:
+    runs = [await of_runs(), await of_long_runs()]
+    for events in [await of_calls(), await of_approvals(), await of_jobs(tmp_path), *runs, await stored]:
         for event in events:
             seen.setdefault(event.type, set()).update(event.data)
     assert seen == documented()
@@ -337,6 +339,23 @@ async def of_runs() -> tuple[Event, ...]:
     typed = Agent(testing.ScriptedModel(["", Turn(calls=(Call("c1", "answer", {"n": 1}),))]), output=Number)
     await typed.run("One.")
     return *agent.session.trace, *typed.session.trace
+
+
+async def of_long_runs() -> tuple[Event, ...]:
+    """Longer than the model's context: results collapse, and the oldest rounds are summarised, by it or without it."""
+    told: list[Event] = []
+    for can_summarise in (True, False):
+        model = Small(60)
+        if not can_summarise:
+            model.summary = raises  # type: ignore[method-assign]
+        agent = Agent(model, tools=[dump], rounds=61)
+        await agent.run("Dump them all.")
+        told += [event for event in agent.session.trace if event.type in ("collapsed", "summarised")]
+    return tuple(told)
+
+
+def raises() -> Turn:
+    raise ModelFailed("no")
 
 
 async def of_stored(path: Path) -> tuple[Event, ...]:

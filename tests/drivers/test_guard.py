@@ -132,6 +132,7 @@ async def test_of_netlink_a_command_gets_only_what_tells_of_its_own_network(open
     assert await python(jail, LINKS) == "True\n('127.0.0.1', 80) 2"
 
 
+@pytest.mark.guarded
 async def test_a_file_that_grows_while_it_is_read_whole_is_not_read_without_end(driver: GuardedDriver) -> None:
     path = Path(driver.workspace, "growing")
     path.write_bytes(b"x" * (3 << 20))

@@ -339,7 +339,7 @@ async def test_only_the_workspace_and_the_private_places_are_mounted_writable(ja
     places = {path for path, it in writable.items() if it}
     devices = {path for path in places if path.startswith("/dev/") and path != "/dev/shm"}
     own = {"/var/tmp"} if jail.workspace.startswith("/var/tmp/") else set()  # elsewhere it is a link to /tmp
-    assert places - devices == {jail.workspace, "/tmp", "/dev/shm", *own}
+    assert places - devices == {jail.workspace, "/home/sandbox", "/tmp", "/dev/shm", *own}
     assert devices <= {f"/dev/{name}" for name in HARMLESS}
 
 

@@ -82,6 +82,7 @@ async def test_terminals_are_counted(opened: Open) -> None:
     assert (count, error) in ((256, errno.ENOSPC), (0, errno.ENOENT)), "an old kernel gives ordinary users none"
 
 
+@pytest.mark.guarded
 async def test_out_of_memory_a_command_is_taken_first_and_its_guard_is_not(driver: GuardedDriver) -> None:
     own = Path("/proc/self/oom_score_adj").read_text().strip()
     assert (await run(driver, "cat /proc/self/oom_score_adj; (cat /proc/self/oom_score_adj)")).stdout.split() == [

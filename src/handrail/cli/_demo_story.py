@@ -131,7 +131,7 @@ def wrong_results(outside: Outside, results: Mapping[str, Any], features: Collec
         if text.startswith("Walls") and not {"file_isolation", "network_isolation"} <= set(features):
             continue
         for index, (name, arguments, check) in enumerate(calls):
-            result = results.get(f"{scene}.{index}")
+            result = results.get(f"{scene}-{index}")
             if result is None or not check(result):
                 wrong.append(f"{name} {arguments}: {result}")
     return wrong
@@ -142,7 +142,7 @@ def model(outside: Outside) -> ScriptedModel:
     turns = [
         Turn(
             text,
-            tuple(Call(f"{scene}.{index}", name, args) for index, (name, args, _) in enumerate(calls)),
+            tuple(Call(f"{scene}-{index}", name, args) for index, (name, args, _) in enumerate(calls)),
             "tool_use",
         )
         for scene, (text, calls) in enumerate(scenes(outside))

@@ -85,7 +85,13 @@ def check_virtual_env(path: str | None) -> str | None:
 
 
 def fixed_env(
-    workspace: str, tmp: str, given: Mapping[str, str], *, home: str, venv: str | None, bin_dirs: Sequence[str] = ()
+    workspace: str,
+    tmp: str,
+    given: Mapping[str, str],
+    *,
+    home: str,
+    venv: str | None = None,
+    bin_dirs: Sequence[str] = (),
 ) -> dict[str, str]:
     """The environment of every command: fixed values and what was given, never a copy of this process's own.
 
