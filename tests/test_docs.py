@@ -345,10 +345,10 @@ async def of_long_runs() -> tuple[Event, ...]:
     """Longer than the model's context: results collapse, and the oldest rounds are summarised, by it or without it."""
     told: list[Event] = []
     for can_summarise in (True, False):
-        model = Small(60)
+        model = Small(120, window=8_000)
         if not can_summarise:
             model.summary = raises  # type: ignore[method-assign]
-        agent = Agent(model, tools=[dump], rounds=61)
+        agent = Agent(model, tools=[dump], rounds=121)
         await agent.run("Dump them all.")
         told += [event for event in agent.session.trace if event.type in ("collapsed", "summarised")]
     return tuple(told)
