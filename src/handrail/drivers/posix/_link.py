@@ -177,8 +177,7 @@ class Link:
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_WR)
         self._hear()
-        for process in list(self._running.values()):
-            process.kill()
+        self._abandon_all()  # before the starter can say that they ended: whoever waits is told of the closing
 
     def kill(self) -> None:
         """End it without an event loop: it was dropped, or its event loop has ended. May be called twice."""
