@@ -48,6 +48,22 @@ async def test_the_mode_is_the_one_asked_for_else_the_old_one(driver: GuardedDri
     assert (home / "file").read_bytes() == b"3"
 
 
+async def test_a_file_that_a_command_may_not_write_is_not_overwritten(driver: GuardedDriver, home: Path) -> None:
+    await driver.write(f"{home}/sealed", b"old", mode=0o444)
+    shell = await run(driver, "echo new > sealed")
+    if shell.code == 0:
+        assert driver.name == "host", "the control: only without a guard may root's commands write it"
+        assert os.geteuid() == 0
+        await driver.write(f"{home}/sealed", b"new\n")
+        return
+    for mode in (None, 0o644):
+        with pytest.raises(PermissionError):
+            await driver.write(f"{home}/sealed", b"new", mode=mode)
+    assert (home / "sealed").read_bytes() == b"old"
+    assert os.listdir(home) == ["sealed"]
+    await driver.remove(f"{home}/sealed")
+
+
 @pytest.mark.parametrize("name", STRANGE)
 async def test_any_name_works(driver: GuardedDriver, home: Path, name: str) -> None:
     path = f"{home}/{name}"

@@ -196,7 +196,8 @@ class Driver(Protocol):
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Write a file atomically: a reader sees the old content or the new, never a part of it.
 
-        Missing parents are created; an existing file keeps its mode unless `mode` is given.
+        Missing parents are created; an existing file keeps its mode unless `mode` is given. What a command here may
+        not write, such as a file of mode 0444, is refused.
 
         Raises:
             IsADirectoryError: the path is a directory.

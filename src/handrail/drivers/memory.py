@@ -18,6 +18,7 @@ from handrail.contract.limits import Limits
 NOT_SCRIPTED: Final = 127
 _KILLED: Final = 137
 _TERMINATED: Final = 143
+_OWNER_WRITES: Final = 0o200
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,8 @@ class MemoryDriver:
             raise _error(errno.EISDIR, path)
         self._make(posixpath.dirname(path))
         old = self._files.get(path)
+        if old and not old.mode & _OWNER_WRITES:
+            raise _error(errno.EACCES, path)
         self._files[path] = _File(data, mode if mode is not None else old.mode if old else 0o644)
 
     def _make(self, path: str) -> None:

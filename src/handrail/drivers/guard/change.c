@@ -97,6 +97,9 @@ int file_write(const char *path, uint64_t length, uint32_t mode)
 		return ENOTDIR;
 	if (forbidden_system(location.dir))
 		return EPERM;
+	/* The rename below needs the directory alone: a command that writes into the file is asked about the file. */
+	if (location.exists && faccessat(location.dir, location.name, W_OK, 0) < 0)
+		return errno;
 	error = write_beside(&location, length, wanted_mode(&location, mode), name, sizeof name);
 	if (!error && renameat(location.dir, name, location.dir, location.name) < 0) {
 		error = errno;

@@ -84,6 +84,8 @@ class Files:
         if self._largest is not None and len(data) > self._largest:
             raise _error(errno.EFBIG)
         wanted = _mode_for(real, mode)
+        if os.path.exists(real) and not os.access(real, os.W_OK):
+            raise _error(errno.EACCES)
         stop.unless_stopped(lambda: os.makedirs(posixpath.dirname(real), exist_ok=True))
         beside = posixpath.join(posixpath.dirname(real), f".handrail-{token_hex(8)}")
         fd = os.open(beside, _WRITE_FLAGS, 0o600)
