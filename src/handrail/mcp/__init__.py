@@ -1,0 +1,6 @@
+"""The Model Context Protocol both ways: Handrail's tools for any client, and any server's tools in Handrail."""
+
+try:
+    import mcp  # noqa: F401 - to say what to install
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("handrail.mcp needs mcp: pip install 'handrail[mcp]'", name=error.name) from None
