@@ -264,3 +264,24 @@ def test_a_function_that_is_in_no_file_is_refused_and_one_in_the_main_file_runs(
         [sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=60, check=False
     )
     assert (filed.stdout, filed.stderr) == ("42\n", "")
+
+
+NO_GUARD = """
+import os, resource
+from handrail import Session, run_sync
+from tests.toolkit import isolated_tools as made
+async def main():
+    async with Session([made.where]) as session:
+        first = await session.call("where")
+        top = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (top, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        second = await session.call("where")
+        print(first.ok, second.ok, [event.type for event in session.trace if event.type.startswith("call_")])
+run_sync(main)
+"""
+
+
+def test_a_call_whose_process_cannot_be_guarded_never_says_that_it_ran() -> None:
+    done = subprocess.run([sys.executable, "-c", NO_GUARD], check=False, capture_output=True, text=True, timeout=120)
+    ran, refused = ["call_started", "call_running", "call_ended"], ["call_started", "call_ended"]
+    assert done.stdout == f"True False {[*ran, *refused]}\n", done.stderr

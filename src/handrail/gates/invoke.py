@@ -4,13 +4,15 @@ import errno
 import inspect
 import logging
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.aio import call_on, is_cancelled, running_loop, this_task
+from handrail.aio import call_on, finish, is_cancelled, running_loop, this_task
+from handrail.contract.driver import Driver
 from handrail.contract.errors import ToolFailed, Unavailable, describe_error
 from handrail.contract.expect import kind_of
 from handrail.contract.result import Failure, FailureKind, Result, Success, sendable, to_wire
@@ -45,9 +47,8 @@ async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
     if anyio.current_effective_deadline() == -inf:  # cheaper than a checkpoint
         await checkpoint_if_cancelled()
-    if step.tool.name == step.call.name and (why := step.begin()):  # an unknown tool has no body
-        message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
-        return Failure("unavailable", message, data={"started": False})
+    if step.tool.runs != "process" and (refused := _begin(step)):
+        return refused
     task = this_task()
     before = task.cancelling()
     result = await _outcome(step)
@@ -55,6 +56,14 @@ async def invoke(step: Step, proceed: Next) -> Result:
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
     return result if result.ok else _sendable(result)
+
+
+def _begin(step: Step) -> Failure | None:
+    """Record that the body begins. Returns the answer where that cannot be stored, so that it must not."""
+    if step.tool.name != step.call.name or not (why := step.begin()):  # an unknown tool has no body
+        return None
+    message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
+    return Failure("unavailable", message, data={"started": False})
 
 
 async def _outcome(step: Step) -> Result:
@@ -91,12 +100,21 @@ def _reported(step: Step, error: BaseException, failure: Failure) -> Failure:
 async def _run(step: Step) -> Any:
     tool = step.tool
     if tool.runs == "process":
-        return await run_isolated(tool.function or tool.body, step.converted, step.shared.open_guard)
+        return await run_isolated(tool.function or tool.body, step.converted, partial(_guarded, step))
     if tool.runs == "thread":
         value = await _in_thread(step)
     else:
         value = tool.body(step.context, step.converted)
     return await value if inspect.isawaitable(value) else value
+
+
+async def _guarded(step: Step) -> Driver:
+    """The guard of an isolated body, which begins now."""
+    guard = await step.shared.open_guard()
+    if refused := _begin(step):
+        await finish(guard.close)
+        raise ToolFailed(refused)
+    return guard
 
 
 async def _in_thread(step: Step) -> Any:
