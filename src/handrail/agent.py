@@ -59,7 +59,7 @@ class Agent:
 
     Args:
         model: anything with `ask`.
-        tools: for the agent's own session, as are sandbox, policy, approver, budget and store.
+        tools: for the agent's own session, as are sandbox, policy, approver, budget, store and secrets.
         sandbox: an open one, for tools that need files or commands.
         session: one of yours, with all of its options; then none of the others of a session may be given.
         policy: which calls run, which ask, and which are refused.
@@ -68,6 +68,7 @@ class Agent:
         rounds: how often the model may be asked in one run.
         system: the system text of every request.
         store: keeps the session in a file, so that `Agent.resume` can go on with it.
+        secrets: texts that no event, result, artifact, log, span, outcome or recording may contain.
         name: for events and spans.
         output: a pydantic model; the run ends when the model gives such an object by the tool `answer`.
         steer: called with the TaskState after each round; what it returns is told to the model. None: nothing is.
@@ -77,7 +78,8 @@ class Agent:
         self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
         budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "", store: Store | None = None,
-        name: str = "", output: type[Any] | None = None, steer: Steer | None = steer_to_listed_paths,
+        secrets: Sequence[str] = (), name: str = "", output: type[Any] | None = None,
+        steer: Steer | None = steer_to_listed_paths,
     ) -> None:  # fmt: skip
         self.model = checked_model(model)
         expect("Agent.rounds", rounds, int, "a whole number above 0")
@@ -85,11 +87,14 @@ class Agent:
         expect("Agent.system", system, str, "a text, or leave it out")
         expect("Agent.name", name, str, "a text, or leave it out")
         self.session = _session_for(
-            session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store
-        )
+            session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store,
+            secrets=secrets,
+        )  # fmt: skip
         self.rounds, self.system, self.name, self.steer = rounds, system, name, steer
         self.model_name = str(getattr(model, "name", "") or type(model).__name__)
         self.session.opened_by |= {"model": self.model_name, "system": system}
+        if self.session.scrubber is not None and (scrub := getattr(model, "scrub", None)) is not None:
+            scrub(self.session.scrubber)
         self._closes = session is None
         """Whether `async with` closes the session."""
         self._conversation = Conversation(
@@ -174,6 +179,7 @@ class Agent:
             raise
         finally:
             self.session.host.outer = outer
+            text = text if self.session.scrubber is None else self.session.scrubber.text(text)
             self.session.emit("run_ended", data={"reason": reason, "text": text, **state.as_data()})
         return Outcome(reason, text, session_id=self.session.id, usage=self.usage, output=state.output)
 
@@ -326,13 +332,16 @@ def _session_for(
     approver: Approver | None,
     budget: Budget,
     store: Store | None,
+    secrets: Sequence[str],
 ) -> Session:
     """The given session, or a new one. A given session already has its tools and rules."""
     if session is not None:
         expect("Agent.session", session, Session, "Session([…]), or leave it out")
     if session is None:
-        return Session(tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store)
-    extra = {"tools": tools, "sandbox": sandbox, "approver": approver, "store": store}
+        return Session(
+            tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store, secrets=secrets
+        )
+    extra = {"tools": tools, "sandbox": sandbox, "approver": approver, "store": store, "secrets": secrets}
     given = [name for name, value in extra.items() if value is not None and value != ()]
     given += [
         name

@@ -134,9 +134,10 @@ PLANTED = [
         kept("contract/b.py", PROMISE + "import json\n"),
     ),
     *for_rule(
-        rules.models_know_the_contract_and_schemas_alone,
+        rules.models_know_the_contract_schemas_and_secrets_alone,
         caught("models/a.py", PROMISE + "import handrail.gates\n"),
         kept("models/b.py", PROMISE + "import handrail.schema\n"),
+        kept("models/c.py", PROMISE + "import handrail.scrub\n"),
     ),
     *for_rule(
         rules.rooms_do_not_use_the_front_door,

@@ -134,7 +134,7 @@ def the_contract_stands_on_the_standard_library(root: Path) -> list[str]:
     return _imports_outside(root, "contract", {"handrail.contract"})
 
 
-def models_know_the_contract_and_schemas_alone(root: Path) -> list[str]:
+def models_know_the_contract_schemas_and_secrets_alone(root: Path) -> list[str]:
     found = []
     for path in sources(root):
         names = [name for node in ast.walk(tree(path)) for name in imported(node) if name.startswith("handrail")]
@@ -231,7 +231,7 @@ def tests_use_fakes_and_not_mocks(root: Path) -> list[str]:
     return found
 
 
-_MODEL_FLOORS = (["contract"], ["schema"], ["models"], ["lazy"])
+_MODEL_FLOORS = (["contract"], ["schema"], ["models"], ["lazy"], ["scrub"])
 
 
 def _long_python(root: Path) -> Iterator[str]:
@@ -389,7 +389,7 @@ RULES: tuple[Rule, ...] = (
     a_body_is_called_from_invoke_alone,
     nobody_calls_a_tool_as_its_function,
     the_contract_stands_on_the_standard_library,
-    models_know_the_contract_and_schemas_alone,
+    models_know_the_contract_schemas_and_secrets_alone,
     rooms_do_not_use_the_front_door,
     modules_named_as_text_have_a_typed_twin,
     what_is_mentioned_can_be_imported,

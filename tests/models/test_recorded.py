@@ -2,14 +2,33 @@
 
 import json
 import stat
+from base64 import b64encode
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from handrail import Agent, Call, HandrailError, Image, Message, ModelFailed, Policy, Success, Turn, Usage, tool
-from handrail.contract.model import Model
+from handrail import (
+    Agent,
+    Call,
+    CallDelta,
+    HandrailError,
+    Image,
+    Message,
+    ModelFailed,
+    Policy,
+    Success,
+    TextDelta,
+    ThinkingDelta,
+    Turn,
+    Usage,
+    tool,
+)
+from handrail.contract.model import Model, ModelEvent
 from handrail.models import Recording, open_model
+from handrail.models.recorded import PIECES
+from handrail.models.text import TextCalls
 from handrail.testing import ScriptedModel
 from tests.models.asking import KEY, PROVIDERS, ask, everything, model_at
 from tests.models.record import RECORDINGS, converse
@@ -169,6 +188,56 @@ async def test_a_recording_has_neither_the_key_nor_the_given_secrets(tmp_path: P
     player = open_model(f"recorded:{path}", secrets=[hidden, KEY], strict=True)
     talk = (Message("user", f"Use {hidden} and {KEY}."), Message("tool", results=(Success(hidden),)))
     assert (await ask(player, *talk)).text == "[secret] [secret]"
+
+
+class Spells(ScriptedModel):
+    """A model that writes its answer letter by letter, as text, as thinking and as the arguments of its calls."""
+
+    async def ask(self, messages: Any, tools: Any, *, system: str = "") -> AsyncIterator[ModelEvent]:
+        async for event in super().ask(messages, tools, system=system):
+            if isinstance(event, Turn):
+                for letter in event.text:
+                    yield TextDelta(letter)
+                    yield ThinkingDelta(letter)
+                    yield CallDelta(0, "look", letter)
+                yield event
+
+
+@pytest.mark.parametrize("written", ["native", "text"])
+async def test_a_recording_has_no_secret_of_the_session(tmp_path: Path, written: str) -> None:
+    token = "sk-live-5f3a9c"
+    coded = b64encode(f"user:{token}".encode()).decode()
+
+    @tool
+    def look(path: str) -> str:
+        """Look at a file."""
+        return f"{path} {token}"
+
+    for name, secrets in (("control", ()), ("kept", (token,))):
+        answer = Turn(f"I use {token}", (Call("1", "look", {"path": token, "as": coded}),))
+        inner = Recording(Spells([answer, f"It was {token}."]), tmp_path / name)
+        model: Model = TextCalls(inner) if written == "text" else inner
+        async with Agent(model, tools=[look], secrets=secrets) as agent:
+            await agent.run(f"Use {token}.")
+        text = (tmp_path / name).read_text()
+        pieces = [json.loads(line)["pieces"] for line in text.splitlines()[1:]]
+        spelt = "".join(piece[-1] for each in pieces for kind in PIECES for piece in each if piece[0] == kind)
+        found = [form for form in (token, coded[4:-4]) if form in text + spelt]
+        assert found == ([token, coded[4:-4]] if name == "control" else [])
+        assert ("I use [secret]" in spelt) == (name == "kept")
+    async with Agent(
+        open_model(f"recorded:{tmp_path}/kept", strict=True, calls=written), tools=[look], secrets=(token,)
+    ) as again:
+        assert (await again.run(f"Use {token}.")).reason == "done"
+
+
+async def test_a_key_of_one_letter_is_no_secret(tmp_path: Path) -> None:
+    class Local(ScriptedModel):
+        secrets = ("x",)
+
+    recorded, path = recording(tmp_path, Local(["an axe"]))
+    await ask(recorded, TALK[0])
+    assert "an axe" in path.read_text()
 
 
 async def test_a_provider_s_key_is_not_in_the_recording_of_its_failure(tmp_path: Path) -> None:

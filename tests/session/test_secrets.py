@@ -21,6 +21,7 @@ from handrail import (
     Context,
     Event,
     HandrailError,
+    ModelFailed,
     Sandbox,
     Session,
     Store,
@@ -30,9 +31,13 @@ from handrail import (
     Turn,
     builtin_tools,
     open_sandbox,
+    tool,
 )
 from handrail.otel import Tracing
 from handrail.testing import EventRecorder, MemoryDriver, ScriptedModel
+from handrail.tools.ask_user import ask_user
+from handrail.tools.bash import watcher
+from handrail.tools.process import process
 
 pytestmark = pytest.mark.anyio
 TOKEN = "sk-live-5f3a/9+c"
@@ -243,3 +248,50 @@ async def test_a_session_without_secrets_changes_nothing() -> None:
         assert isinstance(result, Success)
         assert TOKEN in repr(session.trace)
         assert session.scrubber is None
+
+
+async def test_what_a_run_ends_with_has_no_secret() -> None:
+    for script, reason in (
+        ([f"It is {TOKEN}."], "done"),
+        ([Turn("", (Call("c", "ask_user", {"question": f"Is it {TOKEN}?"}),))], "asked_user"),
+        ([ModelFailed(f"refused {TOKEN}")], "model_error"),
+        ([Turn(TOKEN, stop="refused")], "refused"),
+    ):
+        async with Agent(ScriptedModel(script), tools=[ask_user], secrets=SECRETS) as agent:
+            outcome = await agent.run("go")
+        assert (outcome.reason, leaks(outcome.text)) == (reason, [])
+        assert "[secret]" in outcome.text
+        control = await Agent(ScriptedModel(script), tools=[ask_user]).run("go")
+        assert leaks(control.text)
+
+
+async def test_an_agent_takes_secrets_for_its_own_session_alone() -> None:
+    with pytest.raises(HandrailError, match="give secrets to the Session"):
+        Agent(ScriptedModel(["x"]), session=Session(), secrets=SECRETS)
+
+
+@tool(needs=("exec",))
+async def begin(context: Context, line: str, size: int) -> str:
+    """Start a job, and answer when it has printed so much."""
+    job = await context.sandbox.start(line, on_output=watcher(context))
+    while job.size < size:  # noqa: ASYNC110 - a shell prints it
+        await anyio.sleep(0.01)
+    return str(job.id)
+
+
+@pytest.mark.parametrize("to", ["", " >&2"])
+async def test_what_a_background_job_prints_is_not_split_where_its_call_ends(to: str, tmp_path: Path) -> None:
+    half = len(TOKEN) // 2
+    first, rest = f"a {TOKEN[:half]}", f"{TOKEN[half:]} b"
+    line = f"printf %s '{first}'{to}; while ! test -e go; do sleep 0.02; done; printf %s '{rest}'{to}"
+    async with (
+        open_sandbox(workspace=tmp_path, allow_weaker=True) as sandbox,
+        Session([begin, process], sandbox=sandbox, secrets=SECRETS) as session,
+    ):
+        begun = await session.call("begin", {"line": line, "size": len(first)})
+        (tmp_path / "go").touch()
+        await session.call("process", {"action": "wait", "job": begun.value, "timeout": 30})
+    shown = [event for event in session.trace if event.type == "call_output"]
+    assert "".join(event.data["text"] for event in shown) == "a [secret] b"
+    ended = next(event.seq for event in session.trace if event.type == "call_ended")
+    assert shown[0].seq < ended < shown[-1].seq  # the control: it was printed on both sides of the end

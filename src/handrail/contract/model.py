@@ -116,7 +116,8 @@ class Model(Protocol):
     """Any language model. Provider-specific types stay behind this interface.
 
     It may have `name`, `window` (tokens, 128,000 where it is absent) and `max_tokens` (of an answer: 8,192, and never
-    more than a quarter of the window).
+    more than a quarter of the window). One that writes down what it is asked may have `scrub`, a method that is
+    called with the Scrubber of a session that has secrets.
     """
 
     def ask(

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from itertools import zip_longest
@@ -23,23 +23,25 @@ from handrail.contract.model import (
     Usage,
 )
 from handrail.contract.result import to_wire
+from handrail.scrub import SHORTEST, Scrubber
 
 VERSION: Final = 1
 SHOWN: Final = 200
 """Characters of a difference that a message shows."""
-HIDDEN: Final = "[secret]"
 
 
 class Recording:
     """A model that writes down what it is asked and what it answers. The file must not exist yet; it is private.
 
-    The key of the model, and every text in `secrets`, is replaced before anything is written.
+    The key of the model, every text in `secrets`, and the secrets of the session that asks it are replaced before
+    anything is written.
     """
 
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Sequence[str] = ()) -> None:
         self._model = model
         self._path = Path(path)
-        self._secrets = (*getattr(model, "secrets", ()), *secrets)
+        keys = (key for key in getattr(model, "secrets", ()) if len(key.strip()) >= SHORTEST)
+        self._scrubbers = [_scrubber((*keys, *secrets))]
         self._told: list[Any] = []
         self.name = str(getattr(model, "name", "") or type(model).__name__)
         known = {key: getattr(model, key) for key in ("window", "max_tokens") if hasattr(model, key)}
@@ -82,9 +84,17 @@ class Recording:
         self._told = told
         return {"after": same, "messages": told[same:]}
 
+    def scrub(self, scrubber: Scrubber) -> None:
+        """Write nothing from now on that this one replaces."""
+        if scrubber not in self._scrubbers:
+            self._scrubbers.append(scrubber)
+
     def _write(self, line: Mapping[str, Any]) -> None:
+        for scrubber in self._scrubbers:
+            pieces = {"pieces": _without(scrubber, line["pieces"])} if "pieces" in line else {}
+            line = scrubber.data({**line, **pieces})
         with self._path.open("a", encoding="ascii") as file:
-            file.write(json.dumps(hide(line, self._secrets)) + "\n")
+            file.write(json.dumps(line) + "\n")
 
 
 class Recorded:
@@ -97,7 +107,7 @@ class Recorded:
     def __init__(self, path: str | os.PathLike[str], *, strict: bool = False, secrets: Sequence[str] = ()) -> None:
         self._path = path
         self._strict = strict
-        self._secrets = tuple(secrets)
+        self._scrubber = _scrubber(secrets)
         head, self._lines = _read(Path(path))
         self.name = str(head["model"])
         self.__dict__ |= {key: head[key] for key in ("window", "max_tokens") if isinstance(head.get(key), int)}
@@ -111,7 +121,7 @@ class Recorded:
             raise ModelFailed(f"{self._path}: the recording has ended after {self._asked} answers")
         line = self._lines[self._asked]
         self._asked += 1
-        self._compare(line, [hide(_message_to_json(message), self._secrets) for message in messages])
+        self._compare(line, [self._scrubber.data(_message_to_json(message)) for message in messages])
         for kind, *values in line["pieces"]:
             yield PIECES[kind](*values)
         if failed := line.get("failed"):
@@ -136,15 +146,22 @@ PIECES: Final[Mapping[str, type[TextDelta] | type[ThinkingDelta] | type[CallDelt
 }
 
 
-def hide(value: Any, secrets: Sequence[str]) -> Any:
-    """`value` with every secret in any of its texts replaced, also where it was escaped as JSON."""
-    if isinstance(value, str):
-        for secret in sorted((each for each in secrets if each), key=len, reverse=True):
-            value = value.replace(secret, HIDDEN).replace(json.dumps(secret)[1:-1], HIDDEN)
-        return value
-    if isinstance(value, Mapping):
-        return {hide(key, secrets): hide(item, secrets) for key, item in value.items()}
-    return [hide(item, secrets) for item in value] if isinstance(value, list | tuple) else value
+def _scrubber(secrets: Sequence[str]) -> Scrubber:
+    """For these secrets; a blank one is none."""
+    if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
+        return Scrubber(secrets)  # which says what is wrong
+    return Scrubber([each for each in secrets if each or not isinstance(each, str)])
+
+
+def _without(scrubber: Scrubber, pieces: Sequence[Any]) -> list[Any]:
+    """The pieces of an answer, in which a secret may be split: [kind, …, text]."""
+    texts: dict[tuple[Any, ...], list[str]] = {}
+    for *key, text in pieces:
+        texts.setdefault(tuple(key), []).append(str(text))
+    whole = {key: "".join(each) for key, each in texts.items()}
+    streams = {key: scrubber.stream() for key, text in whole.items() if scrubber.text(text) is not text}
+    made = [[*key, streams[tuple(key)].add(text) if tuple(key) in streams else text] for *key, text in pieces]
+    return made + [[*key, rest] for key, stream in streams.items() if (rest := stream.end())]
 
 
 def _differences(then: Any, now: Any, strict: bool) -> Iterator[tuple[str, Any, Any]]:

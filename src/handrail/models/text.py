@@ -10,6 +10,7 @@ from handrail.contract.model import Message, Model, ModelEvent, Turn
 from handrail.contract.result import images_in
 from handrail.schema.export import export
 from handrail.schema.extract import find
+from handrail.scrub import Scrubber
 
 HOW: Final = """\
 You can use tools. To use one, end your answer with exactly this, with the tool's name and arguments in it:
@@ -43,6 +44,11 @@ class TextCalls:
         finally:
             if close := getattr(answer, "aclose", None):
                 await close()
+
+    def scrub(self, scrubber: Scrubber) -> None:
+        """Pass it on to a model that writes anything down."""
+        if (scrub := getattr(self._model, "scrub", None)) is not None:
+            scrub(scrubber)
 
     def _found(self, turn: Turn, tools: Sequence[Mapping[str, Any]]) -> Turn:
         keep = {MARK: "text", "keep": turn.keep}

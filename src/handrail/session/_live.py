@@ -55,15 +55,17 @@ class LiveOutput:
                 self._write_oldest()
             self._schedule()
 
-    def finish(self) -> None:
-        """Emit all waiting text of every stream."""
+    def finish(self, *, goes_on: bool = False) -> None:
+        """Emit all waiting text of every stream; if a job goes on, not what may be the beginning of a secret."""
         with self._transcript.lock:
-            for stream, held in self._held.items():
+            for stream, held in () if goes_on else self._held.items():
                 if text := held.end():
                     self._add(text, stream)
-            self._held = {}
+            if not goes_on:
+                self._held = {}
             while self._waiting:
                 self._write_oldest()
+            self._schedule()
 
     def _add(self, text: str, stream: str) -> None:
         if stream not in self._waiting:

@@ -5,7 +5,7 @@ written together, inline, in the thread that is there.
 """
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from time import time
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_UNWRITTEN: Final = 256
 """Events that wait for the next write at most, where nobody looks at them."""
+PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
+"""By how many those that print live output of a call are more after an event."""
 
 
 class Transcript:
@@ -53,6 +55,8 @@ class Transcript:
         """Held while anything is written."""
         self.waiting_output: dict[str, LiveOutput] = {}
         """By call: live output that waits for its next event."""
+        self._printing = Counter[str | None]()
+        """By call, where there are secrets: the call and its jobs that still run, and may print the rest of one."""
         self.closed = False
         self._undelivered: deque[Event] = deque()
         self._delivering = False
@@ -62,8 +66,10 @@ class Transcript:
         with self.lock:
             if self._opening is not None:
                 self._open()
+            if self.clean is not None and type in PRINTING:
+                self._printing[call_id] += PRINTING[type]
             if self.waiting_output and type in ("call_ended", "job_ended") and call_id in self.waiting_output:
-                self.waiting_output.pop(call_id).finish()
+                self.waiting_output.pop(call_id).finish(goes_on=self._printing[call_id] > 0)
             if self.clean is not None:
                 data = self._cleaned(self.clean, type, parent, data)
             event = Event(len(self.events), time(), type, call_id, parent, data)
