@@ -272,14 +272,17 @@ class Agent:
             return Failure("invalid_args", "The prompt is blank: say what the task is.", field="prompt")
         child = ChildSession(self.session, call_id, number, tools)
         agent: Agent | None = None
+        outcome = Outcome("cancelled", "go on without it.")
         try:
-            await child.enter(cwd)
-            parts = (self.system, TASK, f"Your role: {role}" if role.strip() else "")
-            system = "\n\n".join(part for part in parts if part)
-            agent = Agent(
-                self.model, session=child, rounds=self.rounds, system=system, name=role or self.name, steer=self.steer
-            )
-            outcome = await agent.run(prompt)
+            with child.scope:
+                await child.enter(cwd)
+                parts = (self.system, TASK, f"Your role: {role}" if role.strip() else "")
+                system = "\n\n".join(part for part in parts if part)
+                agent = Agent(
+                    self.model, session=child, rounds=self.rounds, system=system, name=role or self.name,
+                    steer=self.steer,
+                )  # fmt: skip
+                outcome = await agent.run(prompt)
         finally:
             self._asking.usage += Usage() if agent is None else agent.usage
             await finish(child.end)

@@ -366,3 +366,41 @@ async def test_a_stored_session_with_tasks_is_resumed_without_the_childrens_mess
         assert summary.usage == Usage(4, 4)
         resumed = Agent.resume(ScriptedModel([]), store, agent.session.id, tools=[add, task])
         assert resumed.messages == agent.messages
+
+
+async def test_one_task_of_a_batch_can_be_ended_without_the_others(tmp_path: Path) -> None:
+    batch = [{"prompt": f"part {n}"} for n in range(3)]
+    answers: dict[str, Any] = {"go": [doing(batch=batch), "done"]}
+    for n in range(3):
+        line = f"echo $$ > run{n}; while ! test -e go; do sleep 0.02; done"
+        answers[f"part {n}"] = [using("wait", "run", line=line), f"did part {n}"]
+    async with open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        tools = [tool(name="wait", lane="none", needs=("exec",))(_wait), task]
+        agent = Agent(ByPrompt(answers), tools=tools, sandbox=sandbox, policy=Policy(mode="open"))
+        outcomes = []
+
+        async def run() -> None:
+            outcomes.append(await agent.run("go"))
+
+        with anyio.fail_after(90):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                while not all(_written(tmp_path / f"run{n}") for n in range(3)):  # noqa: ASYNC110 - shells write them
+                    await anyio.sleep(0.02)
+                assert not await agent.session.terminate("t/9")
+                assert await agent.session.terminate("t/2")
+                (tmp_path / "go").touch()
+        assert not any("run1" in line for line in _commands(tmp_path))
+    assert outcomes[0].reason == "done"
+    first, ended, last = only_result(agent).value
+    assert [first["ok"], last["ok"]] == [True, True]
+    assert (ended["kind"], ended["data"]["task"]) == ("cancelled", "t/2")
+    endings(agent.session)
+    reasons = {event.parent: event.data["reason"] for event in events_of(agent.session, "run_ended")}
+    assert reasons == {None: "done", "t/1": "done", "t/2": "cancelled", "t/3": "done"}
+    assert not await agent.session.terminate("t/2")
+
+
+async def _wait(line: str, context: Context) -> str:
+    """Run a command line to its end."""
+    return str((await context.sandbox.run(line)).exit_code)

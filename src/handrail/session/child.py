@@ -1,9 +1,12 @@
 """A child session: works on one task with the gates, sandbox, approver and budget of its parent, and fewer tools."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
+
+import anyio
 
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed
@@ -28,7 +31,11 @@ MOST_TASKS: Final = 32
 """Tasks that one call may start."""
 MOST_ARTIFACTS: Final = 50
 """Artifacts of a task that its result names."""
-KINDS: Final[Mapping[str, FailureKind]] = {"budget": "budget_exhausted", "asked_user": "unavailable"}
+KINDS: Final[Mapping[str, FailureKind]] = {
+    "budget": "budget_exhausted",
+    "asked_user": "unavailable",
+    "cancelled": "cancelled",
+}
 WHY: Final[Mapping[str, str]] = {
     "asked_user": "It asks the user; start it again with the answer in its prompt",
     "round_limit": "It was not done after all of its rounds; give it a smaller part",
@@ -36,6 +43,7 @@ WHY: Final[Mapping[str, str]] = {
     "model_error": "The model failed",
     "cut": "Its answer was cut off; ask for a shorter one",
     "refused": "The model refused",
+    "cancelled": "The user ended it",
 }
 
 
@@ -61,7 +69,10 @@ class ChildSession(Session):
         self.call_count, self._readers = 0, []
         self._parent = parent
         self._jobs: list[Job] = []
-        self._running[self.task] = step
+        self.scope = anyio.CancelScope()
+        """Ends the task, and nothing else of its call."""
+        here = self._running[self.task] = copy(step)
+        here.watch(self.scope)
 
     def emit(
         self, type: EventType, call_id: str | None = None, parent: str | None = None,

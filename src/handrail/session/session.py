@@ -226,9 +226,9 @@ class Session(AsyncWith):
 
     @on_own_loop
     async def terminate(self, id: str) -> bool:
-        """End a running call or background job for a person. Returns whether there was one.
+        """End a running call, task (CALL/N) or background job for a person. Returns whether there was one.
 
-        A command gets TERM, 3 s later KILL, and its call keeps the output; any other call ends at once.
+        A command gets TERM, 3 s later KILL, and its call keeps the output; anything else ends at once.
         """
         if self.sandbox is not None and (
             await self.sandbox.terminate(sandbox_id(self, id)) or await self.sandbox.terminate(id)
