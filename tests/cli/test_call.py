@@ -137,6 +137,17 @@ def test_what_a_command_prints_cannot_command_the_terminal(tmp_path: Path) -> No
         assert "\x9b" not in screen.seen
 
 
+def test_a_return_before_a_line_feed_is_not_shown_and_a_lone_one_is(tmp_path: Path) -> None:
+    (tmp_path / "dos").write_bytes(b"one\r\ntwo\rthree\r\n")
+    calls = (["read", "dos"], ["edit", "path=dos", "old=one", "new=ONE"], ["grep", "two"])
+    for words in calls:
+        with terminal("call", *words, cwd=tmp_path) as screen:
+            assert screen.end() == 0
+        assert "two\\x0dthree" in screen.shown, "the control"
+        assert screen.shown.count("\\x0d") == 1, words
+    assert (tmp_path / "dos").read_bytes() == b"ONE\r\ntwo\rthree\r\n"
+
+
 def test_json_in_a_terminal_cannot_command_it_either(tmp_path: Path) -> None:
     with terminal(*bash(r"printf '\302\233 2J \342\200\256 x'"), "--json", cwd=tmp_path) as screen:
         assert screen.end() == 0

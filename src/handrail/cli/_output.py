@@ -123,7 +123,7 @@ def exit_code(tool: Tool, result: Result | None) -> int:
     runs = "executes" in tool.effects
     if result.ok:
         value = result.value if runs and isinstance(result.value, Mapping) else {}
-        code = value.get("exit_code")
+        code = _exit_code_of(value)
         if code is None:  # it runs no command, or one that goes on in the background
             return FAILED if value.get("error") else 0
         return code if isinstance(code, int) and 0 <= code < 256 else FAILED
@@ -135,6 +135,11 @@ def exit_code(tool: Tool, result: Result | None) -> int:
     if runs and isinstance(code, int):
         return code
     return NOT_RUN if runs or result.kind in REFUSALS or result.kind == "unavailable" else FAILED
+
+
+def _exit_code_of(value: Mapping[str, Any]) -> Any:
+    """The exit code of the command that a value is about; None where it is about having ended one."""
+    return None if "killed" in value else value.get("exit_code")
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
@@ -156,7 +161,7 @@ def show_result(console: Console, tool: Tool, result: Result, milliseconds: floa
     parts = [tool.name]
     if isinstance(result, Failure):
         parts.append(result.kind)
-    elif "executes" in tool.effects and wire["result"].get("exit_code") is not None:
+    elif "executes" in tool.effects and _exit_code_of(wire["result"]) is not None:
         parts.append(f"exit {code}")
     parts.append(duration(milliseconds))
     said = f": {visible(result.message)}" if isinstance(result, Failure) else ""
@@ -181,13 +186,18 @@ def _answer(tool: Tool, value: Any) -> str:
     if "executes" in tool.effects and "exit_code" in value:
         if not text and "running" in value:
             return visible(job_line(value), lines=False)
-        return "" if text in (None, "", value.get("stdout")) else visible(str(text))
+        return "" if text in (None, "", value.get("stdout")) else _text(str(text))
     if value.get("background") is True:
         return f"{visible(str(value.get('job')))} runs in the background."
     for key in ("text", "diff", "answer"):
         if isinstance(value.get(key), str):
-            return visible(value[key].removesuffix("\n"))
+            return _text(value[key]).removesuffix("\n")
     return _listing(value) or visible(as_json(value, indent=2))
+
+
+def _text(text: str) -> str:
+    """The text with visible characters alone; lines may end with a return and a line feed."""
+    return visible(text.replace("\r\n", "\n"))
 
 
 def _listing(value: Mapping[str, Any]) -> str:
