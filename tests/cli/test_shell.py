@@ -173,6 +173,25 @@ def test_tab_lists_what_there_is_where_there_is_more(tmp_path: Path, home: dict[
             screen.wait_until(lambda action=action: action in map(str.strip, screen.lines), action)
 
 
+def test_killing_a_job_is_shown_as_done_and_a_job_that_failed_as_failed(tmp_path: Path, home: dict[str, str]) -> None:
+    with terminal("shell", cwd=tmp_path, env=home) as screen:
+        screen.wait_shown(PROMPT.strip())
+        enter(screen, "bash background=true sleep 99")
+        killed = enter(screen, "process action=kill job=job-1").splitlines()
+        assert killed[0].startswith("job-1  ended, exit 1")
+        assert killed[1].startswith("✓ process · ")
+        assert "exit" not in killed[1]
+        assert "\n✗ process · exit 1" in enter(screen, "process action=poll job=job-1"), "the control"
+
+
+def test_asking_about_jobs_needs_no_approval_and_changing_them_does(tmp_path: Path, home: dict[str, str]) -> None:
+    with terminal("shell", "--mode", "ask", cwd=tmp_path, env=home) as screen:
+        screen.wait_shown(PROMPT.strip())
+        assert enter(screen, "process action=list").startswith("no jobs\n✓ process")
+        screen.type("process action=kill job=job-1\r")
+        screen.wait_shown("May process run?")
+
+
 def test_the_history_is_kept_in_a_private_file(tmp_path: Path, home: dict[str, str]) -> None:
     for state in ({}, {"XDG_STATE_HOME": str(tmp_path / "state")}):
         with terminal("shell", cwd=tmp_path, env={**home, **state}) as screen:

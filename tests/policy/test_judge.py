@@ -206,3 +206,17 @@ async def test_a_tool_may_say_who_calls_it() -> None:
         assert not result.ok
         assert result.kind == "rejected"
         assert (await session.call("acts", origin="user")).ok
+
+
+READING = {"type": "string", "enum": ["look", "break"], "only_reads": ["look"]}
+
+
+@pytest.mark.parametrize(("risk", "mode", "word"), [("safe", "ask", "runs"), ("high", "ask", "asks")])
+async def test_a_value_with_which_a_tool_only_reads_is_judged_as_reading(risk: Risk, mode: Mode, word: str) -> None:
+    parameters = {"type": "object", "properties": {"action": READING}}
+    tool = Tool("job", parameters, lambda context, arguments: "done", risk=risk, effects=["executes"])
+    for action, expected in {"look": word, "break": "asks", None: "asks"}.items():
+        person = Person("yes")
+        async with Session([tool], policy=Policy(mode=mode), approver=person) as session:
+            assert (await session.call("job", {"action": action} if action else {})).ok
+        assert ("asks" if person.asked else "runs") == expected, action

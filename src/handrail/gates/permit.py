@@ -34,7 +34,7 @@ async def permit(step: Step, proceed: Next) -> Result:
     if (rules := shared.rules_about(tool)) or shared.remembered:
         verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
     else:
-        verdict = by_mode(shared.policy.mode, tool, shared.sandbox)
+        verdict = by_mode(shared.policy.mode, tool, step.arguments, shared.sandbox)
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:

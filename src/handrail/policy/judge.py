@@ -72,7 +72,7 @@ async def judge(
         return Verdict("ask", f"the rule {rule.pattern!r} asks for approval")
     if not unclear and await first(rules.allow, doubts=mode != "open"):
         return ALLOWED
-    return _unclear(unclear[0]) if unclear else by_mode(mode, tool, sandbox)
+    return _unclear(unclear[0]) if unclear else by_mode(mode, tool, arguments, sandbox)
 
 
 def _unclear(rule: Rule) -> Verdict:
@@ -83,11 +83,11 @@ def _unclear(rule: Rule) -> Verdict:
     )
 
 
-def by_mode(mode: Mode, tool: ToolTraits, sandbox: "Sandbox | None") -> Verdict:
+def by_mode(mode: Mode, tool: ToolTraits, arguments: Mapping[str, Any], sandbox: "Sandbox | None") -> Verdict:
     """What the mode says where no rule applies."""
     if mode == "open":
         return ALLOWED
-    harmless = tool.effects <= HARMLESS  # type: ignore[operator]
+    harmless = tool.effects <= HARMLESS or _only_reads(tool, arguments)  # type: ignore[operator]
     if tool.risk == "safe" and harmless:
         return ALLOWED
     if tool.risk == "critical":
@@ -101,6 +101,16 @@ def by_mode(mode: Mode, tool: ToolTraits, sandbox: "Sandbox | None") -> Verdict:
     if confined(tool, report):
         return ALLOWED
     return Verdict("ask", f"{tool.name} {_leaves(tool, report)}")
+
+
+def _only_reads(tool: ToolTraits, arguments: Mapping[str, Any]) -> bool:
+    """Whether a property has a value with which, by its schema, the tool changes nothing."""
+    properties = tool.parameters.get("properties", {})
+    return any(
+        arguments[name] in properties[name].get("only_reads", ())
+        for name in arguments.keys() & properties.keys()
+        if isinstance(properties[name], Mapping)
+    )
 
 
 def confined(tool: ToolTraits, report: Report | None) -> bool:

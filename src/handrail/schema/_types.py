@@ -17,7 +17,7 @@ from pydantic_core import core_schema
 
 from handrail.contract.errors import BadSchema
 from handrail.contract.result import ArtifactRef, Failure, Image, Success
-from handrail.schema.navigate import Schema, children, rewrite
+from handrail.schema.navigate import OWN_KEYWORDS, Schema, children, rewrite
 
 _CONTRACT = (Success, Failure, Image, ArtifactRef)
 _make_dict: Any = typing_extensions.TypedDict
@@ -26,7 +26,7 @@ _QUALIFIERS = (*_REQUIRED, NotRequired, typing_extensions.NotRequired)
 _NEEDS_MODERN = sys.version_info < (3, 12)
 _DEFINITIONS: Final = "#/$defs/"
 _MAY_STAND_BESIDE_REF: Final = frozenset(
-    {"$ref", "default", "description", "title", "examples", "deprecated", "blank", "consequential"}
+    {"$ref", "default", "description", "title", "examples", "deprecated", *OWN_KEYWORDS}
 )
 """Keywords that mean the same beside a `$ref` and in its target."""
 _NUMBER_BOUNDS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})

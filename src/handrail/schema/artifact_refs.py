@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from handrail.schema.navigate import Schema, rewrite
+from handrail.schema.navigate import OWN_KEYWORDS, Schema, rewrite
 
 MARK: Final = "$artifact"
 _REFERENCE_KEYS: Final = frozenset({MARK, "size", "media_type", "name"})
@@ -57,9 +57,5 @@ def _accept(schema: Schema) -> Schema:
 def _either(schema: Any) -> Any:
     if schema is True or schema == {}:
         return schema
-    kept = {
-        keyword: schema[keyword]
-        for keyword in ("consequential", "blank")
-        if isinstance(schema, Mapping) and keyword in schema
-    }
+    kept = {keyword: schema[keyword] for keyword in OWN_KEYWORDS if isinstance(schema, Mapping) and keyword in schema}
     return {**kept, "anyOf": [_REFERENCE_SCHEMA, schema]}

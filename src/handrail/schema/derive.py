@@ -20,7 +20,7 @@ from handrail.lazy import Lazy
 from handrail.schema._types import Strict, is_contract, misplaced, modern, resolve_hints, tidy
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible, Problem
-from handrail.schema.navigate import escape, kind_of
+from handrail.schema.navigate import OWN_KEYWORDS, escape, kind_of
 from handrail.schema.validate import Validator
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = ["Derived", "NotConvertible", "derive"]
 
 _PLAIN = (str, int, bool, type(None))
 _CONTAINERS = (list, tuple, dict, set, frozenset)
-_HARMLESS_KEYWORDS = frozenset({"type", "default", "description", "blank", "consequential"})
+_HARMLESS_KEYWORDS = frozenset({"type", "default", "description", *OWN_KEYWORDS})
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _REFUSED: Mapping[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "it takes any number of values (*args); write a list: `values: list[str]`",

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError
-from handrail.schema.navigate import Schema, resolve, rewrite
+from handrail.schema.navigate import OWN_KEYWORDS, Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
-OWN_KEYWORDS: Final = ("blank", "consequential")
-"""Keywords for Handrail, not for the model."""
 LONGEST_DESCRIPTION: Final = 1_048_576
 """Characters that OpenAI accepts; older deployments accepted 1,024."""
 _OPENAI: Final = ("openai", "openai-responses")

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
 
+OWN_KEYWORDS: Final = ("blank", "consequential", "only_reads")
+"""Keywords for Handrail, not for the model."""
 HOLD_ONE_SCHEMA: Final = ("additionalProperties", "items", "contains", "propertyNames", "not", "if", "then", "else",
               "unevaluatedProperties", "unevaluatedItems", "additionalItems", "contentSchema")  # fmt: skip
 """Keywords that hold one schema."""

@@ -16,13 +16,17 @@ from handrail.tools.bash import Seconds
 
 DEFAULT_WAIT: Final = 30
 DEFAULT_LINES: Final = 50
+Action = Annotated[
+    Literal["list", "poll", "wait", "tail", "output", "send", "kill"],
+    Field(json_schema_extra={"only_reads": ["list", "poll", "wait", "tail", "output"]}),
+]
 GAP_ROOM: Final = 64
 """Bytes for the line that stands for discarded output."""
 
 
 @tool(effects=["reads", "executes"], needs=["exec"], timeout=None, lane="none")  # a shell runs what it is sent
 async def process(
-    action: Literal["list", "poll", "wait", "tail", "output", "send", "kill"],
+    action: Action,
     context: Context,
     job: str | None = None,
     timeout: Seconds = DEFAULT_WAIT,
