@@ -152,7 +152,11 @@ async def test_a_script_whose_interpreter_is_hidden_is_named_as_such(tmp_path: P
         done = await sandbox.run("pytest")
         assert done.exit_code in (126, 127)
         (note,) = [note for note in done.notes if "interpreter" in note]
-        assert note.startswith(f"{script} is there, but the interpreter that its first line names is hidden")
+        assert note.startswith(f"{script} is there, but its interpreter ")
+        assert f"head -n 1 {script}" in note or str(hidden) in note
+        printed = f"sh: {script}: {hidden}: bad interpreter: No such file or directory"
+        told = await sandbox.run(f"echo '{printed}' >&2; exit 126")
+        assert any(f"its interpreter {hidden} is hidden" in note for note in told.notes), "where the shell names it"
         assert not any(str(hidden) in note for note in sandbox.report.notes), "what a script says is no advice"
 
 

@@ -28,8 +28,8 @@ MORE_PROCESSES: Final = (
     "limits.processes if its commands need more."
 )
 HIDDEN_INTERPRETER: Final = (
-    "{} is there, but the interpreter that its first line names is hidden: it is not in this sandbox. Run it with an "
-    "interpreter that is, or make its environment again."
+    "{} is there, but its interpreter {} is hidden: it is not in this sandbox. Run it with an interpreter that is, or "
+    "make its environment again."
 )
 CANNOT_RUN_EXIT: Final = 126
 _NOT_FOUND: Final = re.compile(
@@ -40,7 +40,7 @@ _CANNOT_FORK: Final = re.compile(
 )
 _BAD_INTERPRETER: Final = re.compile(
     rb"(?m)(?:^|: )([^\s:]+): "
-    rb"(?:cannot execute: required file not found|\S+: bad interpreter: No such file or directory)"
+    rb"(?:cannot execute: required file not found|(\S+): bad interpreter: No such file or directory)"
 )
 _EXPLAINED_MAX: Final = 3
 """Programs that one command's notes speak of."""
@@ -79,8 +79,9 @@ def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[Ex
     if exit_code == NOT_FOUND_EXIT:
         yield from filter(None, map(explain, missing_programs(stderr)))
     if exit_code in (NOT_FOUND_EXIT, CANNOT_RUN_EXIT):
-        for program in dict.fromkeys(_BAD_INTERPRETER.findall(stderr)[:_EXPLAINED_MAX]):
-            yield Explanation(HIDDEN_INTERPRETER.format(program.decode("utf-8", "replace")), "")
+        for found in dict.fromkeys(_BAD_INTERPRETER.findall(stderr)[:_EXPLAINED_MAX]):
+            program, named = (part.decode("utf-8", "replace") for part in found)
+            yield Explanation(HIDDEN_INTERPRETER.format(program, named or f"(see: head -n 1 {program})"), "")
     if _CANNOT_FORK.search(stderr):
         yield Explanation(NO_MORE_PROCESSES, MORE_PROCESSES)
 
