@@ -14,6 +14,7 @@ import pyte
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from handrail.cli import main; main()"
 ENV = {"PATH": os.defpath, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "LANG": "C.UTF-8"}
+ENV["PYTHONSAFEPATH"] = "1"  # as the installed command, which imports nothing from the current directory
 WIDTHS = (40, 80, 200)
 
 

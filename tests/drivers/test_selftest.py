@@ -59,7 +59,7 @@ async def test_a_jail_that_keeps_its_promises_loses_none(home: str) -> None:
     driver = await found(open_jail, workspace=home)
     assert driver.lost == ()
     assert driver.features >= ISOLATION
-    assert NOTE in driver.report.notes
+    assert NOTE in driver.report.facts
     assert os.listdir(home) == [], "and it leaves nothing in the workspace"
 
 

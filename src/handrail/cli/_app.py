@@ -9,12 +9,15 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from handrail.cli._inside import Env, Mounts
 from handrail.cli._installed import version_line
 from handrail.contract.errors import HandrailError
 from handrail.lazy import Lazy
@@ -28,6 +31,7 @@ else:
     _approval = Lazy("handrail.policy.approval")
 
 T = TypeVar("T")
+KEYWORD: Final = Parameter.KEYWORD_ONLY
 MISTAKE: Final = 2
 NOT_RUN: Final = 125
 INTERRUPTED: Final = 130
@@ -79,6 +83,9 @@ Workspace = Annotated[str, typer.Option(help="The directory the tools may work i
 Network = Annotated[str, typer.Option(help="none or full.")]
 Mode = Annotated[str, typer.Option(help=MODES)]
 Json = Annotated[bool, typer.Option("--json", help="Print result envelopes in a terminal too, not only to programs.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print every note about the sandbox, not only what is weaker here.")
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -98,17 +105,33 @@ def options(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the person wants the sandbox and the session."""
+    """How the person wants the sandbox and the session; each field is an option of the command line."""
 
-    workspace: str
-    driver: str
-    allow_weaker: bool
-    network: str
-    mode: Any
-    yes: bool
-    json: bool
-    inside: dict[str, Any]
-    """Mounts and environment variables, as `open_sandbox` takes them."""
+    workspace: Workspace = "."
+    driver: Driver = "auto"
+    allow_weaker: AllowWeaker = False
+    network: Network = "none"
+    mode: Mode = "contained"
+    yes: Yes = False
+    json: Json = False
+    verbose: Verbose = False
+    mount: Mounts = None
+    env: Env = None
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that has every option of `Options`, and is given them as its last argument, `options`."""
+    own = [each for each in signature(command).parameters.values() if each.name != "options"]
+    added = [Parameter(each.name, KEYWORD, default=each.default, annotation=each.type) for each in fields(Options)]
+
+    @wraps(command)
+    def parsed(**given: Any) -> None:
+        options = Options(**{each.name: given.pop(each.name) for each in added})
+        command(**given, options=options)
+
+    vars(parsed)["__signature__"] = Signature([*own, *added])  # typer reads both
+    parsed.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    return parsed
 
 
 def run(work: Callable[[], Awaitable[int]], *, mistake: int = MISTAKE) -> None:

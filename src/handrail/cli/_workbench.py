@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from handrail.aio import in_background
 from handrail.cli._app import Options
+from handrail.cli._inside import inside
 from handrail.cli._output import Tail, as_json, exit_code, show_result
 from handrail.cli._screen import make_console
 from handrail.cli._terminal import TerminalApprover, TerminalHost, can_ask
@@ -32,14 +34,16 @@ from handrail.toolkit.toolbox import Toolbox
 async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> AsyncIterator["Workbench"]:
     """Open everything. A `lasting` one serves many calls, so that rules can be remembered and jobs go on."""
     console, to_person = make_console(stderr=True), sys.stdout.isatty() and not options.json
-    policy, tail, asks = Policy(mode=options.mode), Tail(to_person=to_person), can_ask() and not options.yes
+    added = inside(options.workspace, options.mount, options.env)
+    mode: Any = options.mode  # Policy says what is wrong with it
+    policy, tail, asks = Policy(mode=mode), Tail(to_person=to_person), can_ask() and not options.yes
     person = TerminalApprover(console, tools, remembers=lasting, shown=tail.until_asked) if asks else None
     async with open_sandbox(
         options.driver,
         workspace=options.workspace,
         network=options.network,
         allow_weaker=options.allow_weaker,
-        **options.inside,
+        **added,
     ) as sandbox:
         session = Session(
             tools,
@@ -50,7 +54,7 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
         )
         async with session:
             following = in_background(tail.follow(session.events()))
-            bench = Workbench(session, sandbox, tail, console, to_person, lasting, person)
+            bench = Workbench(session, sandbox, tail, console, to_person, lasting, options.verbose, person)
             try:
                 yield bench
             finally:
@@ -68,13 +72,16 @@ class Workbench:
     to_person: bool
     """Whether results are shown as text; otherwise envelopes are printed."""
     lasting: bool
+    verbose: bool
+    """Whether what holds in every such sandbox is printed too."""
     person: TerminalApprover | None
     _noted: set[str] = field(default_factory=set)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def show_notes(self) -> None:
-        """Print what the sandbox's report says besides its promises, each note once."""
-        for note in self.sandbox.report.notes:
+        """Print what is weaker in this sandbox than one would expect, each note once; all that is known, if asked."""
+        report = self.sandbox.report
+        for note in (*(report.facts if self.verbose else ()), *report.notes):
             if note not in self._noted:
                 self._noted.add(note)
                 self.console.print(Text(f"note: {visible(note)}", style="dim"))

@@ -5,23 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from handrail.cli._app import (
-    MISTAKE,
-    NOT_RUN,
-    AllowWeaker,
-    Command,
-    Driver,
-    Json,
-    Mode,
-    Network,
-    Options,
-    Workspace,
-    Yes,
-    app,
-    or_exit,
-    run,
-)
-from handrail.cli._inside import Env, Mounts, inside
+from handrail.cli._app import MISTAKE, NOT_RUN, Command, Options, app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -53,18 +37,12 @@ class CallCommand(Command):
 
 
 @app.command(cls=CallCommand)
+@with_options
 def call(
     tool: Annotated[str, typer.Argument(help="The tool's name; `handrail tools` lists them.")],
     arguments: Annotated[list[str] | None, typer.Argument(help=ARGUMENTS)] = None,
-    workspace: Workspace = ".",
-    driver: Driver = "auto",
-    allow_weaker: AllowWeaker = False,
-    network: Network = "none",
-    mode: Mode = "contained",
-    yes: Yes = False,
-    json: Json = False,
-    mount: Mounts = None,
-    env: Env = None,
+    *,
+    options: Options,
 ) -> None:
     """Use one tool by hand, in a jail on the current directory.
 
@@ -81,8 +59,6 @@ def call(
     handrail call write path=copy.txt content=@README.md
     handrail call read '{"path": "README.md", "limit": 20}'
     """
-    added = or_exit(lambda: inside(workspace, mount, env), mistake=NOT_RUN)
-    options = Options(workspace, driver, allow_weaker, network, mode, yes, json, added)
     run(partial(call_tool, tool, arguments or [], options), mistake=NOT_RUN)
 
 

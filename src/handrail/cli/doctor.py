@@ -107,7 +107,8 @@ def _report(name: str, driver: Driver) -> DriverReport:
     listed = {promise.feature: promise for promise in report.promises}
     promises = tuple(listed.get(it, Promise(it, "absent", "it does not claim this")) for it in FEATURES)
     tried = hasattr(driver, "lost")
-    return DriverReport(name, True, promises, tried, notes=report.notes if tried else (*report.notes, NOT_TRIED))
+    notes = (*report.facts, *report.notes, *(() if tried else (NOT_TRIED,)))
+    return DriverReport(name, True, promises, tried, notes=notes)
 
 
 def as_json(reports: Sequence[DriverReport]) -> str:

@@ -3,22 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from handrail.cli._app import (
-    NOT_RUN,
-    AllowWeaker,
-    Command,
-    Driver,
-    Json,
-    Mode,
-    Network,
-    Options,
-    Workspace,
-    Yes,
-    app,
-    or_exit,
-    run,
-)
-from handrail.cli._inside import Env, Mounts, inside
+from handrail.cli._app import NOT_RUN, Command, Options, app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -28,17 +13,8 @@ else:
 
 
 @app.command(cls=Command)
-def shell(
-    workspace: Workspace = ".",
-    driver: Driver = "auto",
-    allow_weaker: AllowWeaker = False,
-    network: Network = "none",
-    mode: Mode = "contained",
-    yes: Yes = False,
-    json: Json = False,
-    mount: Mounts = None,
-    env: Env = None,
-) -> None:
+@with_options
+def shell(*, options: Options) -> None:
     """Use tools by hand, one call per line, in one session.
 
     Background jobs, artifacts and rules that you let it remember stay until you leave. Tab completes tools, fields
@@ -51,6 +27,4 @@ def shell(
     bash {"command": "sleep 60", "background": true}
     jobs
     """
-    added = or_exit(lambda: inside(workspace, mount, env), mistake=NOT_RUN)
-    options = Options(workspace, driver, allow_weaker, network, mode, yes, json, added)
     run(partial(_lines.run_shell, options), mistake=NOT_RUN)

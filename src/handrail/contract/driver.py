@@ -64,6 +64,9 @@ class Report:
     promises: tuple[Promise, ...]
     network: str = "full"
     notes: tuple[str, ...] = ()
+    """What is weaker here than one would expect, or could be changed."""
+    facts: tuple[str, ...] = ()
+    """What holds in every sandbox of this kind, and is good to know."""
     writable: bool = True
     """Whether commands may write in the workspace."""
 

@@ -36,12 +36,14 @@ NotEnforced = Mapping[Feature, tuple[Standing, str] | tuple[Standing, str, str]]
 """By feature: how it stands, why, and what helps, if anything does."""
 
 
-def claim(driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...]) -> Report:
+def claim(
+    driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...], facts: tuple[str, ...] = ()
+) -> Report:
     """A report that claims every feature as enforced, except `weaker`, with their reasons."""
     enforced: tuple[Standing, str] = ("enforced", "")
     features: tuple[Feature, ...] = get_args(Feature)
     promises = tuple(Promise(feature, *weaker.get(feature, enforced)) for feature in features)
-    return Report(driver, promises, network, (*notes, CPU_NOTE))
+    return Report(driver, promises, network, notes, (*facts, CPU_NOTE))
 
 
 class GuardedProcess:

@@ -107,7 +107,7 @@ def _apply(driver: GuardedDriver, findings: tuple[Finding, ...]) -> None:
     for promise in driver.report.promises:
         found = by_feature.get(promise.feature)
         promises.append(Promise(found.feature, found.standing, found.reason) if found else promise)
-    driver.report = replace(driver.report, promises=tuple(promises), notes=(*driver.report.notes, NOTE))
+    driver.report = replace(driver.report, promises=tuple(promises), facts=(*driver.report.facts, NOTE))
     driver.features = driver.report.features
     driver.lost = tuple(promise for promise in promises if promise.feature in by_feature)
 

@@ -168,14 +168,15 @@ def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
 def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
     weaker = dict(WEAKER)
-    notes = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
+    notes: list[str] = []
+    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
     if os.geteuid() == 0:
         weaker["limit_processes"] = (
             "advisory",
             "the kernel does not count root's processes",
             "run as an ordinary user",
         )
-        notes.append("Commands run as root without any capability, and see /proc read-only.")
+        facts.append("Commands run as root without any capability, and see /proc read-only.")
     if os.stat(workspace).st_uid != os.geteuid():
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
     if holds_home(workspace):
@@ -190,5 +191,5 @@ def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -
             "network is full, which includes the machine's abstract sockets",
             "leave network at none",
         )
-    report = claim("jail", network=network, weaker=weaker, notes=tuple(notes))
+    report = claim("jail", network=network, weaker=weaker, notes=tuple(notes), facts=tuple(facts))
     return report if may_write(workspace) else replace(report, writable=False)
