@@ -4,7 +4,9 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-EDGES: Final = ("handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel", "handrail.web")
+EDGES: Final = (
+    "handrail.adapters", "handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel", "handrail.web",
+)  # fmt: skip
 """Packages that need extras: load_all loads them only if the program already has."""
 _named: set[str] = set()
 

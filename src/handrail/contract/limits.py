@@ -101,6 +101,10 @@ class Budget:
             expect_number(f"Budget.{field.name}", getattr(self, field.name), write, least=0, whole=whole)
 
 
+DEFAULT_BUDGET: Final = Budget()
+"""The budget of a session that was given none: a program that writes `Budget()` has chosen one."""
+
+
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Caps:

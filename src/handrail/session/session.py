@@ -17,7 +17,7 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.expect import AsyncWith, explains_misuse
-from handrail.contract.limits import CALL_END_WAIT, Budget, Caps
+from handrail.contract.limits import CALL_END_WAIT, DEFAULT_BUDGET, Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
 from handrail.lazy import Lazy
@@ -84,7 +84,7 @@ class Session(AsyncWith):
 
     def __init__(
         self, tools: Iterable[ToolLike] | Toolbox = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
-        approver: Approver | None = None, budget: Budget = Budget(), caps: Caps = Caps(),
+        approver: Approver | None = None, budget: Budget = DEFAULT_BUDGET, caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
         store: "Store | Past | None" = None, secrets: Sequence[str] = (), id: str | None = None,

@@ -1,0 +1,73 @@
+"""One call of a framework's model: run by the session under an id of its own, its live output shown as it comes."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import anyio
+
+from handrail.contract.call import Arguments, Call
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import expect, refuse
+from handrail.contract.limits import DEFAULT_BUDGET, Budget
+from handrail.contract.result import Result, sendable
+from handrail.log import report
+from handrail.session.session import Session
+
+Approval = Literal["ours", "framework"]
+Show = Callable[[str, str], Awaitable[object]]
+"""Is given a stream (stdout, stderr, progress) and a piece of what the call shows on it."""
+
+
+def checked(session: Session, approval: Approval = "ours") -> Session:
+    """The session. Raises HandrailError for anything else."""
+    expect("session", session, Session, "an open session: async with Session(…) as session")
+    if approval not in ("ours", "framework"):
+        refuse("approval", approval, '"ours", where the session asks, or "framework"')
+    return session
+
+
+def without_runs(session: Session) -> Session:
+    """The session for a framework that does not say where a run begins, so that nobody calls `begin_run`.
+
+    The default budget, which is that of one run, would refuse every call after the 500th. One that was chosen stays.
+    """
+    if session.shared.budget is DEFAULT_BUDGET:
+        session.shared.budget = Budget(calls=None, refusals=None)
+    return session
+
+
+def text_of(result: Result, name: str) -> str:
+    """The envelope, as the model reads it."""
+    return sendable(json.dumps(result.to_envelope(name), ensure_ascii=False, separators=(",", ":")))
+
+
+async def run(session: Session, name: str, arguments: Arguments, id: str | None, show: Show | None = None) -> Result:
+    """Run one call. A cancellation of the caller ends it."""
+    [call] = session.ids.for_answer([Call(id or "", name, arguments)])
+    if show is None:
+        return await session.call(call.name, call.arguments, id=call.id)
+    start, failed = session.event_count, None
+    async with anyio.create_task_group() as group:
+        group.start_soon(_follow, session, call.id, start, show)
+        try:
+            result = await session.call(call.name, call.arguments, id=call.id)
+        except HandrailError as error:
+            failed = error
+            group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    return result
+
+
+async def _follow(session: Session, id: str, start: int, show: Show) -> None:
+    """Show what a call prints until it ends. A framework that cannot show it does not stop the call."""
+    async for event in session.events(start):
+        if event.call_id == id and event.type == "call_ended":
+            return
+        if event.call_id == id and event.type == "call_output" and event.data.get("text"):
+            try:
+                await show(event.data["stream"], event.data["text"])
+            except Exception as error:  # noqa: BLE001 - it is the code of whoever listens
+                report("What a call shows", error)
+                return
