@@ -205,7 +205,7 @@ def test_an_isolated_tool_runs_in_a_process_group_there(elsewhere: Elsewhere, tm
 
 SWEEPS = """
 import os, sys
-from handrail.drivers._scratch import make_scratch, remove_scratch, sweep_scratch
+from handrail.drivers.scratch import make_scratch, remove_scratch, sweep_scratch
 if sys.argv[1:] == ["dies"]:
     path = make_scratch()
     os.mkdir(path + "/locked")

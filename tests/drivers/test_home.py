@@ -14,9 +14,9 @@ from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.drivers import _home
 from handrail.drivers._guarded import GuardedDriver
-from handrail.drivers._scratch import remove_scratch, sweep_scratch
 from handrail.drivers.jail._view import HOME
 from handrail.drivers.open import open_sandbox
+from handrail.drivers.scratch import remove_scratch, sweep_scratch
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 

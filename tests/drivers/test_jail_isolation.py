@@ -20,9 +20,9 @@ import pytest
 
 from handrail.contract.driver import Command, Mount
 from handrail.contract.limits import Limits
-from handrail.drivers._attempts import METADATA
 from handrail.drivers._explain import NO_MORE_PROCESSES
 from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers.attempts import METADATA
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.open import open_sandbox
 from tests.drivers import liars
@@ -437,7 +437,7 @@ def left_by(pid: int, *tops: str) -> list[Path]:
 
 
 def start_again(env: dict[str, str]) -> None:
-    code = "from handrail.drivers._scratch import make_scratch, remove_scratch; remove_scratch(make_scratch())"
+    code = "from handrail.drivers.scratch import make_scratch, remove_scratch; remove_scratch(make_scratch())"
     subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=PATIENCE)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from handrail.contract.driver import Mount
 from handrail.drivers._home import make_home
-from handrail.drivers._scratch import remove_scratch
 from handrail.drivers.open import open_sandbox
+from handrail.drivers.scratch import remove_scratch
 from handrail.sandbox import Sandbox
 from tests.drivers.watching import PATIENCE
 

@@ -11,9 +11,9 @@ import pytest
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
-from handrail.drivers._scratch import directory_outside
 from handrail.drivers.jail import open_jail
 from handrail.drivers.open import open_sandbox
+from handrail.drivers.scratch import directory_outside
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 
@@ -340,7 +340,7 @@ import os, sys, anyio
 from handrail.contract.driver import Command
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.jail import open_jail
-from handrail.drivers._scratch import make_scratch, remove_scratch
+from handrail.drivers.scratch import make_scratch, remove_scratch
 
 os.close(open_sealed())
 scratch = make_scratch()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from handrail.drivers._scratch import make_scratch, remove_scratch, sweep_scratch
+from handrail.drivers.scratch import make_scratch, remove_scratch, sweep_scratch
 from tests.drivers.conftest import Open
 
 DIES = """
 import os, signal, sys
-from handrail.drivers._scratch import make_scratch
+from handrail.drivers.scratch import make_scratch
 path = make_scratch()
 os.mkdir(f"{path}/locked")
 open(f"{path}/locked/file", "w").close()
@@ -100,7 +100,7 @@ def test_what_is_removed_never_leads_outside_also_when_a_link_is_swapped_in(tmp_
 
 def test_a_directory_of_a_process_that_cannot_be_seen_stays_while_it_lives() -> None:
     mine = make_scratch()
-    code = "from handrail.drivers._scratch import *; remove_scratch(make_scratch()); print('swept')"
+    code = "from handrail.drivers.scratch import *; remove_scratch(make_scratch()); print('swept')"
     words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
     env = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": tempfile.gettempdir()}
     ran = subprocess.run(words, env=env, capture_output=True, text=True, check=False)

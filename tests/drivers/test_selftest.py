@@ -12,8 +12,8 @@ import pytest
 from handrail.contract.driver import Driver, Feature, Mount
 from handrail.contract.errors import Unavailable, WeakerThanAsked
 from handrail.contract.limits import Limits
-from handrail.drivers._attempts import Attempt
 from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers.attempts import Attempt
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail

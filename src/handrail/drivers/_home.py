@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError
-from handrail.drivers._scratch import directory_outside, is_same, make_lasting_scratch, remove_at_loop_end
+from handrail.drivers.scratch import directory_outside, is_same, make_lasting_scratch, remove_at_loop_end
 
 GitIdentity = tuple[str, str]
 """A name and an email address, for commits."""

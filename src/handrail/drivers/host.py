@@ -11,10 +11,10 @@ from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
 from handrail.drivers._options import check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
-from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
+from handrail.drivers.scratch import make_scratch, remove_scratch
 
 USE_JAIL: Final = "use the jail driver"
 WEAKER: Final[NotEnforced] = {

@@ -179,22 +179,24 @@ class MemoryDriver:
         return process
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        if start < 0 or (length is not None and length < 0):
+            raise ValueError("start and length count bytes: neither may be negative")
         data = self._file(path).data
         return data[start:] if length is None else data[start : start + length]
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        self._check_open()
+        self._check_open(path)
         self._put(path, data, mode)
 
     async def stat(self, path: str) -> FileStat:
-        self._check_open()
+        self._check_open(path)
         if path in self._directories:
             return FileStat(path, path, "directory", 0, 0o755, self._directories[path])
         file = self._file(path)
         return FileStat(path, path, "file", len(file.data), file.mode, file.mtime)
 
     async def list(self, path: str) -> list[FileStat]:
-        self._check_open()
+        self._check_open(path)
         if path not in self._directories:
             self._file(path)
             raise _error(errno.ENOTDIR, path)
@@ -202,11 +204,11 @@ class MemoryDriver:
         return [await self.stat(child) for child in sorted(inside)]
 
     async def make_dir(self, path: str) -> None:
-        self._check_open()
+        self._check_open(path)
         self._make(path)
 
     async def remove(self, path: str) -> None:
-        self._check_open()
+        self._check_open(path)
         if path not in self._directories:
             self._file(path)
         for table in (self._files, self._directories):
@@ -229,7 +231,7 @@ class MemoryDriver:
         return Script(stdout=answer) if isinstance(answer, str | bytes) else answer
 
     def _file(self, path: str) -> _File:
-        self._check_open()
+        self._check_open(path)
         if path in self._files:
             return self._files[path]
         if path in self._directories:
@@ -240,6 +242,7 @@ class MemoryDriver:
     def _put(self, path: str, data: bytes, mode: int | None) -> None:
         if path in self._directories:
             raise _error(errno.EISDIR, path)
+        self._check_parents(path)
         self._make(posixpath.dirname(path))
         old = self._files.get(path)
         if old and not old.mode & _OWNER_WRITES:
@@ -260,7 +263,9 @@ class MemoryDriver:
             if path in self._files:
                 raise _error(errno.ENOTDIR, path)
 
-    def _check_open(self) -> None:
+    def _check_open(self, path: str = "/") -> None:
+        if not path.startswith("/") or "\0" in path:
+            raise ValueError(f"{path!r} is not an absolute path")
         if self._closed:
             raise Unavailable("The memory driver is closed.", retryable=False)
 

@@ -22,11 +22,12 @@ from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.drivers import _given, _options, _scratch
+    from handrail.drivers import _given, _options
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
     from handrail.drivers import posix as _posix
+    from handrail.drivers import scratch as _scratch
     from handrail.drivers import selftest as _selftest
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
@@ -37,7 +38,7 @@ else:  # a program without a sandbox needs none of them
     _memory = Lazy("handrail.drivers.memory")
     _options = Lazy("handrail.drivers._options")
     _posix = Lazy("handrail.drivers.posix")
-    _scratch = Lazy("handrail.drivers._scratch")
+    _scratch = Lazy("handrail.drivers.scratch")
     _selftest = Lazy("handrail.drivers.selftest")
     _build = Lazy("handrail.drivers.guard.build")
     _sealed = Lazy("handrail.drivers.guard.sealed")

@@ -13,7 +13,8 @@ from anyio.lowlevel import RunVar
 from handrail.contract.driver import Command, Driver, Feature, Mount, Promise, Standing
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers._attempts import (
+from handrail.drivers._guarded import GuardedDriver, GuardedProcess
+from handrail.drivers.attempts import (
     ATTEMPTS,
     VARIABLE,
     Attempt,
@@ -24,9 +25,8 @@ from handrail.drivers._attempts import (
     targets_outside,
     try_outside,
 )
-from handrail.drivers._guarded import GuardedDriver, GuardedProcess
-from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.jail import DEFAULT_TMP
+from handrail.drivers.scratch import make_scratch, remove_scratch
 
 PATIENCE: Final = 30.0
 """Seconds for a whole self-test; it takes a small part of one."""

@@ -24,7 +24,6 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
-from handrail.drivers._scratch import remove_scratch
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
@@ -43,6 +42,7 @@ from handrail.drivers.jail._view import (
     interpreter_dirs,
     view_arguments,
 )
+from handrail.drivers.scratch import remove_scratch
 
 __all__ = ["DEFAULT_TMP", "interpreter_dirs", "open_jail"]
 

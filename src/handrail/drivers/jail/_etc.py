@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from handrail.contract.errors import HandrailError
-from handrail.drivers._scratch import is_same, make_lasting_scratch
+from handrail.drivers.scratch import is_same, make_lasting_scratch
 
 FILES: Final = (
     "debian_version", "group", "hosts", "ld.so.cache", "localtime", "mime.types", "nsswitch.conf", "os-release",

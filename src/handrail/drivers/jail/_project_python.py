@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from handrail.drivers._options import is_below
-from handrail.drivers._scratch import is_scratch
+from handrail.drivers.scratch import is_scratch
 
 CONFIGURATION: Final = "pyvenv.cfg"
 CONFIGURATION_MAX: Final = 64 << 10

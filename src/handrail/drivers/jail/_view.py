@@ -11,9 +11,9 @@ from typing import Final
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.drivers._options import ResolvedMount, check_workspace, is_below
-from handrail.drivers._scratch import directory_outside, temporary_directories
 from handrail.drivers.jail._etc import copies, etc_copy, make_room
 from handrail.drivers.jail._project_python import ProjectPython
+from handrail.drivers.scratch import directory_outside, temporary_directories
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 GUARD_INSIDE: Final = "/run/handrail/guard"

@@ -22,11 +22,11 @@ from handrail.drivers._command import check_command, command_error, file_error
 from handrail.drivers._guarded import NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
 from handrail.drivers._options import PATH, check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
-from handrail.drivers._scratch import make_scratch, remove_scratch
 from handrail.drivers.posix import _starter
 from handrail.drivers.posix._files import Files, Stop
 from handrail.drivers.posix._link import Link, start_starter
 from handrail.drivers.posix._process import PosixProcess
+from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.toolkit.threads import Work
 
 Result = TypeVar("Result")

@@ -10,8 +10,8 @@ from secrets import token_hex
 from typing import Final
 
 from handrail.contract.driver import Feature
-from handrail.drivers._scratch import directory_outside, make_scratch, remove_scratch
 from handrail.drivers.guard.sealed import runnable
+from handrail.drivers.scratch import directory_outside, make_scratch, remove_scratch
 
 METADATA: Final = "169.254.169.254"
 """Where clouds serve the credentials of a machine. Attempts ask for a route to it, and send nothing."""

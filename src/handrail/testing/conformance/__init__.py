@@ -1,0 +1,12 @@
+"""The conformance kit: every promise of a driver as checks that can be seen to fail."""
+
+from handrail.testing.conformance._conform import chosen, conform
+from handrail.testing.conformance.check import Check, NotTried, Seen
+from handrail.testing.conformance.checks import CHECKS
+from handrail.testing.conformance.site import Open, Opener, Site
+from handrail.testing.conformance.verdict import CheckVerdict, PromiseVerdict, Verdict
+
+__all__ = [
+    "CHECKS", "Check", "CheckVerdict", "NotTried", "Open", "Opener", "PromiseVerdict", "Seen", "Site", "Verdict",
+    "chosen", "conform",
+]  # fmt: skip

@@ -1,0 +1,70 @@
+"""Checks of closing: nothing lives on when a driver is closed. They are seen from this machine, where it can look."""
+
+import os
+from typing import Final
+
+import anyio
+
+from handrail.testing.conformance._trees import HOLD, SHAPES
+from handrail.testing.conformance.check import Group, NotTried, Seen
+from handrail.testing.conformance.site import Open, Site
+
+CLOSING: Final = Group("tree_kill")
+LOOK: Final = 0.01
+"""Seconds between two looks."""
+
+
+async def _pipe(site: Site) -> int:
+    """The reading end of a pipe inside, as a file of this machine. Raises NotTried where its files are elsewhere."""
+    await site.needs("mkfifo", "setsid")
+    await site.run("mkfifo alive")
+    try:
+        return os.open(site.at("alive"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        raise NotTried("the sandbox's files cannot be seen from this machine") from None
+
+
+async def _read(pipe: int, patience: float, *, end: bool) -> bool:
+    """Whether a text comes, or whether the pipe has no writer any more."""
+    with anyio.move_on_after(patience):
+        while True:
+            try:
+                text = os.read(pipe, 100)
+            except BlockingIOError:
+                text = b"nothing yet"
+            if (text == b"") if end else b"STARTED" in text:
+                return True
+            await anyio.sleep(LOOK)
+    return False
+
+
+async def _closed(open: Open, shape: str) -> Seen:
+    site = await open(own=True)
+    pipe = await _pipe(site)
+    try:
+        await site.start(HOLD + SHAPES[shape])
+        started = await _read(pipe, site.patience * 5, end=False)
+        await site.driver.close()
+        dead = await _read(pipe, site.patience, end=True)
+    finally:
+        os.close(pipe)
+    return Seen(f"close: {SHAPES[shape]}", started, True, dead)
+
+
+for _shape in ("children in the background", "a child that ignores TERM", "a child in its own session"):
+    CLOSING.add(f"closing ends {_shape}", _closed, _shape)
+
+
+@CLOSING.check
+async def a_closed_sandbox_leaves_no_job(open: Open) -> Seen:
+    site = await open(own=True)
+    pipe = await _pipe(site)
+    try:
+        sandbox = site.sandbox
+        await sandbox.start(f"{HOLD}setsid sleep 1000 & wait")
+        started = await _read(pipe, site.patience * 5, end=False)
+        await sandbox.close()
+        dead = await _read(pipe, site.patience, end=True)
+    finally:
+        os.close(pipe)
+    return Seen("Sandbox.close with a job", started, True, dead)

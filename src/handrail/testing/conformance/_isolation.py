@@ -1,0 +1,211 @@
+"""Checks of isolation: files, processes, networks and variables of this machine are out of reach.
+
+Each attempt is made inside by a static program, and outside too where it must succeed there: what fails everywhere
+proves nothing.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from handrail.contract.driver import Feature, Mount
+from handrail.drivers.attempts import ATTEMPTS, Attempt, arguments, read_tried, targets_outside, try_outside
+from handrail.drivers.attempts import NotTried as NoAnswer
+from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.testing.conformance.check import Group, NotTried, Seen
+from handrail.testing.conformance.site import Open, Site
+
+FILE_WALL: Final = Group("file_isolation", needs=())
+PROCESS_WALL: Final = Group("process_isolation")
+NETWORK_WALL: Final = Group("network_isolation")
+PRIVILEGES: Final = Group("no_privileges")
+ENV_WALL: Final = Group("env_isolation")
+WALLS: Final[Mapping[Feature, Group]] = {
+    group.feature: group for group in (FILE_WALL, PROCESS_WALL, NETWORK_WALL, PRIVILEGES)
+}
+USUAL: Final = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "PWD",
+    "OLDPWD", "SHLVL", "_", "HOSTNAME", "PYTHONUNBUFFERED", "TZ",
+})  # fmt: skip
+"""Variables that every machine has: a sandbox may set them itself."""
+SECRET: Final = b"secret of this machine"
+
+
+async def attempted(site: Site, attempt: Attempt, values: Mapping[str, str]) -> str:
+    """`refused`, or `reached`. Raises NoAnswer when the attempt was not made."""
+    ran = await site.run([await site.probe(), *arguments([attempt], values)])
+    return "reached" if read_tried(ran.stdout, [attempt]).reached[0] else "refused"
+
+
+async def _attempt(open: Open, attempt: Attempt) -> Seen:
+    site = await open()
+    await site.probe()
+    words = f"{attempt.name} {attempt.argument}"
+    with targets_outside([os.path.realpath(site.directory)]) as values:
+        beside = {**values, "inside": os.path.dirname(values["secret"])}
+        if attempt.control:
+            outside = await anyio.to_thread.run_sync(try_outside, [attempt], beside)
+            if not outside.reached[0]:
+                raise NotTried("this fails outside the sandbox too, so it proves nothing here")
+        try:
+            got = await attempted(site, attempt, {**values, "inside": site.directory})
+        except NoAnswer as reason:
+            return Seen(words, False, "refused", str(reason))
+    return Seen(words, True, "refused", got)
+
+
+for _each in ATTEMPTS:
+    if _each.feature in WALLS:
+        WALLS[_each.feature].add_with_commands(f"a command cannot {_each.meaning}", _attempt, _each)
+
+
+@PROCESS_WALL.check
+async def one_command_does_not_see_the_processes_of_another(open: Open) -> Seen:
+    site = await open()
+    probe, mark = await site.probe(), os.urandom(8).hex()
+    other = await site.start([probe, "--attempt", "stay", mark], input=True)
+    see = Attempt("process_isolation", "see", "{backwards}", "see another")
+    try:
+        itself = await site.run([probe, "--attempt", "see", mark[::-1], "stay", mark])
+        got = await attempted(site, see, {"backwards": mark[::-1]})
+    finally:
+        await other.signal("KILL")
+    return Seen("look for a process of another command", b"see\treached" in itself.stdout, "refused", got)
+
+
+@PROCESS_WALL.check
+async def a_command_cannot_signal_a_process_outside(open: Open) -> Seen:
+    site = await open()
+    with subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, start_new_session=True) as bystander:
+        try:
+            ran = await site.run(f"echo STARTED; kill -TERM {bystander.pid} 2>&-; true")
+            with anyio.move_on_after(0.3):
+                await anyio.to_thread.run_sync(bystander.wait, abandon_on_cancel=True)
+            got = "alive" if bystander.poll() is None else "dead"
+        finally:
+            bystander.kill()
+    return Seen("kill -TERM of a process outside", ran.stdout == b"STARTED\n", "alive", got)
+
+
+@FILE_WALL.check
+async def file_operations_read_nothing_outside(open: Open) -> Seen:
+    site, outside = await open(), make_scratch()
+    secret = Path(outside, "secret")
+    try:
+        secret.write_bytes(SECRET)
+        got = await _read_or_refused(site, str(secret))
+        there = secret.read_bytes() == SECRET
+    finally:
+        remove_scratch(outside)
+    return Seen("read of a path outside", there, "refused", got)
+
+
+@FILE_WALL.check
+async def file_operations_change_nothing_outside(open: Open) -> Seen:
+    site, outside = await open(), make_scratch()
+    secret = Path(outside, "secret")
+    try:
+        secret.write_bytes(SECRET)
+        there = secret.read_bytes() == SECRET
+        for work in (site.driver.write(str(secret), b"mine"), site.driver.remove(outside)):
+            try:
+                await work
+            except (OSError, ValueError):
+                pass
+        got = secret.read_bytes() if secret.exists() else b"removed"
+    finally:
+        remove_scratch(outside)
+    return Seen("write and remove outside", there, SECRET, got)
+
+
+async def _read_or_refused(site: Site, path: str) -> object:
+    try:
+        read = await site.driver.read(path)
+    except (OSError, ValueError):
+        return "refused"
+    return read if read == SECRET else "refused"
+
+
+async def _led(open: Open, link: str, path: str) -> Seen:
+    """A link or a path that leads outside leads to nothing."""
+    site, outside = await open(), make_scratch()
+    try:
+        Path(outside, "secret").write_bytes(SECRET)
+        real = os.path.realpath(outside)
+        ran = await site.run(f"ln -s {link.format(real=real)} link; echo STARTED")
+        got = await _read_or_refused(site, path.format(real=real, here=site.directory))
+    finally:
+        remove_scratch(outside)
+    return Seen(f"read {path} (link -> {link})", ran.stdout == b"STARTED\n", "refused", got)
+
+
+for _name, _link, _path in (
+    ("a link to a directory outside leads nowhere", "{real}", "{here}/link/secret"),
+    ("a link to a file outside leads nowhere", "{real}/secret", "{here}/link"),
+    ("a link to the root leads nowhere outside", "/", "{here}/link{real}/secret"),
+    ("a path through proc leads nowhere outside", "/", "/proc/self/root{real}/secret"),
+):
+    FILE_WALL.add_with_commands(_name, _led, _link, _path)
+
+
+async def _mounted(open: Open, writable: bool, line: str, expected: tuple[str, bytes]) -> Seen:
+    outside = os.path.realpath(make_scratch())
+    try:
+        Path(outside, "file").write_bytes(b"mounted")
+        site = await open(mounts=(Mount(outside, writable=writable),))
+        ran = await site.run(line.format(path=f"{outside}/file"))
+        got = ran.text.strip(), Path(outside, "file").read_bytes()
+    finally:
+        remove_scratch(outside)
+    return Seen(line, ran.code == 0, expected, got)
+
+
+_CHANGE: Final = "cat {path}; (echo changed > {path}) 2>&-; true"
+for _name, _writable, _after in (
+    ("a mount is readable and cannot be changed", False, b"mounted"),
+    ("a writable mount can be changed", True, b"changed\n"),
+):
+    FILE_WALL.add_with_commands(_name, _mounted, _writable, _CHANGE, ("mounted", _after))
+
+
+@ENV_WALL.check
+async def no_variable_of_this_machine_arrives(open: Open) -> Seen:
+    code = "import os, sys; sys.stdout.write(chr(0).join(f'{k}={v}' for k, v in os.environ.items()))"
+    outside = await anyio.run_process([sys.executable, "-IS", "-c", code])
+    own = {pair for pair in outside.stdout.split(b"\0") if pair.split(b"=")[0].decode() not in USUAL}
+    if not own:
+        raise NotTried("this process has no variable of its own; set one")
+    site = await open(own=True)
+    await site.needs("env")
+    ran = await site.run("env -0 2>&- || env")
+    seen = set(ran.stdout.replace(b"\n", b"\0").split(b"\0")) | set(ran.stdout.split(b"\0"))
+    return Seen("env", b"PATH=" in ran.stdout, [], sorted(pair.split(b"=")[0] for pair in own & seen))
+
+
+@ENV_WALL.check
+async def a_variable_of_one_command_does_not_reach_the_next(open: Open) -> Seen:
+    site = await open()
+    first = await site.run('echo "$ONCE"', env={"ONCE": "given"})
+    second = await site.run('echo "[$ONCE]"')
+    return Seen('echo "[$ONCE]"', first.stdout == b"given\n", b"[]\n", second.stdout)
+
+
+@ENV_WALL.check
+async def a_variable_of_the_sandbox_reaches_every_command(open: Open) -> Seen:
+    site = await open(env={"ALWAYS": "a b"})
+    rans = [await site.run('echo "STARTED $ALWAYS"') for _ in range(2)]
+    return Seen("env={'ALWAYS': …}", rans[0].stdout.startswith(b"STARTED"), [b"STARTED a b\n"] * 2,
+                [ran.stdout for ran in rans])  # fmt: skip
+
+
+@ENV_WALL.check
+async def a_variable_of_a_command_beats_that_of_the_sandbox(open: Open) -> Seen:
+    site = await open(env={"BOTH": "sandbox"})
+    first = await site.run('echo "$BOTH"')
+    second = await site.run('echo "$BOTH"', env={"BOTH": "command"})
+    return Seen('echo "$BOTH"', first.stdout == b"sandbox\n", b"command\n", second.stdout)

@@ -1,0 +1,96 @@
+"""Checks of limits: what is above a limit fails, and without the limit it works."""
+
+from typing import Final
+
+import anyio
+
+from handrail.contract.driver import Feature
+from handrail.contract.limits import Limits
+from handrail.drivers.attempts import ATTEMPTS, Attempt
+from handrail.drivers.attempts import NotTried as NoAnswer
+from handrail.testing.conformance._isolation import attempted
+from handrail.testing.conformance.check import Group, Seen
+from handrail.testing.conformance.site import Open, outcome, until_says
+
+MIB: Final = 1 << 20
+FEATURES: Final[tuple[Feature, ...]] = (
+    "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
+    "limit_workspace",
+)  # fmt: skip
+GROUPS: Final = {feature: Group(feature) for feature in FEATURES}
+VALUES: Final = {
+    "processes": "64", "open_files": "100", "file_size": str(MIB), "cpu": "6", "tmp": str(MIB), "inside": "/tmp",
+    "token": "x",
+}  # fmt: skip
+ASKED: Final = Limits(processes=64, open_files=100, file_size=MIB, cpu=5.0, tmp=MIB)
+
+
+async def _attempt(open: Open, attempt: Attempt) -> Seen:
+    site = await open(limits=ASKED)
+    try:
+        got = await attempted(site, attempt, {**VALUES, "inside": site.directory})
+    except NoAnswer as reason:
+        return Seen(f"{attempt.name} {attempt.argument}", False, "refused", str(reason))
+    return Seen(f"{attempt.name} {attempt.argument}", True, "refused", got)
+
+
+for _each in ATTEMPTS:
+    if _each.feature in GROUPS:
+        GROUPS[_each.feature].add(f"a command cannot {_each.meaning}", _attempt, _each)
+
+
+async def _above(open: Open, limits: Limits, line: str, below: str, got_below: bytes) -> Seen:
+    """The line prints `DONE` unless the limit stops it; the same with less is the control."""
+    site = await open(limits=limits)
+    control = await site.run(below)
+    ran = await site.run(f"{line} && echo DONE")
+    stopped = "stopped" if b"DONE" not in ran.stdout else "not stopped"
+    return Seen(f"{line} with {limits}", control.stdout.strip() == got_below, "stopped", stopped)
+
+
+GROUPS["limit_memory"].add(
+    "a command cannot use more memory than the limit", _above, Limits(memory=96 * MIB),
+    'test "$(head -c 300000000 /dev/zero | tail -c 300000000 | wc -c)" = 300000000',
+    "head -c 1000000 /dev/zero | tail -c 1000000 | wc -c", b"1000000",
+)  # fmt: skip
+GROUPS["limit_workspace"].add(
+    "commands cannot put more into the workspace than the limit", _above, Limits(workspace=4 * MIB),
+    "head -c 9000000 /dev/zero > big", "head -c 1000 /dev/zero > small; wc -c < small", b"1000",
+)  # fmt: skip
+GROUPS["limit_file_size"].add(
+    "a file cannot grow beyond the limit", _above, Limits(file_size=MIB),
+    "head -c 2000000 /dev/zero > big", "head -c 1000 /dev/zero > small; wc -c < small", b"1000",
+)  # fmt: skip
+GROUPS["limit_open_files"].add(
+    "a command cannot keep more files open than the limit", _above, Limits(open_files=20),
+    "for n in $(seq 10 40); do eval \"exec $n</dev/null\" || exit 1; done", "exec 9</dev/null; echo ok", b"ok",
+)  # fmt: skip
+GROUPS["limit_cpu"].add(
+    "a command that computes for longer than the limit is ended", _above, Limits(cpu=1.0),
+    "n=0; while test $n -lt 40000000; do n=$((n+1)); done", "echo $((6 * 7))", b"42",
+)  # fmt: skip
+
+
+@GROUPS["limit_file_size"].check
+async def write_keeps_to_the_limit_too(open: Open) -> Seen:
+    site = await open(limits=Limits(file_size=MIB))
+    await site.driver.write(site.at("small"), b"x")
+    got = await outcome(site.driver.write(site.at("big"), bytes(2 * MIB)))
+    return Seen("write 2 MiB", await site.exists("small"), "OSError", got)
+
+
+@GROUPS["limit_processes"].check
+async def a_storm_of_processes_is_stopped_and_its_sandbox_works_on(open: Open) -> Seen:
+    site = await open(limits=Limits(processes=40))
+    await site.needs("seq", "sleep")
+    control = await site.run("echo STARTED")
+    process = await site.start(["sh", "-c", "for n in $(seq 100); do sleep 1000 & done; echo ALL"])
+    printed = b""
+    with anyio.move_on_after(site.patience):
+        printed = await until_says(process.output(), b"ALL")
+    await process.signal("KILL")
+    await process.wait()
+    got = "stopped" if b"ALL" not in printed else "not stopped"
+    after = await site.run("echo usable")
+    started = control.stdout == b"STARTED\n"
+    return Seen("100 processes with processes=40", started, ("stopped", b"usable\n"), (got, after.stdout))

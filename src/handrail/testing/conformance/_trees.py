@@ -1,0 +1,212 @@
+"""Checks of process trees: whatever a command started is dead when it was killed, ended, or its sandbox closed.
+
+A pipe tells who lives: everything that a command starts inherits its writing end, and a watcher inside reads it. The
+watcher prints what was written first, which is the control, and ends when the last holder is dead.
+"""
+
+from typing import Final, Literal
+
+import anyio
+
+from handrail.contract.driver import Command, Process
+from handrail.testing.conformance.check import Group, Seen
+from handrail.testing.conformance.site import Open, Ran, Site, collect, until_says
+
+TREES: Final = Group("tree_kill")
+HOLD: Final = "exec 9> alive; echo STARTED >&9; "
+SHAPES: Final = {
+    "a child": "sleep 1000; true",
+    "children in the background": "sleep 1000 & sleep 1000 & wait",
+    "a child that ignores TERM": "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done",
+    "a child in its own session": "setsid sleep 1000 & wait",
+    "a child that forked twice": "(setsid sh -c 'sleep 1000 & sleep 1000 &' &); sleep 1000; true",
+    "a stopped child": "sleep 1000 & kill -STOP $!; sleep 1000; true",
+    "a pipeline": "yes | sleep 1000 | cat",
+}
+GENTLE: Final = ("a child", "children in the background", "a child in its own session", "a stopped child")
+"""Trees that TERM ends."""
+KILLED: Final = 137
+TERMINATED: Final = 143
+
+
+class Watch:
+    """Tells whether anything of a tree lives."""
+
+    def __init__(self, site: Site, watcher: Process) -> None:
+        self.site = site
+        self._output = watcher.output()
+        self._watcher = watcher
+
+    async def started(self) -> bool:
+        """Whether the tree has begun to hold the pipe."""
+        with anyio.move_on_after(self.site.patience * 5):
+            return b"STARTED" in await until_says(self._output, b"STARTED\n")
+        return False
+
+    async def dead(self) -> bool:
+        """Whether everything that held the pipe is dead, or dies very soon."""
+        with anyio.move_on_after(self.site.patience):
+            async for chunk in self._output:
+                if b"GONE" in chunk.data:
+                    break
+            return await self._watcher.wait() == 0
+        await self._watcher.signal("KILL")
+        return False
+
+
+async def watch(site: Site) -> Watch:
+    """Make the pipe, and watch it."""
+    await site.needs("mkfifo", "setsid", "cat", "sleep", "yes")
+    await site.run("mkfifo alive")
+    return Watch(site, await site.start("cat alive; echo GONE"))
+
+
+async def _signalled(open: Open, shape: str, name: Literal["TERM", "KILL"]) -> Seen:
+    site = await open()
+    watching = await watch(site)
+    line = HOLD + SHAPES[shape]
+    process = await site.start(line)
+    started = await watching.started()
+    await process.signal(name)
+    code: object = "it did not end"
+    with anyio.move_on_after(site.patience):
+        code = (await collect(process)).code
+    expected = KILLED if name == "KILL" else TERMINATED
+    dead = await watching.dead()
+    await process.signal("KILL")
+    return Seen(f"{name}: {line}", started, (expected, True), (code, dead))
+
+
+for _shape in SHAPES:
+    TREES.add(f"KILL ends {_shape}", _signalled, _shape, "KILL")
+for _shape in GENTLE:
+    TREES.add(f"TERM ends {_shape}", _signalled, _shape, "TERM")
+
+
+@TREES.check
+async def term_is_no_kill(open: Open) -> Seen:
+    site = await open()
+    process = await site.start("trap 'echo HEARD; exit 5' TERM; echo STARTED; while :; do sleep 0.05; done")
+    output = process.output()
+    printed = await until_says(output, b"STARTED\n")
+    await process.signal("TERM")
+    rest = b"".join([chunk.data async for chunk in output if chunk.stream == "stdout"])
+    got = rest, await process.wait()
+    return Seen("trap 'echo HEARD; exit 5' TERM", printed == b"STARTED\n", (b"HEARD\n", 5), got)
+
+
+@TREES.check
+async def a_signal_after_the_end_is_no_error(open: Open) -> Seen:
+    site = await open()
+    process = await site.start("echo STARTED; exit 4")
+    ran = await collect(process)
+    for name in ("TERM", "KILL"):
+        await process.signal(name)
+    return Seen("exit 4; then TERM and KILL", ran.stdout == b"STARTED\n", (4, 4), (ran.code, await process.wait()))
+
+
+@TREES.check
+async def a_signal_reaches_one_command_alone(open: Open) -> Seen:
+    site = await open()
+    other = await site.start("echo STARTED; read x; echo WENT ON", input=True)
+    output = other.output()
+    printed = await until_says(output, b"STARTED\n")
+    process = await site.start("sleep 1000")
+    await process.signal("KILL")
+    await collect(process)
+    await other.send(b"go\n")
+    rest = b"".join([chunk.data async for chunk in output])
+    return Seen("KILL beside another command", printed == b"STARTED\n", b"WENT ON\n", rest)
+
+
+@TREES.check
+async def the_tree_is_dead_when_wait_returns(open: Open) -> Seen:
+    """A child that counts as fast as it can: after `wait` it counts no further."""
+    site = await open()
+    process = await site.start("(trap '' TERM; while :; do echo x; done > count) & sleep 1000")
+    size = 0
+    while size == 0:
+        await anyio.sleep(0.01)
+        size = (await site.driver.stat(site.at("count"))).size if await site.exists("count") else 0
+    await process.signal("KILL")
+    await collect(process)
+    first = (await site.driver.stat(site.at("count"))).size
+    await anyio.sleep(0.2)
+    later = (await site.driver.stat(site.at("count"))).size
+    return Seen("KILL of a busy tree; two looks", size > 0, 0, later - first)
+
+
+async def _left(open: Open, line: str) -> Seen:
+    site = await open()
+    watching = await watch(site)
+    ran = Ran(-1, b"", b"")
+    with anyio.move_on_after(site.patience):
+        ran = await site.run(f"{HOLD}{line}; echo DONE; exit 7")
+    started = await watching.started()
+    return Seen(line, started, (7, b"DONE\n", True), (ran.code, ran.stdout, await watching.dead()))
+
+
+TREES.add("what a command left in the background ends with it", _left, "sleep 1000 >/dev/null 2>&1 &\ntrue")
+TREES.add("what a command left in another session ends with it", _left, "setsid sleep 1000 >/dev/null 2>&1 &\ntrue")
+TREES.add("a child that holds stdout does not hold the command", _left, "sleep 1000 &\ntrue")
+
+
+@TREES.check
+async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
+    site = await open()
+    watching = await watch(site)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await site.driver.start(Command(line=f"{HOLD}sleep 1000", cwd=site.directory))
+    usable = await site.run(f"{HOLD}echo USABLE")  # it ends the watcher, unless another holds the pipe
+    started = await watching.started()
+    return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
+
+
+async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: float) -> Seen:
+    """A limit of the Sandbox ends the whole tree and keeps what was printed. A busy machine is given more time."""
+    for factor in (1, 8, 40):
+        site = await open()
+        watching = await watch(site)
+        given = {name: value if name == "max_output" else value * factor for name, value in limits.items()}
+        ran = await site.sandbox.run(f"{HOLD}echo PRINTED; {line}", **given)  # type: ignore[arg-type]
+        with anyio.move_on_after(0.5):
+            started = await watching.started()
+            if started and ran.stdout.startswith("PRINTED\n"):
+                break
+        started = False
+    got = ran.ended_by, ran.exit_code, ran.stdout[:8], ran.may_still_run, started and await watching.dead()
+    return Seen(f"{line} ({limits})", started, (ended_by, code, "PRINTED\n", False, True), got)
+
+
+TREES.add("a time limit ends a tree and keeps its output", _limited, "setsid sleep 1000 & wait", "timeout", 124,
+          timeout=0.3)  # fmt: skip
+TREES.add("a time limit ends a tree that ignores TERM", _limited, SHAPES["a child that ignores TERM"], "timeout", 124,
+          timeout=0.3)  # fmt: skip
+TREES.add("silence ends a tree and keeps its output", _limited, "setsid sleep 1000 & wait", "idle", 124,
+          idle_timeout=0.3)  # fmt: skip
+TREES.add("too much output ends a tree", _limited, "setsid yes & setsid sleep 1000 & wait", "output", TERMINATED,
+          max_output=100_000)  # fmt: skip
+
+
+@TREES.check
+async def a_cancelled_call_leaves_nothing_running(open: Open) -> Seen:
+    site = await open()
+    watching = await watch(site)
+    started = False
+    async with anyio.create_task_group() as group:
+        group.start_soon(site.sandbox.run, f"{HOLD}setsid sleep 1000 & wait")
+        started = await watching.started()
+        group.cancel_scope.cancel()
+    return Seen("run, cancelled", started, True, await watching.dead())
+
+
+@TREES.check
+async def a_terminated_job_leaves_nothing_running(open: Open) -> Seen:
+    site = await open()
+    watching = await watch(site)
+    sandbox = site.sandbox
+    job = await sandbox.start(f"{HOLD}setsid sleep 1000 & wait")
+    started = await watching.started()
+    running = await sandbox.terminate(job.id)
+    return Seen("terminate(job)", started, (True, True), (running, await watching.dead()))

@@ -1,0 +1,82 @@
+"""A check: one sentence about a driver, the promise it belongs to, and what shows whether it holds."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from handrail.contract.driver import Feature
+
+if TYPE_CHECKING:
+    from handrail.testing.conformance.site import Open
+
+Run = Callable[["Open"], Awaitable["Seen"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a check saw."""
+
+    command: str
+    """What was run or asked for."""
+    started: bool
+    """The control: whether it really ran, so that a check cannot pass because nothing happened."""
+    expected: object
+    got: object
+
+    @property
+    def kept(self) -> bool:
+        return self.started and self.expected == self.got
+
+
+class NotTried(Exception):
+    """A check cannot be made here, for a reason that says nothing about the driver; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`run` tries it on a driver that it opens. It raises NotTried where that is not possible."""
+
+    name: str
+    """A sentence."""
+    feature: Feature
+    run: Run
+    needs: frozenset[Feature] = frozenset({"exec"})
+    """What the driver must claim besides; otherwise the check is not made."""
+
+
+class Group(list[Check]):
+    """The checks of one promise, in the order in which they are written."""
+
+    def __init__(self, feature: Feature, *, needs: Iterable[Feature] = ("exec",)) -> None:
+        super().__init__()
+        self.feature = feature
+        self.needs = frozenset(needs) - {feature}
+
+    def check(self, run: Run) -> Run:
+        """Add a check. The name of the function is its sentence."""
+        self.append(Check(_sentence(run), self.feature, run, self.needs))
+        return run
+
+    def with_commands(self, run: Run) -> Run:
+        """Add a check that runs commands, in a group that can do without."""
+        self.append(Check(_sentence(run), self.feature, run, self.needs | {"exec"}))
+        return run
+
+    def add(self, name: str, run: Callable[..., Awaitable[Seen]], *args: object, **options: object) -> None:
+        """Add one of many checks that differ in their arguments alone."""
+        self.append(Check(name, self.feature, partial(_applied, run, args, options), self.needs))
+
+    def add_with_commands(self, name: str, run: Callable[..., Awaitable[Seen]], *args: object) -> None:
+        """The same for a check that runs commands, in a group that can do without."""
+        self.append(Check(name, self.feature, partial(_applied, run, args, {}), self.needs | {"exec"}))
+
+
+def _sentence(run: Run) -> str:
+    return str(getattr(run, "__name__", "")).replace("_", " ")
+
+
+def _applied(
+    run: Callable[..., Awaitable[Seen]], args: tuple[object, ...], options: dict[str, object], open: "Open"
+) -> Awaitable[Seen]:
+    return run(open, *args, **options)

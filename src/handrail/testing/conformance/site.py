@@ -1,0 +1,213 @@
+"""Where a check works: a driver, opened for it or shared with others, and a directory of its own inside."""
+
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any, Final
+
+import anyio
+
+from handrail.contract.driver import Chunk, Command, Driver, Process
+from handrail.contract.errors import HandrailError, Unavailable
+from handrail.drivers.guard.build import PROGRAM
+from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.sandbox.sandbox import WORKSPACE, Sandbox
+from handrail.testing.conformance.check import NotTried
+
+Opener = Callable[..., Awaitable[Driver]]
+MISSING: Final = 127
+"""The exit code of a shell that does not find a program."""
+CLOSE_WAIT: Final = 10.0
+"""Seconds a driver has to close at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode(errors="replace")
+
+
+class Site:
+    """A driver, and a directory inside that belongs to one check."""
+
+    def __init__(self, driver: Driver, directory: str, patience: float) -> None:
+        self.driver = driver
+        self.directory = directory
+        self.patience = patience
+        """Seconds to wait for what a driver that keeps its promise does at once."""
+        self._probe: str | None = None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """A Sandbox over the driver, whose relative paths begin in the directory. Do not close it."""
+        return Sandbox(self.driver).at(self.directory)
+
+    def at(self, name: str) -> str:
+        """The path of a name in the directory."""
+        return f"{self.directory}/{name}"
+
+    async def start(self, command: str | Sequence[str], **options: Any) -> Process:
+        """A line or an argv, in the directory unless `cwd` is given."""
+        kind = {"line": command} if isinstance(command, str) else {"argv": tuple(command)}
+        return await self.driver.start(Command(**kind, **{"cwd": self.directory, **options}))
+
+    async def run(self, command: str | Sequence[str], **options: Any) -> Ran:
+        """Run it to its end."""
+        return await collect(await self.start(command, **options))
+
+    async def needs(self, *programs: str) -> None:
+        """Raise NotTried unless these programs are there."""
+        line = "; ".join(f"command -v {shlex.quote(name)} >/dev/null || echo {shlex.quote(name)}" for name in programs)
+        missing = (await self.run(line)).text.split()
+        if missing:
+            raise NotTried(f"there is no {', '.join(missing)} in the sandbox")
+
+    async def exists(self, name: str) -> bool:
+        """Whether something is in the directory under this name."""
+        above, _, last = self.at(name).rpartition("/")
+        try:
+            return any(entry.name == last for entry in await self.driver.list(above))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    async def until(self, name: str) -> None:
+        """Wait until something is there."""
+        while not await self.exists(name):
+            await anyio.sleep(0.01)
+
+    async def probe(self) -> str:
+        """The path inside of a static program that attempts what a sandbox refuses: it needs neither shell nor Python.
+
+        Raises NotTried where there is none for this system.
+        """
+        if self._probe is None:
+            if sys.platform != "linux" or not PROGRAM.exists():
+                raise NotTried("the program that makes these attempts was not built: it needs Linux")
+            self._probe = self.at("probe")
+            await self.driver.write(self._probe, PROGRAM.read_bytes(), mode=0o755)
+        return self._probe
+
+
+async def collect(process: Process) -> Ran:
+    """Everything that a command still prints, and how it ended."""
+    parts: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    async for chunk in process.output():
+        parts[chunk.stream].append(chunk.data)
+    return Ran(await process.wait(), b"".join(parts["stdout"]), b"".join(parts["stderr"]))
+
+
+async def until_says(output: AsyncIterator[Chunk], text: bytes) -> bytes:
+    """Read until this was printed; everything that came, also when it ended without it."""
+    printed = b""
+    async for chunk in output:
+        printed += chunk.data
+        if text in printed:
+            break
+    return printed
+
+
+async def outcome(work: Awaitable[object]) -> str:
+    """The name of the exception that it raises, or `no error`."""
+    try:
+        await work
+    except (OSError, ValueError, Unavailable) as error:
+        return type(error).__name__
+    return "no error"
+
+
+class Open:
+    """Opens the driver under test. One worker has one: the site without options is shared by its checks."""
+
+    def __init__(self, opener: Opener, patience: float) -> None:
+        self.patience = patience
+        self._opener = opener
+        self._shared: Driver | None = None
+        self._own: list[Driver] = []
+        self._directories: list[str] = []
+
+    async def __call__(self, *, own: bool = False, **options: Any) -> Site:
+        """A site with a new directory. With options, or with `own=True`, its driver is opened for it alone.
+
+        The options are those of `open_sandbox`: workspace, limits, network, env and mounts.
+        """
+        if not own and not options:
+            if self._shared is None:
+                self._shared = await self._opened({})
+            return await self._site(self._shared)
+        driver = await self._opened(options)
+        self._own.append(driver)
+        return await self._site(driver)
+
+    async def end_check(self, *, harmed: bool) -> None:
+        """Close what was opened for one check; also the shared driver where the check may have harmed it."""
+        drivers, self._own = self._own, []
+        if harmed and self._shared is not None:
+            drivers.append(self._shared)
+            self._shared = None
+        for driver in drivers:
+            await _closed(driver)
+        if harmed:
+            self._remove_directories()
+
+    async def end(self) -> None:
+        """Close everything and remove what was made."""
+        await self.end_check(harmed=True)
+
+    def _remove_directories(self) -> None:
+        directories, self._directories = self._directories, []
+        for directory in directories:
+            remove_scratch(directory)
+
+    async def _opened(self, options: dict[str, Any]) -> Driver:
+        if "workspace" not in options:
+            self._directories.append(make_scratch())
+            options = {"workspace": os.path.realpath(self._directories[-1]), **options}
+        taken = _parameters(self._opener)
+        lacking = [name for name in options if taken is not None and name not in taken and name != "workspace"]
+        if lacking:
+            raise NotTried(f"its opener takes no {', '.join(lacking)}")
+        options = {name: value for name, value in options.items() if taken is None or name in taken}
+        try:
+            return await self._opener(**options)
+        except HandrailError as error:
+            raise NotTried(f"it cannot be opened with {', '.join(options)}: {error}") from error
+
+    async def _site(self, driver: Driver) -> Site:
+        workspace = str(getattr(driver, "workspace", WORKSPACE)).rstrip("/")
+        directory = f"{workspace}/conformance-{token_hex(4)}"
+        await driver.make_dir(directory)
+        return Site(driver, directory, self.patience)
+
+
+def _parameters(opener: Opener) -> set[str] | None:
+    """The options that it takes; None for any."""
+    parameters = inspect.signature(opener).parameters.values()
+    return None if any(it.kind is it.VAR_KEYWORD for it in parameters) else {it.name for it in parameters}
+
+
+async def _closed(driver: Driver) -> None:
+    with anyio.move_on_after(CLOSE_WAIT, shield=True), suppress(Exception):
+        await driver.close()
+
+
+@asynccontextmanager
+async def opened(opener: Opener, patience: float) -> AsyncIterator[Open]:
+    """An Open; everything it opened is closed at the end."""
+    open = Open(opener, patience)
+    try:
+        yield open
+    finally:
+        with anyio.CancelScope(shield=True):
+            await open.end()

@@ -1,0 +1,121 @@
+"""What the kit found about a driver, promise by promise."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from handrail.contract.driver import Feature
+from handrail.testing.conformance.check import Check, Seen
+
+Standing = Literal["kept", "broken", "untried", "unclaimed", "unclaimed_but_kept"]
+FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """One check: whether it holds, what was seen, or why it was not tried."""
+
+    check: Check
+    seen: Seen | None = None
+    """None when it was not tried, or raised."""
+    not_tried: str = ""
+    error: str = ""
+    """What the check raised: the driver broke its contract."""
+    seconds: float = 0.0
+
+    @property
+    def tried(self) -> bool:
+        return not self.not_tried
+
+    @property
+    def kept(self) -> bool:
+        return self.seen is not None and self.seen.kept
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in one line; empty when it holds or was not tried."""
+        if self.kept or not self.tried:
+            return ""
+        if self.seen is None:
+            return self.error
+        seen = self.seen
+        if not seen.started:
+            return f"it did not run: {_short(seen.command)}, which gave {_short(seen.got)}"
+        return f"{_short(seen.command)}: expected {_short(seen.expected)}, got {_short(seen.got)}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else f"{text[:150]} … ({len(text)} characters)"
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseVerdict:
+    """One promise. `broken` is a claim that does not hold, `untried` one of which no check could be made here."""
+
+    standing: Standing
+    checks: tuple[CheckVerdict, ...]
+
+    @property
+    def failed(self) -> tuple[CheckVerdict, ...]:
+        return tuple(check for check in self.checks if check.tried and not check.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Everything the kit found about a driver."""
+
+    driver: str
+    promises: Mapping[Feature, PromiseVerdict]
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> tuple[Feature, ...]:
+        """The promises that are claimed and not kept."""
+        return tuple(feature for feature, promise in self.promises.items() if promise.standing == "broken")
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of all checks that do not hold, of promises that are not claimed too."""
+        return tuple(it.check.name for promise in self.promises.values() for it in promise.failed)
+
+    def to_data(self) -> dict[str, Any]:
+        """For JSON."""
+        promises = {
+            feature: {"standing": promise.standing, "checks": [_data(check) for check in promise.checks]}
+            for feature, promise in self.promises.items()
+        }
+        return {"driver": self.driver, "seconds": round(self.seconds, 3), "promises": promises}
+
+
+def _data(verdict: CheckVerdict) -> dict[str, Any]:
+    outcome = "kept" if verdict.kept else "not_tried" if not verdict.tried else "broken"
+    data: dict[str, Any] = {"name": verdict.check.name, "outcome": outcome, "seconds": round(verdict.seconds, 3)}
+    if verdict.seen is not None:
+        data["command"] = verdict.seen.command
+    reason = verdict.not_tried or verdict.problem
+    return {**data, "reason": reason} if reason else data
+
+
+def judge(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerdict], seconds: float) -> Verdict:
+    """Put the checks together. A claim of which nothing could be tried is neither kept nor broken."""
+    claims, by_feature = frozenset(claimed), dict[Feature, list[CheckVerdict]]()
+    for verdict in found:
+        by_feature.setdefault(verdict.check.feature, []).append(verdict)
+    promises = {
+        feature: PromiseVerdict(_standing(feature in claims, by_feature[feature]), tuple(by_feature[feature]))
+        for feature in FEATURES
+        if feature in by_feature
+    }
+    return Verdict(driver, promises, seconds)
+
+
+def _standing(claimed: bool, checks: Iterable[CheckVerdict]) -> Standing:
+    tried = [check for check in checks if check.tried]
+    holds = all(check.kept for check in tried)
+    if claimed:
+        if not tried:
+            return "untried"
+        return "kept" if holds else "broken"
+    return "unclaimed_but_kept" if tried and holds else "unclaimed"

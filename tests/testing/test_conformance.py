@@ -1,0 +1,72 @@
+"""The kit tries every promise of every driver that is shipped, and finds no claim that is broken."""
+
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from handrail.contract.driver import Feature
+from handrail.contract.errors import HandrailError
+from handrail.drivers import selftest
+from handrail.drivers.open import known_drivers
+from handrail.drivers.posix import open_posix
+from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, conform
+
+pytestmark = pytest.mark.anyio
+
+SHIPPED = ("jail", "host", "memory")
+SLOW = {"a command that computes for longer than the limit is ended", "a command cannot use more memory than the limit"}
+"""Checks that take seconds, of promises that other checks try too or that no shipped driver claims."""
+
+
+def opener(name: str) -> Opener:
+    found = known_drivers()[name]
+    assert not isinstance(found, str), found
+    return found
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+async def test_no_claimed_promise_is_broken_and_each_is_tried(name: str) -> None:
+    told: list[CheckVerdict] = []
+    verdict = await conform(opener(name), only=[it.name for it in CHECKS if it.name not in SLOW], on_check=told.append)
+    broken = {it.check.name: it.problem for feature in verdict.broken for it in verdict.promises[feature].failed}
+    assert broken == {}
+    assert not [feature for feature, promise in verdict.promises.items() if promise.standing == "untried"]
+    assert len(told) == len(CHECKS) - len(SLOW), "each was told"
+    tried = Counter(it.check.feature for it in told if it.kept)
+    assert tried["files"] > 50
+    if name == "jail":
+        untried = [it.check.name for it in told if not it.tried and it.check.feature in verdict.promises]
+        assert untried == [], "everything can be tried in the jail"
+
+
+async def test_without_a_guard_the_host_keeps_what_it_claims(tmp_path: Path) -> None:
+    driver = await open_posix(workspace=str(tmp_path))
+    await driver.close()
+    verdict = await conform(open_posix, only=driver.features)
+    assert {it.check.name: it.problem for feature in verdict.broken for it in verdict.promises[feature].failed} == {}
+    assert set(verdict.promises) == driver.features
+
+
+@pytest.mark.parametrize("name", ["jail", "host"])
+async def test_the_self_test_and_the_kit_agree(name: str) -> None:
+    """What the kit finds kept and the self-test does not, or the other way round, is a fault in one of them."""
+    walls = ("file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges")
+    async with selftest.tested_alone(name, opener(name)) as driver:
+        enforced = frozenset(driver.features)
+    verdict = await conform(opener(name), only=walls)
+    kept = {feature for feature in walls if verdict.promises[feature].standing in ("kept", "unclaimed_but_kept")}
+    assert kept == enforced & set(walls)
+
+
+async def test_every_check_is_a_sentence_of_its_own_and_every_promise_has_some() -> None:
+    assert len(CHECKS) >= 120
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    assert {check.feature for check in CHECKS} == set(get_args(Feature))
+    assert all(len(check.name.split()) >= 3 for check in CHECKS)
+
+
+async def test_what_is_neither_a_promise_nor_a_check_is_refused() -> None:
+    with pytest.raises(HandrailError, match="no promise and no check called 'tree_kil'"):
+        await conform(opener("memory"), only=["tree_kil"])
