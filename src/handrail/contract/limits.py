@@ -48,6 +48,10 @@ GUARD_END_WAIT: Final = 3.0
 """Seconds the guard has to end by itself when it is closed."""
 GUARD_KILL_WAIT: Final = 2.0
 """Seconds a killed guard has to be gone."""
+FRAME_BYTES: Final = 4 << 20
+"""Bytes of one frame of a conversation with a command."""
+REF_BYTES: Final = 4_096
+"""Bytes of JSON above which a script is given a reference to a value instead of the value."""
 CALL_DEPTH: Final = 16
 """Calls inside one another: a call made by a program has depth 1, a call that its tool makes has depth 2."""
 
@@ -154,6 +158,17 @@ class Caps:
 
 
 DEFAULT_CAPS: Final = Caps()
+
+
+@lru_cache(maxsize=16)
+def uncut(caps: Caps) -> Caps:
+    """Caps for a call by a script, whose answer no model reads: nothing is cut below what is kept on disk."""
+    most = max(caps.spool, 1 << 40)
+    return Caps(**{field.name: most if field.name not in _KEPT else caps.spool for field in fields(Caps)})
+
+
+_KEPT: Final = frozenset({"stdout", "stderr", "spool"})
+"""What commands print is kept up to a limit, whoever reads it."""
 ROOMY_TOKENS: Final = 100_000
 """Tokens left in the context from which on no cap shrinks."""
 LEAST_PERCENT: Final = 10

@@ -51,7 +51,10 @@ async def invoke(step: Step, proceed: Next) -> Result:
         return refused
     task = this_task()
     before = task.cancelling()
-    result = await _outcome(step)
+    try:
+        result = await _outcome(step)
+    finally:
+        await step.context.end()
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()

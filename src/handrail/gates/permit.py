@@ -3,23 +3,24 @@
 from dataclasses import replace
 from inspect import isawaitable
 from time import time
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.aio import cancels, is_cancelled
-from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.contract.approval import ApprovalRequest, Approver, Decision, Risk
 from handrail.contract.expect import shown
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.approvers import wait_of
-from handrail.policy.judge import DOUBT, Verdict, by_mode, doubtful, judge
+from handrail.policy.judge import ALLOWED, DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.threads import Work, is_async
+from handrail.toolkit.tool import Tool
 
 MAX_EDITS: Final = 5
 
@@ -35,11 +36,44 @@ async def permit(step: Step, proceed: Next) -> Result:
         verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
     else:
         verdict = by_mode(shared.policy.mode, tool, step.arguments, shared.sandbox)
+    if verdict.action == "ask" and tool.name in shared.covered.get(step.call.parent or "", ()):
+        verdict = ALLOWED  # a person has approved the script, and saw that it calls this tool
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
+    if tool.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
+        return await _whole(step, verdict, proceed)
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
         return refused
     return await proceed(step)
+
+
+async def _whole(step: Step, verdict: Verdict, proceed: Next) -> Result:
+    """Ask once for a script and for the tools that it names; a critical one still asks by itself."""
+    asks = _asking(step)
+    if asks and verdict is not DOUBT:
+        riskiest = max((tool.risk for tool in asks), key=get_args(Risk).index)
+        names = ", ".join(tool.name for tool in asks)
+        verdict = Verdict("ask", f"it calls {names}; the highest risk of these is {riskiest}")
+    if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
+        return refused
+    if verdict.action != "allow":
+        step.shared.covered[step.call.id] = frozenset(tool.name for tool in _asking(step) if tool.risk != "critical")
+    try:
+        return await proceed(step)
+    finally:
+        step.shared.covered.pop(step.call.id, None)
+
+
+def _asking(step: Step) -> list[Tool]:
+    """The tools that the script names and that may ask, sorted by name."""
+    shared, tools = step.shared, step.context.tools
+    named = step.tool.covers(step.arguments, tools) if step.tool.covers is not None else ()
+    return [
+        tool
+        for tool in tools
+        if tool.name in named
+        and (shared.rules_about(tool).ask or by_mode(shared.policy.mode, tool, {}, shared.sandbox).action == "ask")
+    ]
 
 
 async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from handrail.contract.excerpt import Excerpt, cut
-from handrail.contract.limits import Caps
+from handrail.contract.limits import REF_BYTES, Caps
 from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire
 from handrail.gates._keeper import JSON, Keeper
 from handrail.gates._shorten import settle_excerpts, shorten_object, shorten_text
@@ -22,9 +22,28 @@ LONGEST_WARNING: Final = 2_000
 async def shape(step: Step, proceed: Next) -> Result:
     """An answer stays what it is: a Failure never becomes a Success, nor the other way round."""
     result = await proceed(step)
+    if step.call.origin == "script" and result.ok and (by_reference := await _for_script(step, result)) is not result:
+        return by_reference
     if not result.ok or result.warnings or (type(result.value) not in SMALL and not _is_quick(result.value, step)):
         result = await _shaped(step, result)
     return replace(result, warnings=(*result.warnings, *step.warnings)) if step.warnings else result
+
+
+async def _for_script(step: Step, result: Success) -> Result:
+    """A script is given a large value by reference: the value is kept whole, and is in no event."""
+    value = result.value
+    if type(value) in SMALL or images_in(value):
+        return result
+    try:
+        text = value if isinstance(value, str) else json.dumps(to_wire(value), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
+    if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+        return result
+    kind = None if isinstance(value, str) else JSON
+    return replace(
+        result, value=await step.context.artifacts.put(text, media_type=kind, name=f"{step.tool.name}.value")
+    )
 
 
 def _is_quick(value: Any, step: Step) -> bool:

@@ -10,6 +10,7 @@ from handrail.contract.expect import explains_misuse, refuse
 from handrail.policy.rule import Rule, ToolTraits
 
 Mode = Literal["contained", "ask", "strict", "open"]
+Scripts = Literal["each", "whole"]
 
 
 @explains_misuse
@@ -27,11 +28,15 @@ class Policy:
     ask: Sequence[str | Rule] = ()
     deny: Sequence[str | Rule] = ()
     mode: Mode = "contained"
+    scripts: Scripts = "each"
+    """Whether each call of a script asks by itself, or one approval covers the whole script and the tools it names."""
     rules: "RuleLists" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
             raise HandrailError(f"policy mode {self.mode!r} is not one of {', '.join(get_args(Mode))}")
+        if self.scripts not in get_args(Scripts):
+            raise HandrailError(f"policy scripts {self.scripts!r} is not one of {', '.join(get_args(Scripts))}")
         rules = RuleLists(_parse("allow", self.allow), _parse("ask", self.ask), _parse("deny", self.deny))
         object.__setattr__(self, "rules", rules)
 

@@ -5,23 +5,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from inspect import isawaitable
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from weakref import WeakSet
 
 import anyio
 
 from handrail.aio import OwnLoop, finish, in_background
-from handrail.contract.clock import Clock
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE, Caps
+from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
 from handrail.log import report
-from handrail.sandbox._running import Order, Running
+from handrail.sandbox._running import Running
 from handrail.sandbox._spool import Spool
 from handrail.sandbox._supervise import supervise
 from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job
 
+R = TypeVar("R", bound=Running)
 JOBS_KEPT: Final = 256
 """Ended jobs that can still be looked up."""
 ADVICE_KEPT: Final = 20
@@ -68,12 +68,11 @@ class SandboxState:
             self._holders += change
             return self._holders
 
-    def begin(self, id: str, order: Order, clock: Clock, caps: Caps) -> Running:
-        """Start a command under `id`."""
+    def begin(self, running: R) -> R:
+        """Start a command under its id."""
         self.check_open()
-        running = Running(id, order, self.driver, clock, caps)
         self._spools.add(running.spool)
-        self.calls.setdefault(id, set()).add(running)
+        self.calls.setdefault(running.id, set()).add(running)
         running.begin()
         return running
 

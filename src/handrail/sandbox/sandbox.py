@@ -1,6 +1,7 @@
 """A Sandbox: commands and files over any driver, with limits that hold even if the driver misbehaves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Completed, Late
+from handrail.sandbox.conversation import Conversation, Talk
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
@@ -43,6 +45,7 @@ class Sandbox(Files, AsyncWith):
         self._clock: Clock | None = None
         self._call_id: str | None = None
         self._caps = DEFAULT_CAPS
+        self._talks: list[Conversation] | None = None
         self._on_job: Callable[[Job], object] | None = None
         self._on_advice: Callable[[str], object] | None = None
 
@@ -77,7 +80,7 @@ class Sandbox(Files, AsyncWith):
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         name = id or self._call_id or shared.number("run")
-        running = shared.begin(name, order, self._clock or WallClock(), self._caps)
+        running = shared.begin(Running(name, order, shared.driver, self._clock or WallClock(), self._caps))
         return self._advised(await shared.see_through(running, timeout, silence))
 
     @on_own_loop
@@ -100,7 +103,7 @@ class Sandbox(Files, AsyncWith):
         order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
-        running = shared.begin(shared.number("job"), order, WallClock(), self._caps)
+        running = shared.begin(Running(shared.number("job"), order, shared.driver, WallClock(), self._caps))
         job = Job(running, log, shared.own_loop)
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
@@ -108,6 +111,43 @@ class Sandbox(Files, AsyncWith):
         if self._on_job is not None:
             self._on_job(job)
         return job
+
+    @on_own_loop
+    async def converse(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        lasting: bool = False,
+    ) -> Conversation:
+        """Start a command to talk to: frames over its input and output; what it writes to stderr is its log.
+
+        It belongs to the call that this view is bound to, has its clock and ends with it; a `lasting` one ends when it
+        is killed, or with the sandbox. Raises OSError, ValueError or Unavailable.
+        """
+        if isinstance(argv, str):
+            raise ValueError("argv is a list of words, such as ['python3', 'serve.py'], not a line for the shell.")
+        order = self._order(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
+        shared = self._shared
+        name = shared.number("run") if lasting else self._call_id or shared.number("run")
+        clock = WallClock() if lasting else self._clock or WallClock()
+        talk = shared.begin(Talk(name, order, shared.driver, clock, self._caps))
+        in_background(self._hear_out(talk))
+        conversation = Conversation(talk, shared.own_loop)
+        try:
+            await self._started(talk)
+        except BaseException:
+            await conversation.kill()
+            raise
+        if self._talks is not None and not lasting:
+            self._talks.append(conversation)
+        return conversation
+
+    async def end_conversations(self) -> None:
+        """End the commands that this view's call talks to."""
+        for conversation in self._talks or ():
+            await conversation.kill()
 
     @on_own_loop
     async def run_code(
@@ -167,6 +207,7 @@ class Sandbox(Files, AsyncWith):
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
         view._caps = caps if caps is not None else self._caps
+        view._talks = []
         return view
 
     @property
@@ -276,6 +317,10 @@ class Sandbox(Files, AsyncWith):
         finally:
             if job.running:
                 job.settle(None, Unavailable("The job was abandoned.", retryable=False))
+
+    async def _hear_out(self, talk: Talk) -> None:
+        with suppress(OSError, ValueError, Unavailable, HandrailError):  # the conversation tells who waits for it
+            await self._shared.see_through(talk, None, None)
 
     async def _started(self, running: Running) -> None:
         """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""

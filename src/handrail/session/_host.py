@@ -103,7 +103,7 @@ class SessionHost:
 
     def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
         try:
-            return exported(provider, tool)
+            return exported(provider, tool, self.toolbox.all())
         except HandrailError as error:
             message = f"{error}. The model is not offered this tool."
             if message not in self._warned:

@@ -303,6 +303,11 @@ class Session(AsyncWith):
         return facts_of(self.toolbox, self.shared, self.opened_by)
 
     @property
+    def budget(self) -> Budget:
+        """What one run may use."""
+        return self.shared.budget
+
+    @property
     def tokens_left(self) -> int | None:
         """Tokens left in the model's context; answers shrink with it. None until a loop sets it."""
         return self.shared.tokens_left

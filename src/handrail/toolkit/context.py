@@ -11,12 +11,14 @@ from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.expect import refuse
-from handrail.contract.limits import Caps
+from handrail.contract.limits import Budget, Caps, uncut
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
+    from handrail.toolkit.tool import Tool
+    from handrail.toolkit.toolbox import Toolbox
 
 
 State = TypeVar("State", default=Any)
@@ -65,6 +67,10 @@ class SessionView(Protocol):
     def host_for(self, call: Call) -> Host: ...
     @property
     def artifacts(self) -> "Scope": ...
+    @property
+    def toolbox(self) -> "Toolbox": ...
+    @property
+    def budget(self) -> Budget: ...
     def caps_for(self, output_cap: int | None) -> Caps: ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
     def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
@@ -122,7 +128,9 @@ class Context(Generic[State]):
 
     @property
     def caps(self) -> Caps:
-        """How much this call may answer; less where the model's context is nearly full."""
+        """How much this call may answer; less where the model's context is nearly full, all of it to a script."""
+        if self.call.origin == "script":
+            return uncut(self._session.caps_for(None))
         return self._session.caps_for(self._output_cap)
 
     @property
@@ -148,9 +156,24 @@ class Context(Generic[State]):
         if self.stopped:
             raise ToolFailed(Failure("cancelled", self.stopped))
 
-    async def use(self, name: str, arguments: Arguments = "{}") -> Result:
-        """Call another tool as part of this call, through every gate."""
-        return await self._session.call(name, arguments, origin=self.call.origin, parent=self.call.id)
+    async def use(self, name: str, arguments: Arguments = "{}", *, origin: Origin | None = None) -> Result:
+        """Call another tool as part of this call, through every gate; `origin` is this call's own if None."""
+        return await self._session.call(name, arguments, origin=origin or self.call.origin, parent=self.call.id)
+
+    @property
+    def tools(self) -> "Sequence[Tool]":
+        """The session's tools, sorted by name."""
+        return self._session.toolbox.all()
+
+    @property
+    def budget(self) -> Budget:
+        """What one run of the session may use."""
+        return self._session.budget
+
+    async def end(self) -> None:
+        """The body has ended: end the commands that it talks to."""
+        if self._sandbox is not None:
+            await self._sandbox.end_conversations()
 
     def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
         """A dictionary that a tool keeps for the rest of the session.

@@ -51,7 +51,8 @@ class SessionState:
     """What the calls of a session share: its policy, budget, approver and sandbox, and the gates' own state."""
 
     __slots__ = (
-        "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "lanes", "open_guard", "policy",
+        "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "covered",
+        "lanes", "open_guard", "policy",
         "remembered", "sandbox", "smallest_cap", "task",
     )  # fmt: skip
 
@@ -69,6 +70,8 @@ class SessionState:
         """The id of the task, in a child session."""
         self.remembered: list[Rule] = []
         """Rules that a person accepted for the rest of the session."""
+        self.covered: dict[str, frozenset[str]] = {}
+        """By running script: the tools that its approval covers."""
         self.lanes: dict[str, Any] = {}
         """Named lanes; managed by gates/lane.py."""
         self.open_guard: OpenGuard

@@ -4,7 +4,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +60,8 @@ class ToolOptions(TypedDict, total=False):
     callable_from: Collection[Origin]
     deferred: bool
     output_cap: int | None
+    describe: Callable[[Sequence["Tool"]], str] | None
+    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
 
 
 @explains_misuse
@@ -101,6 +103,10 @@ class Tool(Generic[P, R]):
     """Turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
     """Run the function in a process of its own, which is killed at the deadline with all it started."""
+    describe: Callable[[Sequence["Tool"]], str] | None = field(default=None, kw_only=True)
+    """Writes the description that is exported, of the tools beside it; None means `description`."""
+    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
+    """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -159,7 +165,7 @@ def _check_options(tool: Tool) -> None:
     expect_number(f"{name} output_cap", tool.output_cap, characters, least=0, above=True, whole=True)
     if tool.isolate and tool.function is None:
         raise HandrailError(f"{name} isolate=True is for functions: make it with @tool(isolate=True)")
-    for option in ("convert", "function"):
+    for option in ("convert", "function", "describe", "covers"):
         if (given := getattr(tool, option)) is not None and not callable(given):
             refuse(f"{name} {option}", given, "a function")
     if tool.function is None and not _takes_two(tool.body):

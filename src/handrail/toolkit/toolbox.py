@@ -80,18 +80,18 @@ class Toolbox:
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """Every tool that is not deferred, sorted by name. Raises HandrailError if the provider would refuse one."""
         check_provider(provider)
-        return [exported(provider, each) for each in self.all() if not each.deferred]
+        return [exported(provider, each, self.all()) for each in self.all() if not each.deferred]
 
     def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
         """The tools that `schemas` leaves out because they are deferred, in the same form."""
-        return [exported(provider, each) for each in self.all() if each.deferred]
+        return [exported(provider, each, self.all()) for each in self.all() if each.deferred]
 
     def schema_for(self, name: str, provider: str = "mcp") -> dict[str, Any]:
         """One tool in this provider's form. Raises HandrailError for a name that is not here."""
         found = self._tools.get(name)
         if found is None:
             raise HandrailError(f"there is no tool {name!r}; {nearest(name, self.names())}")
-        return exported(provider, found)
+        return exported(provider, found, self.all())
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -147,9 +147,10 @@ def few(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "") or "none"
 
 
-def exported(provider: str, tool: Tool) -> dict[str, Any]:
+def exported(provider: str, tool: Tool, beside: Sequence[Tool] = ()) -> dict[str, Any]:
     """The tool's schema in this provider's form. Raises HandrailError if the provider would refuse it."""
-    return export(provider, tool.name, tool.description, tool.parameters, tool.output)
+    description = tool.description if tool.describe is None else tool.describe(beside)
+    return export(provider, tool.name, description, tool.parameters, tool.output)
 
 
 def _where(tool: Tool) -> str:

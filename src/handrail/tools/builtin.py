@@ -14,18 +14,23 @@ from handrail.tools.process import process
 from handrail.tools.read import read
 from handrail.tools.read_artifact import read_artifact
 from handrail.tools.run_code import run_code
+from handrail.tools.script import script
 from handrail.tools.share_artifact import share_artifact
+from handrail.tools.task import task
 from handrail.tools.todo import todo
 from handrail.tools.write import write
 
 Profile = Literal["coding", "read_only", "all"]
 READ_ONLY: Final = (glob, grep, read, read_artifact)
 CODING: Final = (*READ_ONLY, bash, edit, process, run_code, share_artifact, todo, write)
-ALL: Final = (*CODING, ask_user, complete)
+ALL: Final = (*CODING, ask_user, complete, script, task)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
-    """`read_only` changes nothing; `coding` also writes and runs commands; `all` also asks the user and ends work."""
+    """`read_only` changes nothing; `coding` also writes and runs commands.
+
+    `all` also asks the user, starts tasks, runs scripts that call tools, and ends work.
+    """
     chosen = {"coding": CODING, "read_only": READ_ONLY, "all": ALL}.get(profile)
     if chosen is None:
         raise HandrailError(f"there is no profile {profile!r}; there are {', '.join(get_args(Profile))}")

@@ -59,7 +59,7 @@ async def read(
 async def _file(context: Context, path: str, stat: FileStat, offset: int, limit: int | None) -> Any:
     sandbox = context.sandbox
     head = await sandbox.read_bytes(path, length=8192)
-    if media_type := _image_type(head):
+    if media_type := image_type(head):
         return await _read_image(sandbox, path, stat, media_type)
     if b"\0" in head:
         return {"kind": "binary", "path": path, "size": stat.size, "begins_with": head[:16].hex(" ")}
@@ -97,7 +97,7 @@ async def _read_image(sandbox: Sandbox, path: str, stat: FileStat, media_type: s
     return Success(value, (note,))
 
 
-def _image_type(head: bytes) -> str | None:
+def image_type(head: bytes) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), None)

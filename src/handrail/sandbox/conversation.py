@@ -1,0 +1,116 @@
+"""A Conversation: frames to a running command and back, over its input and output."""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from handrail.aio import OwnLoop, finish, on_own_loop
+from handrail.contract.clock import Clock
+from handrail.contract.driver import Chunk, Driver
+from handrail.contract.errors import HandrailError
+from handrail.contract.limits import FRAME_BYTES, Caps
+from handrail.sandbox._capture import Capture
+from handrail.sandbox._running import Order, Running
+
+HEADER: Final = 4
+"""Bytes of a frame's length, the highest first."""
+UNREAD_BYTES: Final = 2 * FRAME_BYTES
+"""Bytes of frames that nobody has received, from which on the command is blocked."""
+
+
+class Talk(Running):
+    """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log."""
+
+    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
+        super().__init__(id, order, driver, clock, caps)
+        self.inbox = bytearray()
+        self.changed = anyio.Event()
+        self.log = Capture(caps.stdout)
+        self.on_log: Callable[[Chunk], object] | None = None
+
+    async def _take(self, chunk: Chunk) -> None:
+        self.received += len(chunk.data)
+        if chunk.stream == "stderr":
+            self.log.add(chunk.data)
+            if self.on_log is not None:
+                self.on_log(chunk)
+            return
+        self.inbox += chunk.data
+        self.change()
+        while len(self.inbox) > UNREAD_BYTES and self.end_reason is None:
+            await self.changed.wait()
+
+    def change(self) -> None:
+        """Wake whoever waits for frames, or for room."""
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
+
+    async def _finish(self) -> None:
+        await super()._finish()
+        self.change()
+
+
+class Conversation:
+    """Frames are bytes with their length before them: 4 bytes, the highest first; then at most 4 MiB."""
+
+    def __init__(self, talk: Talk, own_loop: OwnLoop) -> None:
+        self.own_loop = own_loop
+        self._talk = talk
+        self._sending = anyio.Lock()
+
+    def __repr__(self) -> str:
+        state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
+        return f"<Conversation with {' '.join(self._talk.order.command.argv or ())[:60]!r}: {state}>"
+
+    @property
+    def logs(self) -> str:
+        """What the command wrote to stderr, an Excerpt where it is much."""
+        return self._talk.log.cut().text
+
+    def watch(self, on_log: Callable[[Chunk], object]) -> None:
+        """Call `on_log` with what the command writes to stderr from now on."""
+        self._talk.on_log = on_log
+
+    @property
+    def ended(self) -> bool:
+        """Whether the command has ended."""
+        return self._talk.ended.is_set()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a command that has ended by itself or by a signal."""
+        return self._talk.exit_code
+
+    @on_own_loop
+    async def send(self, data: bytes) -> None:
+        """Send one frame. Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large."""
+        if len(data) > FRAME_BYTES:
+            raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
+        async with self._sending:  # a frame goes out in one piece
+            await self._talk.feed(len(data).to_bytes(HEADER, "big") + data)
+
+    @on_own_loop
+    async def receive(self) -> bytes | None:
+        """The next frame; None when the command has ended. Raises HandrailError, and ends it, for a frame too large."""
+        talk = self._talk
+        while True:
+            size = int.from_bytes(talk.inbox[:HEADER], "big") if len(talk.inbox) >= HEADER else -1
+            if size > FRAME_BYTES:
+                await self.kill()
+                raise HandrailError(f"The command sent a frame of {size:,} bytes; the limit is {FRAME_BYTES:,}.")
+            if 0 <= size <= len(talk.inbox) - HEADER:
+                frame = bytes(talk.inbox[HEADER : HEADER + size])
+                del talk.inbox[: HEADER + size]
+                talk.change()
+                return frame
+            if talk.ended.is_set():
+                return None
+            await talk.changed.wait()
+
+    @on_own_loop
+    async def kill(self) -> None:
+        """End the command and all it started. Returns when it is gone, or its driver stays silent."""
+        self._talk.request_end("close")
+        self._talk.change()
+        await finish(self._talk.settled.wait)

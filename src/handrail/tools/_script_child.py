@@ -1,0 +1,384 @@
+"""The program inside the sandbox: it reads one script from its input, runs it, and passes on its calls.
+
+It is given to the sandbox's Python as text, with `_script_syntax.py` before it, and works with Python 3.8 and later.
+"""
+
+import builtins
+import json
+import linecache
+import os
+import struct
+import sys
+import threading
+import traceback
+from typing import Any
+
+from handrail.tools._script_syntax import NAME, compiled
+
+FRAME_BYTES = 4 << 20
+PIECE = 1 << 20
+DEEPEST = 200
+ADVICE = {
+    "set": "use sorted(…)",
+    "frozenset": "use sorted(…)",
+    "bytes": "use .decode() or .hex()",
+    "bytearray": "use .decode() or .hex()",
+    "datetime": "use .isoformat()",
+    "date": "use .isoformat()",
+    "Decimal": "use float(…) or str(…)",
+    "generator": "use list(…)",
+    "map": "use list(…)",
+}
+"""What to write instead of a value that has no JSON form."""
+
+
+class ToolError(Exception):
+    """A call that did not succeed. `kind` says why; `retryable`, whether the same call may work later."""
+
+    def __init__(self, kind: str, message: str, field: "str | None" = None, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.field, self.retryable = kind, message, field, retryable
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class Channel:
+    """Requests are numbered from 1. Whoever waits for an answer reads for all who wait."""
+
+    def __init__(self) -> None:
+        self._in, self._out = os.dup(0), os.dup(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(2, 1)
+        self._last = 0
+        self._answers: dict[int, Any] = {}
+        self._reading = False
+        self._closed = False
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        os.register_at_fork(after_in_child=self._close)
+
+    def _close(self) -> None:
+        """A forked child has no tools."""
+        self._closed = True
+        for fd in (self._in, self._out):
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+    def read(self) -> Any:
+        size = struct.unpack(">I", self._exactly(4))[0]
+        return json.loads(self._exactly(size))
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            try:
+                more = b"" if self._closed else os.read(self._in, min(size - len(data), PIECE))
+            except OSError:
+                more = b""
+            if not more:
+                raise ToolError("unavailable", "the way to the tools is closed")
+            data += more
+        return data
+
+    def write(self, frame: Any) -> None:
+        data = json.dumps(frame, ensure_ascii=True, allow_nan=False).encode()
+        if len(data) > FRAME_BYTES:
+            raise ToolError(
+                "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
+            )
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(struct.pack(">I", len(data)) + data)
+        while view:
+            try:
+                view = view[os.write(self._out, view) :] if not self._closed else self._gone()
+            except OSError:
+                self._gone()
+
+    def _gone(self) -> Any:
+        raise ToolError("unavailable", "the way to the tools is closed: a forked process has none")
+
+    def ask(self, frame: "dict[str, Any]") -> int:
+        """Send a request; returns its number."""
+        data = json.dumps(frame, ensure_ascii=True, allow_nan=False)
+        if len(data) > FRAME_BYTES - 100:
+            raise ToolError(
+                "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
+            )
+        with self._sending:
+            number = self._last + 1
+            self._put(json.dumps({"number": number}).encode()[:-1] + b", " + data[1:].encode())
+            self._last = number
+        return number
+
+    def answer(self, number: int) -> Any:
+        """Wait for the answer to a request. Raises ToolError."""
+        while True:
+            with self._changed:
+                if number in self._answers:
+                    answer = self._answers.pop(number)
+                    break
+                if self._reading:
+                    self._changed.wait(1.0)
+                    continue
+                self._reading = True
+            try:
+                frame = self.read()
+                with self._changed:
+                    self._answers[frame["number"]] = frame
+            finally:
+                with self._changed:
+                    self._reading = False
+                    self._changed.notify_all()
+        if "error" in answer:
+            raise ToolError(**answer["error"])
+        return answer.get("value")
+
+
+class Ref:
+    """A value that is too large to be sent here. Pass it on as an argument, or read of it what is needed."""
+
+    def __init__(self, channel: Channel, wire: "dict[str, Any]") -> None:
+        self._channel, self._ref = channel, wire["ref"]
+        self.preview, self.size, self.kind = wire["preview"], wire["size"], wire["kind"]
+
+    def __repr__(self) -> str:
+        return f"<Ref to {self.size:,} bytes of {self.kind}: {self.preview[:60]!r}…>"
+
+    def read(self, start: int = 0, end: "int | None" = None) -> Any:
+        """The bytes from `start` to `end`, as text; what holds bytes is given as bytes."""
+        last = self.size if end is None else min(end, self.size)
+        pieces, at = [], start
+        while at < last:
+            pieces.append(self._piece(at, min(at + PIECE, last)))
+            at += PIECE
+        return (b"" if self.kind == "bytes" else "").join(pieces)
+
+    def _piece(self, start: int, end: int) -> Any:
+        text = self._channel.answer(self._channel.ask({"read": self._ref, "start": start, "end": end}))
+        return bytes.fromhex(text) if self.kind == "bytes" else text
+
+    def lines(self) -> Any:
+        """Its lines, one after the other, without their ends."""
+        rest, newline = (b"", b"\n") if self.kind == "bytes" else ("", "\n")
+        for at in range(0, self.size, PIECE):
+            *whole, rest = (rest + self._piece(at, min(at + PIECE, self.size))).split(newline)
+            yield from whole
+        if rest:
+            yield rest
+
+    def __getitem__(self, key: Any) -> Any:
+        """A part of an object or a list; a large part is a Ref again."""
+        if isinstance(key, slice):
+            return [self[at] for at in range(*key.indices(len(self)))]
+        try:
+            return given(self._channel, self._channel.answer(self._channel.ask({"part": self._ref, "key": key})))
+        except ToolError as error:
+            if error.kind == "not_found":
+                raise (KeyError if isinstance(key, str) else IndexError)(key) from None
+            raise
+
+    def __len__(self) -> int:
+        """Of a list or an object, its items; of anything else, its bytes."""
+        if self.kind != "json":
+            return int(self.size)
+        return int(self._channel.answer(self._channel.ask({"part": self._ref, "count": True})))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Any:
+        if self.kind != "json":
+            return self.lines()
+        keys = self._channel.answer(self._channel.ask({"part": self._ref, "keys": True}))
+        return iter(given(self._channel, keys)) if keys is not None else (self[at] for at in range(len(self)))
+
+    def keys(self) -> "list[str]":
+        return list(
+            given(self._channel, self._channel.answer(self._channel.ask({"part": self._ref, "keys": True}))) or ()
+        )
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except (KeyError, IndexError):
+            return default
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self.keys() or any(key in line for line in self.lines() if isinstance(key, type(line)))
+
+
+def given(channel: Channel, value: Any) -> Any:
+    """A value as the script gets it: references are Refs."""
+    if isinstance(value, dict):
+        if value.keys() == {"$ref"}:
+            return Ref(channel, value["$ref"])
+        if value.keys() == {"$plain"}:  # an object that only looks like one of these
+            return {key: given(channel, held) for key, held in value["$plain"]}
+        return {key: given(channel, held) for key, held in value.items()}
+    return [given(channel, held) for held in value] if isinstance(value, list) else value
+
+
+def plain(value: Any, path: str, depth: int = 0) -> Any:
+    """A value as JSON. Raises TypeError, naming where it is not JSON."""
+    if depth > DEEPEST:
+        raise TypeError(f"{path[:80]} contains itself, or is nested too deeply")
+    if isinstance(value, Ref):
+        return {"$artifact": value._ref}
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        raise TypeError(f"{path} is {value}, which JSON does not have; use None")
+    if value is None or isinstance(value, (bool, str, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [plain(held, f"{path}[{at}]", depth + 1) for at, held in enumerate(value)]
+    if isinstance(value, dict):
+        return {named(key, path): plain(held, f"{path}[{key!r}]", depth + 1) for key, held in value.items()}
+    advice = ADVICE.get(type(value).__name__, "use plain data: dict, list, str, int, float, bool or None")
+    raise TypeError(f"{path} is a {type(value).__name__}, which has no JSON form; {advice}")
+
+
+def named(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{path} has the key {key!r}, which is no text; use str(key)")
+    return key
+
+
+class Planned:
+    """A call that `tools.gather` makes."""
+
+    def __init__(self, name: str, arguments: "dict[str, Any]") -> None:
+        self.name, self.arguments = name, arguments
+
+
+def call(name: str, **arguments: Any) -> Planned:
+    """A call for `tools.gather`."""
+    return Planned(str(getattr(name, "__name__", name)), arguments)
+
+
+class Tools:
+    """`tools.NAME(**arguments)` calls a tool and returns its value, or raises ToolError."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def use(*misplaced: Any, **arguments: Any) -> Any:
+            if misplaced:
+                raise ToolError("invalid_args", f"tools.{name} takes arguments by name: tools.{name}(name=value)")
+            return given(self._channel, self._channel.answer(self._begin(name, arguments)))
+
+        use.__name__ = name
+        return use
+
+    def gather(self, *calls: Any, return_exceptions: bool = False) -> "list[Any]":
+        """Make calls together; their values in order. The first ToolError is raised when all have ended."""
+        for each in calls:
+            if not isinstance(each, Planned):
+                raise ToolError(
+                    "invalid_args", "tools.gather takes call('NAME', argument=value), ...: calls not made yet"
+                )
+        numbers: list[Any] = []
+        for each in calls:
+            try:
+                numbers.append(self._begin(each.name, each.arguments))
+            except ToolError as error:
+                numbers.append(error)
+        values = [number if isinstance(number, ToolError) else self._ended(number) for number in numbers]
+        for value in values:
+            if isinstance(value, ToolError) and not return_exceptions:
+                raise value
+        return values
+
+    def _ended(self, number: int) -> Any:
+        try:
+            return given(self._channel, self._channel.answer(number))
+        except ToolError as error:
+            return error
+
+    def _begin(self, name: str, arguments: "dict[str, Any]") -> int:
+        try:
+            sent = {key: plain(value, key) for key, value in arguments.items()}
+        except (TypeError, RecursionError) as error:
+            raise ToolError("invalid_args", f"tools.{name}: {error}") from None
+        return self._channel.ask({"call": name, "arguments": sent})
+
+
+def trouble(error: BaseException) -> "dict[str, Any]":
+    """What went wrong, with the lines of the script."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
+        trace = trace.tb_next
+    line = trace.tb_lineno if trace is not None else getattr(error, "lineno", None)
+    at = trace
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == NAME:
+            line = at.tb_lineno
+        at = at.tb_next
+    try:
+        kept = [
+            part for part in traceback.extract_tb(trace) if part.filename == NAME or "<string>" not in part.filename
+        ]
+        told = "".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(error), error))
+    except Exception:  # noqa: BLE001 - a __str__ of the script's own
+        told = type(error).__name__
+    said = {"type": type(error).__name__, "message": told[-8000:], "line": line}
+    if isinstance(error, ToolError):
+        said.update(kind=error.kind, retryable=bool(error.retryable))
+    return said
+
+
+def outcome(code: str, channel: Channel) -> "dict[str, Any]":
+    """Run the script; its value, or its error."""
+    names = {"tools": Tools(channel), "call": call, "ToolError": ToolError, "Ref": Ref}
+    scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins, **names}
+    try:
+        run, expression = compiled(code)
+        exec(run, scope)
+        value = None if expression is None else eval(expression, scope)
+        return {"value": plain(value, "the result")}
+    except SystemExit as error:
+        return {"value": None} if error.code in (None, 0) else {"error": trouble(error)}
+    except BaseException as error:  # noqa: BLE001 - a script may raise anything
+        return {"error": trouble(error)}
+
+
+def tell(ended: "dict[str, Any]", channel: Channel) -> None:
+    """Say how it ended."""
+    try:
+        channel.write({"ended": ended})
+    except ToolError as error:
+        message = f"the result is too large: {error}"
+        channel.write({"ended": {"error": {"type": "ValueError", "message": message, "line": None}}})
+    except BaseException as error:  # noqa: BLE001 - a value may be anything
+        channel.write({"ended": {"error": trouble(error)}})
+
+
+def main() -> None:
+    channel = Channel()
+    begun = channel.read()
+    code = begun["code"]
+    os.chdir(begun["cwd"])
+    sys.path.insert(0, os.getcwd())
+    sys.argv = ["script"]
+    linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
+    ended = outcome(code, channel)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001 - the script may have closed or replaced it
+            pass
+    tell(ended, channel)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What a script will call, found before it runs: its syntax, its tools, and the names of their arguments."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handrail.contract.expect import nearest
+from handrail.contract.result import Failure
+from handrail.toolkit.tool import Tool
+from handrail.tools._script_syntax import parsed
+
+OWN_NAMES: Final = frozenset({"gather"})
+LONGEST_CODE: Final = 1 << 20
+"""Characters of a script."""
+NOT_INSIDE: Final = frozenset({"script", "task"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tools that a script names, and whether it may call others too."""
+
+    tools: frozenset[str]
+    open: bool
+    """Whether it uses `tools` in a way that can call anything, such as getattr(tools, name)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    name: str
+    line: int
+    keywords: tuple[str, ...] = ()
+
+
+def read_plan(code: str, tools: Sequence[Tool]) -> Plan | Failure:
+    """What it calls; a Failure for a script that cannot work."""
+    if len(code) > LONGEST_CODE:
+        return _refused(f"it has {len(code):,} characters, and the limit is {LONGEST_CODE:,}")
+    try:
+        tree = parsed(code)
+    except SyntaxError as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        text = f" ({error.text.strip()[:100]})" if error.text and error.text.strip() else ""
+        return _refused(f"{where}{error.msg}{text}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return _refused(str(error) or "it is nested too deeply")
+    finder = _Finder()
+    finder.visit(tree)
+    known = {tool.name: tool for tool in tools}
+    for use in finder.uses:
+        if why := _wrong(use, known):
+            return _refused(f"line {use.line}: {why}")
+    return Plan(frozenset(use.name for use in finder.uses), finder.open)
+
+
+def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozenset[str]:
+    """The tools that the script in these arguments names."""
+    plan = read_plan(str(arguments.get("code", "")), tools)
+    return frozenset() if isinstance(plan, Failure) else plan.tools
+
+
+def _refused(why: str) -> Failure:
+    return Failure("invalid_args", f"The script was not run: {why}. Nothing was called.", field="code")
+
+
+def _wrong(use: _Use, known: Mapping[str, Tool]) -> str:
+    tool = known.get(use.name)
+    if tool is None:
+        return f"there is no tool {use.name!r}; {nearest(use.name, sorted(known))}"
+    if use.name in NOT_INSIDE or "script" not in tool.callable_from:
+        return f"{use.name} cannot be called by a script; call it directly"
+    allowed = tool.parameters.get("properties", {})
+    is_open = tool.parameters.get("additionalProperties", True) is not False
+    wrong = [name for name in use.keywords if name not in allowed]
+    if wrong and not is_open:
+        return f"{use.name} has no argument {wrong[0]!r}; {nearest(wrong[0], sorted(allowed))}"
+    return ""
+
+
+class _Finder(ast.NodeVisitor):
+    """Collects `tools.NAME(…)`, `tools.NAME` and `call("NAME", …)`."""
+
+    def __init__(self) -> None:
+        self.uses: list[_Use] = []
+        self.open = False
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = _tool_name(node.func)
+        keywords = tuple(word.arg for word in node.keywords if word.arg is not None)
+        if name is not None and name not in OWN_NAMES:
+            self.uses.append(_Use(name, node.lineno, keywords))
+            self._visit_all([*node.args, *node.keywords])
+        elif isinstance(node.func, ast.Name) and node.func.id == "call":
+            self._planned(node, keywords)
+        else:
+            self.generic_visit(node)
+
+    def _planned(self, node: ast.Call, keywords: tuple[str, ...]) -> None:
+        first = node.args[0] if node.args else None
+        named = _tool_name(first) if first is not None else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            named = first.value
+        if named is None:
+            self.open = True
+            self.generic_visit(node)
+            return
+        self.uses.append(_Use(named, node.lineno, keywords))
+        self._visit_all([*node.args[1:], *node.keywords])
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        name = _tool_name(node)
+        if name is None:
+            self.generic_visit(node)
+        elif name not in OWN_NAMES:
+            self.uses.append(_Use(name, node.lineno))
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in ("tools", "call", "globals", "vars", "locals", "eval", "exec", "sys", "__import__"):
+            self.open = True
+
+    def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+
+def _tool_name(node: ast.AST | None) -> str | None:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tools":
+        return None if node.attr.startswith("_") else node.attr
+    return None

@@ -1,0 +1,145 @@
+"""Values between tools and a script: small ones as they are, large ones by reference, pictures as files."""
+
+import json
+import posixpath
+from typing import Any, Final
+
+from handrail.contract.errors import ToolFailed
+from handrail.contract.limits import REF_BYTES
+from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
+from handrail.toolkit.context import Context
+
+JSON: Final = "application/json"
+PREVIEW: Final = 200
+"""Characters of a value that a Ref shows."""
+MEDIA: Final = "media"
+"""The directory in the workspace whose files are media."""
+LONGEST_READ: Final = 1 << 20
+"""Bytes of one piece of a reference."""
+_ENDINGS: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+
+
+class Values:
+    """The references that one script was given. It can read these, and no others; they are kept until it ends."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._given: dict[str, ArtifactRef] = {}
+        self._parsed: tuple[str, Any] = ("", None)
+        self._pictures = 0
+
+    def release(self) -> None:
+        """The script has ended: what no result names may go."""
+        for ref in self._given:
+            try:
+                self._context.artifacts.unpin(ref)
+            except ToolFailed:
+                pass  # it is gone already
+
+    async def wire(self, value: Any) -> Any:
+        """A value as the script is sent it."""
+        if type(value) in SCALARS:
+            return value
+        if isinstance(value, ArtifactRef):
+            return {"$ref": await self._grant(value)}
+        if isinstance(value, Image):
+            return await self._as_file(value)
+        if isinstance(value, dict):
+            made = [(str(key), await self.wire(held)) for key, held in value.items()]
+            looks_special = len(made) == 1 and made[0][0] in ("$ref", "$plain")
+            return {"$plain": made} if looks_special else dict(made)
+        if isinstance(value, list | tuple):
+            return [await self.wire(held) for held in value]
+        return str(value)
+
+    def returned(self, value: Any) -> Any:
+        """The script's result as a tool's value: its references are artifacts again, which the model may read."""
+        if isinstance(value, dict):
+            if value.keys() == {"$artifact"} and (known := self._given.get(str(value["$artifact"]))):
+                self._context.artifacts.show(known)
+                return known
+            return {key: self.returned(held) for key, held in value.items()}
+        return [self.returned(held) for held in value] if isinstance(value, list) else value
+
+    async def read(self, ref: object, start: object, end: object) -> Any:
+        """A piece of a reference. The ends of a text are moved back to where a character begins. Raises ToolFailed."""
+        known = self._known(ref)
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end:
+            raise ToolFailed(Failure("invalid_args", f"start and end are {start!r} and {end!r}.", field="start"))
+        end = min(end, start + LONGEST_READ)
+        if _kind(known) == "bytes":
+            return (await self._context.artifacts.read(known, start, end - start)).hex()
+        first = max(0, start - 3)
+        data = await self._context.artifacts.read(known, first, end + 1 - first)
+        return data[_whole(data, start - first) : _whole(data, end - first)].decode("utf-8", "replace")
+
+    async def part(self, frame: dict[str, Any]) -> Any:
+        """A part of an object or a list, its size, or its keys. Raises ToolFailed."""
+        known = self._known(frame.get("part"))
+        value = await self._json(known)
+        if frame.get("count"):
+            return len(value) if isinstance(value, dict | list) else known.size
+        if frame.get("keys"):
+            return None if not isinstance(value, dict) else await self.wire(await self._large(list(value)))
+        key = frame.get("key")
+        try:
+            found = value[key]
+        except (LookupError, TypeError):
+            raise ToolFailed(Failure("not_found", f"The value has no part {key!r}.", field="key")) from None
+        return await self.wire(await self._large(found))
+
+    async def _large(self, value: Any) -> Any:
+        """The value, or a reference to it."""
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+            return value
+        media_type = None if isinstance(value, str) else JSON
+        return await self._context.artifacts.put(text, media_type=media_type, name="value")
+
+    async def _grant(self, ref: ArtifactRef) -> dict[str, Any]:
+        if ref.ref not in self._given:
+            self._context.artifacts.pin(ref)
+            self._given[ref.ref] = ref
+        kind = _kind(ref)
+        data = await self._context.artifacts.read(ref, 0, PREVIEW * 4)
+        preview = data[:16].hex(" ") if kind == "bytes" else data.decode("utf-8", "ignore")[:PREVIEW]
+        return {"ref": ref.ref, "preview": preview, "size": ref.size, "kind": kind}
+
+    def _known(self, ref: object) -> ArtifactRef:
+        known = self._given.get(ref) if isinstance(ref, str) else None
+        if known is None:
+            raise ToolFailed(Failure("invalid_args", "This script was not given that reference.", field="ref"))
+        return known
+
+    async def _json(self, ref: ArtifactRef) -> Any:
+        if _kind(ref) != "json":
+            raise ToolFailed(
+                Failure("invalid_args", f"It is {_kind(ref)}, which has no parts: use .read() or .lines().")
+            )
+        if self._parsed[0] != ref.ref:
+            self._parsed = (ref.ref, json.loads(await self._context.artifacts.read(ref)))
+        return self._parsed[1]
+
+    async def _as_file(self, image: Image) -> dict[str, Any]:
+        """A picture that a tool answered with is a file for the script."""
+        self._pictures += 1
+        ending = _ENDINGS.get(image.media_type, ".bin")
+        path = posixpath.join(MEDIA, f"{self._context.call.id}-{self._pictures}{ending}".replace("/", "-"))
+        await self._context.sandbox.at(self._context.sandbox.workspace).write_bytes(path, image.data)
+        return {"kind": "image", "media_type": image.media_type, "size": len(image.data), "path": path}
+
+
+def _kind(ref: ArtifactRef) -> str:
+    if "json" in ref.media_type:
+        return "json"
+    return "text" if ref.media_type.startswith("text/") else "bytes"
+
+
+def _whole(data: bytes, at: int) -> int:
+    """The beginning of the character at this byte."""
+    if at >= len(data):
+        return len(data)
+    for back in range(4):
+        if at - back >= 0 and data[at - back] & 0xC0 != 0x80:
+            return at - back
+    return at

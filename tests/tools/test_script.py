@@ -1,0 +1,555 @@
+"""A script of the model's calls tools through every gate, and cannot do anything else with them."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Budget, Decision, Failure, Image, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
+from handrail.testing import HeldApprovals, approve_all, deny_all, never_answers
+from handrail.tools.script import script_tool
+from tests.drivers.watching import eventually
+from tests.tools.world import REAL, World, in_time
+
+pytestmark = pytest.mark.anyio
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(60)
+
+
+@asynccontextmanager
+async def opened(driver: str, root: Path, tools: Sequence[Tool] = (), **options: Any) -> AsyncIterator[Session]:
+    """A session with all built-in tools and these, on a new sandbox."""
+    env = options.pop("env", None)
+    sandbox = open_sandbox(driver, workspace=str(root), allow_weaker=True, env=env)
+    options.setdefault("policy", Policy(mode="open"))
+    async with sandbox as made, Session([*builtin_tools("all"), *tools], sandbox=made, **options) as session:
+        yield session
+
+
+async def result_of(world: World, code: str, **arguments: Any) -> Any:
+    value = await world.value("script", code=code, **arguments)
+    return value["result"]
+
+
+async def trouble(world: World, code: str) -> Failure:
+    return await world.failure("script", code=code)
+
+
+RESULTS: list[tuple[str, Any]] = [
+    ("", None),
+    ("# only a comment", None),
+    ("x = 1", None),
+    ("x = 1\nx + 1", 2),
+    ("return {'a': [1, 2.5, None, True]}", {"a": [1, 2.5, None, True]}),
+    ("for i in range(3):\n    if i == 2:\n        return i", 2),
+    ("def f(): return 5\nf()", 5),
+    ("    x = '''a\n  b'''\n    x", "a\n  b"),
+    ('s = """\n\tdeep\n"""\ns', "\n\tdeep\n"),
+    ("(1, 2)", [1, 2]),
+    ("import asyncio\nasync def f(): return tools.glob(pattern='*')['count']\nasyncio.run(f())", 0),
+    ("class A:\n    x = 1\nA.x", 1),
+    ("import sys\nsys.exit()", None),
+]
+
+
+async def test_the_value_of_the_last_expression_or_of_return_is_the_result(real: World) -> None:
+    for code, expected in RESULTS:
+        assert await result_of(real, code) == expected, code
+
+
+NO_JSON: list[tuple[str, str]] = [
+    ("{1, 2}", "the result is a set, which has no JSON form; use sorted"),
+    ("b'x'", "the result is a bytes"),
+    ("import datetime\n[datetime.date(2020, 1, 1)]", "the result[0] is a date"),
+    ("float('nan')", "the result is nan"),
+    ("float('inf')", "the result is inf"),
+    ("{1: 2}", "the key 1"),
+    ("a = []\na.append(a)\na", "contains itself"),
+    ("object()", "is a object"),
+]
+
+
+async def test_a_result_that_is_no_json_is_an_error_that_says_where_and_what_to_write(real: World) -> None:
+    for code, said in NO_JSON:
+        failure = await trouble(real, code)
+        assert failure.kind == "execution_error"
+        assert said in failure.message, (code, failure)
+
+
+NOT_RUN: list[tuple[str, str]] = [
+    ("x = (", "line 1"),
+    ("x = 1\nif x:\npass", "line 3"),
+    ("if True:\n\tx = 1\n        y = 2", "line 3"),
+    ("tools.no_such_tool()", "there is no tool 'no_such_tool'"),
+    ("call('grepp', pattern='x')", "did you mean 'grep'?"),
+    ("x = 1\ntools.read(pth='x')", "line 2: read has no argument 'pth'; did you mean 'path'?"),
+    ("tools.script(code='1')", "script cannot be called by a script"),
+    ("tools.task(prompt='x')", "task cannot be called by a script"),
+    ("x = 'a\0b'", "null"),
+]
+
+
+async def test_what_cannot_work_is_refused_before_anything_runs(real: World) -> None:
+    for code, said in NOT_RUN:
+        failure = await trouble(real, "tools.write(path='made', content='')\n" * ("line" not in said) + code)
+        assert failure.kind == "invalid_args"
+        assert said in failure.message, (code, failure)
+    assert "made" not in await real.files()
+
+
+ENDS: list[tuple[str, str]] = [
+    ("x = 1\nraise ValueError('no')", "line 2"),
+    ("import os\nos._exit(3)", "exit code 3"),
+    ("def f(n): return f(n + 1)\nf(0)", "RecursionError"),
+    ("import sys\nsys.exit('done badly')", "done badly"),
+    ("class E(Exception):\n    def __str__(self): raise self\nraise E", "line 3"),
+    ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "exit code 137"),
+    ("tools.read(path='missing')", "not_found"),
+    ("getattr(tools, 'script')(code='1')", "script cannot be called from script"),
+    ("tools.read('x')", "takes arguments by name"),
+    ("tools.write(path='x', content={1, 2})", "content is a set"),
+    ("tools.gather(tools.glob)", "tools.gather takes call"),
+]
+
+
+async def test_a_script_that_fails_says_where_and_what_was_done(real: World) -> None:
+    for code, said in ENDS:
+        failure = await trouble(real, code)
+        assert failure.kind == "execution_error"
+        assert said in failure.message, (code, failure)
+        assert "finished" in failure.message
+
+
+async def test_tools_return_plain_data_or_raise(real: World) -> None:
+    code = """
+tools.write(path="a.txt", content="one\\ntwo\\n")
+try:
+    tools.read(path="missing")
+except ToolError as error:
+    kind, message, field, retryable = error.kind, error.message, error.field, error.retryable
+print("said", 1)
+return [tools.read(path="a.txt")["text"], kind, "missing" in message, field, retryable]
+"""
+    value = await real.value("script", code=code)
+    assert value["result"] == ["one\ntwo\n", "not_found", True, "path", False]
+    assert value["calls"] == 3
+    assert value["logs"] == "said 1\n"
+
+
+async def test_calls_that_are_gathered_run_together_and_answer_in_order(real: World) -> None:
+    await real.put("a", "1")
+    code = """
+tools.gather(call("read", path="a"), call("read", path="no"), call(tools.glob, pattern="*"), return_exceptions=True)
+"""
+    with pytest.raises(AssertionError):
+        await result_of(real, code)  # an error is no JSON
+    values = await result_of(real, code.replace("\ntools", "\nx = tools") + "[x[0]['text'], x[1].kind, x[2]['paths']]")
+    assert values == ["1", "not_found", ["a"]]
+    failure = await trouble(real, "tools.gather(call('read', path='no'), call('write', path='made', content=''))")
+    assert "not_found" in failure.message
+    assert "made" in await real.files(), "the others are made all the same"
+
+
+async def test_threads_may_call_tools_at_once(real: World) -> None:
+    await real.put("a", "1")
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    texts = list(pool.map(lambda n: tools.read(path="a")["text"] * n, range(20)))
+texts == ["1" * n for n in range(20)]
+"""
+    assert await result_of(real, code) is True
+
+
+async def test_every_call_is_recorded_as_the_scripts(real: World) -> None:
+    await result_of(real, "tools.glob(pattern='*')\ntools.glob(pattern='a')")
+    started = [event for event in real.session.trace if event.type == "call_started"]
+    script = started[0].call_id
+    assert [(event.data["tool"], event.data["origin"], event.parent) for event in started[1:]] == [
+        ("glob", "script", script)
+    ] * 2
+
+
+async def test_the_fifty_first_call_is_refused_and_the_script_may_go_on(real: World) -> None:
+    code = """
+made = 0
+try:
+    for n in range(60):
+        tools.todo(items=[])
+        made += 1
+except ToolError as error:
+    kind = error.kind
+[made, kind]
+"""
+    assert await result_of(real, code) == [50, "budget_exhausted"]
+
+
+LARGE = """
+tools.bash(command="seq 1 5000 > numbers; head -c 100000 /dev/zero | tr '\\\\0' é > wide")
+ref = tools.read(path="numbers")
+text = ref["text"]
+assert isinstance(ref, Ref) and isinstance(text, Ref) and ref.kind == "json" and text.kind == "text"
+assert ref["path"] == "numbers" and "path" in ref.keys() and ref.get("no") is None
+assert text.preview.startswith("1\\n2\\n") and text.size > 4096
+assert text.read() == "".join(f"{n}\\n" for n in range(1, 5001))
+assert list(text.lines()) == [str(n) for n in range(1, 5001)]
+tools.write(path="copy", content=text)
+return [text.size, text.read(0, 3), text.read(2, 7)]
+"""
+
+
+async def test_a_large_value_is_a_reference_that_can_be_read_and_passed_on(real: World) -> None:
+    size, first, second = await result_of(real, LARGE)
+    whole = "".join(f"{n}\n" for n in range(1, 5001))
+    assert size == len(whole)
+    assert [first, second] == [whole[0:3], whole[2:7]]
+    assert await real.get("copy") == whole.encode()
+    for event in real.session.trace:
+        assert "2499\\n2500" not in json.dumps(event.data), event.type
+
+
+async def test_pieces_of_a_reference_never_break_a_character(real: World) -> None:
+    await real.put("wide", "aé€😀" * 2000)
+    code = """
+text = tools.read(path="wide")["text"]
+pieces = [text.read(at, at + 97) for at in range(0, text.size, 97)]
+"".join(pieces) == text.read() == "aé€😀" * 2000
+"""
+    assert await result_of(real, code) is True
+
+
+async def test_what_a_script_returns_by_reference_stays_readable_and_the_rest_goes(real: World) -> None:
+    await real.put("big", "x" * 10_000)
+    await real.put("other", "y" * 10_000)
+    value = await result_of(real, "tools.read(path='other')\ntools.read(path='big')['text']")
+    shown = await real.value("read_artifact", ref=value.ref)
+    assert shown["text"].startswith("xxx")
+    assert [each.ref for each in real.session.artifacts.own()] == [value.ref]
+
+
+async def test_a_script_can_read_only_references_that_it_was_given(real: World) -> None:
+    await real.put("big", "x" * 10_000)
+    ref = (await result_of(real, "tools.read(path='big')['text']")).ref
+    code = f"""
+ref = object.__new__(Ref)
+ref._channel, ref._ref, ref.size, ref.kind = tools._channel, {ref!r}, 100, "text"
+ref.read()
+"""
+    assert "was not given" in (await trouble(real, code)).message
+
+
+FORGED = [
+    'tools._channel._put(b\'{"number": 7, "call": "glob", "arguments": {}}\')\ntools.glob(pattern="*")',
+    'tools._channel._put(b\'{"number": 1, "call": "glob", "arguments": 5}\')\ntools.glob(pattern="*")',
+    'tools._channel._put(b"no json")\ntools.glob(pattern="*")',
+    'tools._channel._put(b"[]")\ntools.glob(pattern="*")',
+    'import os\nos.write(tools._channel._out, b"\\xff" * 8)\ntools.glob(pattern="*")',
+    (
+        'c = tools._channel\nc._put(b\'{"number": 1, "call": "todo", "arguments": {"items": []}}\')\n'
+        'c._put(b\'{"number": 1, "call": "todo", "arguments": {"items": []}}\')\nc.answer(2)'
+    ),
+    'import os\nfor fd in range(3, 50):\n    try: os.close(fd)\n    except OSError: pass\ntools.glob(pattern="*")',
+]
+
+
+async def test_who_finds_the_channel_can_do_no_more_than_a_gated_call(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        tools = builtin_tools("all")
+        async with Session(tools, sandbox=sandbox, policy=Policy(deny=["write"]), approver=deny_all) as session:
+            for code in FORGED:
+                with in_time():
+                    result = await session.call("script", {"code": code})
+                assert isinstance(result, Failure)
+                assert result.kind == "execution_error", (code, result)
+            forged = (
+                "c = tools._channel\nc._last = 1\n"
+                'c._put(b\'{"number": 1, "call": "write", "arguments": {"path": "made", "content": ""}}\')\nc.answer(1)'
+            )
+            result = await session.call("script", {"code": forged})
+            assert "rejected" in result.message
+            assert not (tmp_path / "made").exists()
+            replayed = forged.replace("write", "glob").replace('"path": "made", "content": ""', '"pattern": "*"')
+            assert (await session.call("script", {"code": replayed})).ok, "the control: a well-formed frame is a call"
+
+
+async def test_a_forked_child_has_no_tools(real: World) -> None:
+    code = """
+import os
+pid = os.fork()
+if pid == 0:
+    try:
+        tools.glob(pattern="*")
+    except ToolError as error:
+        open("said", "w").write(error.kind)
+    os._exit(0)
+os.waitpid(pid, 0)
+[open("said").read(), tools.glob(pattern="*")["paths"]]
+"""
+    assert await result_of(real, code) == ["unavailable", ["said"]]
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_an_endless_script_is_ended_in_time_with_its_calls(driver: str, tmp_path: Path) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        tools, budget = builtin_tools("all"), Budget(script_seconds=1.5)
+        async with Session(tools, sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session:
+            for code in ("while True: pass", "2 ** (10 ** 9) and 10 ** (10 ** 9)", "tools.bash(command='sleep 987')"):
+                with in_time():
+                    result = await session.call("script", {"code": f"print('on')\n{code}"})
+                assert isinstance(result, Failure)
+                assert result.kind == "timeout", (code, result)
+                assert result.data["logs"] == "on\n"
+            assert (await sandbox.run("pgrep -f 'sleep 98[7]'")).exit_code == 1
+
+
+async def test_a_cancelled_script_ends_whatever_it_catches(real: World) -> None:
+    code = """
+while True:
+    try:
+        tools.bash(command="echo x >> ticks; sleep 900")
+    except BaseException:
+        pass
+"""
+    with in_time():
+        async with anyio.create_task_group() as group:
+            group.start_soon(real.call, "script")
+            group.cancel_scope.cancel()
+        async with anyio.create_task_group() as group:
+
+            async def run() -> None:
+                await real.call("script", code=code)
+
+            group.start_soon(run)
+            while "ticks" not in await real.files():  # noqa: ASYNC110 - a file of a command has no event
+                await anyio.sleep(0.02)
+            group.cancel_scope.cancel()
+    before = await real.get("ticks")
+    assert (await real.sandbox.run("pgrep -f 'sleep 90[0]'")).exit_code == 1
+    assert await real.get("ticks") == before
+
+
+async def test_a_million_lines_of_output_are_logs_within_their_cap(real: World) -> None:
+    value = await real.value("script", code="for n in range(1_000_000): print(n)\n'done'")
+    assert value["result"] == "done"
+    assert value["logs"].startswith("0\n1\n")
+    assert len(value["logs"]) < 60_000
+    assert value["logs"].endswith("999999\n")
+
+
+async def test_a_fork_bomb_is_ended_with_its_script(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        budget = Budget(script_seconds=2)
+        async with Session(builtin_tools("all"), sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session:
+            with in_time():
+                result = await session.call("script", {"code": "import os\nwhile True:\n    os.fork()"})
+            assert not result.ok
+            assert (await session.call("script", {"code": "1"})).value["result"] == 1
+
+
+async def test_a_killed_interpreter_leaves_what_was_done_in_the_trace_and_the_answer(real: World) -> None:
+    code = "tools.write(path='a', content='')\ntools.write(path='b', content='')\nimport os\nos.kill(os.getpid(), 9)"
+    failure = await trouble(real, code)
+    assert [call["tool"] for call in failure.data["calls"]] == ["write", "write"]
+    assert "2 calls were finished, and are not made again" in failure.message
+    ended = [event.data["tool"] for event in real.session.trace if event.type == "call_ended"]
+    assert ended == ["write", "write", "script"]
+
+
+async def test_files_under_media_come_back_and_pictures_are_shown(real: World) -> None:
+    await real.put("media/old.png", PNG)
+    code = f"""
+open("media/new.png", "wb").write({PNG!r})
+open("media/notes.txt", "w").write("text")
+"""
+    value = await real.value("script", code=code)
+    assert [file["path"] for file in value["media"]] == ["media/new.png", "media/notes.txt"]
+    assert value["media"][0]["image"] == Image(PNG)
+
+
+async def test_a_picture_that_a_tool_answers_with_is_a_file_for_the_script(real: World) -> None:
+    await real.put("shot.png", PNG)
+    code = "picture = tools.read(path='shot.png')\nopen(picture['path'], 'rb').read().hex()"
+    assert await result_of(real, code) == PNG.hex()
+
+
+@pytest.fixture(params=REAL)
+async def asking(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
+    held = HeldApprovals()
+    policy = Policy(allow=["script", "glob"], ask=["write", "bash"], mode="open")
+    async with open_sandbox(request.param, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        budget = Budget(script_seconds=3)
+        async with Session(
+            builtin_tools("all"), sandbox=sandbox, policy=policy, approver=held, budget=budget
+        ) as session:
+            yield session, held
+
+
+async def test_the_clock_of_a_script_stands_while_a_person_is_asked(asking: tuple[Session, HeldApprovals]) -> None:
+    session, held = asking
+    results: list[Any] = []
+
+    async def run() -> None:
+        results.append(await session.call("script", {"code": "tools.write(path='a', content='x')['path']"}))
+
+    with in_time():
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            request = await held.next()
+            await anyio.sleep(3.5)  # longer than the script may take
+            held.answer(request.id, Decision.approve())
+    assert results[0].ok, results
+
+
+async def test_an_approval_that_comes_too_late_tells_the_model_to_call_the_tool_directly(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        policy = Policy(ask=["write"])
+        async with Session(builtin_tools("all"), sandbox=sandbox, policy=policy, approver=never_answers) as session:
+            result = await session.call("script", {"code": "tools.write(path='a', content='x')"})
+            assert "Call write directly, outside the script" in result.message
+
+
+async def ask_whole(tmp_path: Path, code: str, **rules: Any) -> tuple[list[str], Any]:
+    asked: list[str] = []
+
+    async def approver(request: Any) -> Decision:
+        asked.append(f"{request.tool}: {request.reason}")
+        return Decision.approve()
+
+    @tool(risk="critical", effects=["spends"])
+    def pay(amount: int) -> int:
+        """Pay."""
+        return amount
+
+    policy = Policy(mode="ask", scripts="whole", **rules)
+    async with opened("jail", tmp_path, [pay], policy=policy, approver=approver) as session:
+        return asked, await session.call("script", {"code": code})
+
+
+async def test_one_approval_covers_the_tools_that_a_script_names(tmp_path: Path) -> None:
+    two = "tools.write(path='a', content='')\ntools.write(path='b', content='')\ntools.bash(command='true')"
+    asked, result = await ask_whole(tmp_path, two)
+    assert result.ok
+    assert len(asked) == 1
+    assert asked[0] == "script: it calls bash, write; the highest risk of these is high"
+
+
+async def test_a_tool_that_was_not_shown_and_a_critical_one_ask_by_themselves(tmp_path: Path) -> None:
+    asked, result = await ask_whole(tmp_path, "getattr(tools, 'write')(path='a', content='')")
+    assert result.ok
+    assert [each.partition(":")[0] for each in asked] == ["script", "write"]
+    asked, result = await ask_whole(tmp_path, "tools.pay(amount=1)")
+    assert result.ok
+    assert [each.partition(":")[0] for each in asked] == ["script", "pay"]
+
+
+async def test_deny_stays_deny_in_a_script_that_was_approved(tmp_path: Path) -> None:
+    _asked, result = await ask_whole(tmp_path, "tools.write(path='a', content='')", deny=["write"])
+    assert "rejected" in result.message
+    assert not (tmp_path / "a").exists()
+
+
+async def test_without_whole_each_call_of_a_script_asks(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def approver(request: Any) -> Decision:
+        asked.append(request.tool)
+        return Decision.approve()
+
+    async with (
+        open_sandbox("jail", workspace=str(tmp_path)) as sandbox,
+        Session(builtin_tools("all"), sandbox=sandbox, policy=Policy(mode="ask"), approver=approver) as session,
+    ):
+        await session.call("script", {"code": "tools.write(path='a', content='')\ntools.write(path='b', content='')"})
+    assert asked == ["script", "write", "write"]
+
+
+async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(tmp_path: Path) -> None:
+    for number in range(1000):
+        (tmp_path / f"f{number:04}.txt").write_text(f"MARKER{number} " + "x" * (4200 if number < 200 else 1))
+    code = """
+names = tools.glob(pattern="*.txt")
+names = sorted(names["paths"])[:200]
+long = [name for name in names if "MARKER1" in tools.read(path=name)["text"].read(0, 20)]
+tools.write(path="summary", content="\\n".join(long))
+len(long)
+"""
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        budget = Budget(script_calls=500)
+        async with Session(builtin_tools("all"), sandbox=sandbox, approver=approve_all, budget=budget) as session:
+            result = await session.call("script", {"code": code})
+            assert result.ok, result
+            assert result.value["result"] == 111
+            everything = "".join(json.dumps(event.data) for event in session.trace)
+            assert everything.count("MARKER") == 1, "the one in the code"
+            assert len((tmp_path / "summary").read_text().splitlines()) == 111
+
+
+async def test_a_value_of_200_mb_passes_between_two_tools_without_the_script_holding_it(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    @tool
+    def make() -> str:
+        """Make a large text."""
+        return "0123456789" * 20_000_000
+
+    @tool
+    def take(items: list[str]) -> int:
+        """Take it."""
+        seen.append(len(items[0]))
+        return len(items[0])
+
+    code = """
+import resource
+ref = make = tools.make()
+size = tools.take(items=[ref])
+[size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 60_000]
+"""
+    async with opened("jail", tmp_path, [make, take]) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert (result.value["result"], seen) == ([200_000_000, True], [200_000_000])
+
+
+async def test_two_scripts_run_one_after_the_other_and_each_has_its_own_interpreter(real: World) -> None:
+    assert await result_of(real, "x = 1\nimport os\nos.environ['LEFT'] = '1'") is None
+    assert await result_of(real, "import os\n['x' in globals(), os.environ.get('LEFT')]") == [False, None]
+
+
+async def test_no_interpreter_is_left_when_the_sandbox_closes(tmp_path: Path) -> None:
+    async with opened("host", tmp_path) as session:
+        code = "import os\n[os.getpid(), os.getppid()]"
+        await session.call("script", {"code": code})
+        pids = (await session.call("script", {"code": code})).value["result"]
+    assert eventually(lambda: not Path(f"/proc/{pids[0]}").exists())
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)], (
+        "nothing of this sandbox is left"
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+async def test_the_description_shows_the_sessions_tools_as_python_and_is_always_the_same() -> None:
+    @tool
+    def find(name: str, limit: int = 5) -> list[str]:
+        """Find people by name."""
+        return []
+
+    texts = {json.dumps(Toolbox([script_tool(), find]).schemas("anthropic")) for _ in range(3)}
+    assert len(texts) == 1
+    assert "find(name: str, limit: int = 5) -> list[str]  # Find people by name." in texts.pop()
+
+
+async def test_a_sandbox_without_python_says_so(tmp_path: Path) -> None:
+    async with opened("host", tmp_path, env={"PATH": "/var/empty"}) as session:
+        result = await session.call("script", {"code": "1"})
+    assert result.kind == "unavailable"
+    assert "python3" in result.message
