@@ -52,6 +52,22 @@ FRAME_BYTES: Final = 4 << 20
 """Bytes of one frame of a conversation with a command."""
 REF_BYTES: Final = 4_096
 """Bytes of JSON above which a script is given a reference to a value instead of the value."""
+MCP_CONNECT_WAIT: Final = 60.0
+"""Seconds an MCP server has to start, or to answer, and to list its tools; one may have to be downloaded first."""
+MCP_END_WAIT: Final = 2.0
+"""Seconds an MCP server has to end when its input is closed, and again after TERM."""
+MCP_RESTART_WAITS: Final = (0.0, 0.2, 1.0, 5.0, 15.0, 30.0, 60.0)
+"""Seconds before a crashed MCP server is started again, by how often it has crashed without answering a call."""
+MCP_RESTART_PATIENCE: Final = 1.5
+"""Seconds for which a call waits until its server may be started again; longer, and it is unavailable at once."""
+MCP_LARGEST_MESSAGE: Final = 16 << 20
+"""Bytes of one message of an MCP server."""
+MCP_MOST_TOOLS: Final = 2_000
+"""Tools of one MCP server that are offered."""
+MCP_MOST_PAGES: Final = 1_000
+"""Pages of a list of tools that are asked for."""
+MCP_DEFER_ABOVE: Final = 50
+"""Tools of one MCP server above which all of them are deferred."""
 CALL_DEPTH: Final = 16
 """Calls inside one another: a call made by a program has depth 1, a call that its tool makes has depth 2."""
 

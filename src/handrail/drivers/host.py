@@ -74,15 +74,15 @@ async def open_host(
     )
 
 
-async def open_own() -> GuardedDriver:
-    """A guard for this process's own programs: it gives them its environment, sets no limits, and serves no files.
+async def open_own(env: Mapping[str, str] | None = None) -> GuardedDriver:
+    """A guard for this process's own programs: it sets no limits and serves no files. Without `env` they get its own.
 
     All it does is kill their process trees. Raises Unavailable when it cannot start.
     """
     program, fds = runnable()
     guard = spawn(lambda arguments: [program, *arguments], fds=fds, own_environment=True)
     await guard.greet(jail=False, limits=UNLIMITED, roots=[])
-    return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=None)
+    return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=env)
 
 
 def host_report() -> Report:

@@ -103,9 +103,12 @@ def _host_opener(system: str) -> Opener:
     return _host.open_host if _has_guard(system) else _posix.open_posix
 
 
-async def open_own_guard() -> Driver:
-    """A driver that kills what this process's own programs started: their trees, or their groups without a guard."""
-    return await (_host.open_own() if _has_guard(sys.platform) else _posix.open_own())
+async def open_own_guard(env: Mapping[str, str] | None = None) -> Driver:
+    """A driver that kills what this process's own programs started: their trees, or their groups without a guard.
+
+    `env` is their whole environment; this process's own if None.
+    """
+    return await (_host.open_own(env) if _has_guard(sys.platform) else _posix.open_own(env))
 
 
 def open_sandbox(

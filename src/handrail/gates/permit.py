@@ -42,8 +42,13 @@ async def permit(step: Step, proceed: Next) -> Result:
         verdict = DOUBT
     if tool.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
         return await _whole(step, verdict, proceed)
+    change = None if tool.changed is None or verdict.action == "deny" else tool.changed()
+    if change is not None:
+        verdict = Verdict("ask", change.reason)
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
         return refused
+    if change is not None:
+        change.accept()
     return await proceed(step)
 
 

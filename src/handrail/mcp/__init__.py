@@ -4,3 +4,7 @@ try:
     import mcp  # noqa: F401 - to say what to install
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("handrail.mcp needs mcp: pip install 'handrail[mcp]'", name=error.name) from None
+
+from handrail.mcp.client import ToolServer, connect
+
+__all__ = ["ToolServer", "connect"]

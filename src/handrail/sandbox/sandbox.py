@@ -13,7 +13,7 @@ import anyio
 
 from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
-from handrail.contract.driver import Chunk, Driver, Feature, Report
+from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
@@ -167,6 +167,19 @@ class Sandbox(Files, AsyncWith):
             raise Unavailable(f"{tongue.argv[0]} is not installed in this sandbox.", retryable=False) from error
         finally:
             await finish(partial(self._remove_quietly, path))
+
+    @on_own_loop
+    async def open_process(
+        self, command: str | Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Process:
+        """Start a command whose input and output are the caller's own to send and to read; nothing of it is kept.
+
+        The caller ends it; closing the sandbox does too. Raises what the driver's `start` does.
+        """
+        self._shared.check_open()
+        where = await self._where(cwd)
+        directory = None if where == self.workspace else where
+        return await self._shared.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
 
     def jobs(self) -> list[Job]:
         """All jobs, oldest first, with the ended ones that are still kept."""

@@ -75,13 +75,13 @@ class Validator:
         self.traits = traits_of(self.schema)
 
     @classmethod
-    def lenient(cls, schema: Mapping[str, Any]) -> tuple["Validator", tuple[str, ...]]:
+    def lenient(cls, schema: Mapping[str, Any], *, of: Subject = "arguments") -> tuple["Validator", tuple[str, ...]]:
         """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
-        loosened, warnings = loosen(_copy(schema), _why_not)
-        validator = cls(loosened)
+        loosened, warnings = loosen(_copy(schema), _why_not, of)
+        validator = cls(loosened, of=of)
         refused = [(*steps, "default") for steps, _ in validator.refused_defaults()]
         left_out = [f"{_remove(loosened, steps)} is left out: its own schema does not accept it" for steps in refused]
-        return (cls(loosened) if left_out else validator), (*warnings, *left_out)
+        return (cls(loosened, of=of) if left_out else validator), (*warnings, *left_out)
 
     def check_defaults(self) -> None:
         """Raise BadSchema for a default that its own schema refuses."""
@@ -238,14 +238,16 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(copy)
 
 
-def loosen(schema: Schema, why_not: Callable[[Schema], Reason | None]) -> tuple[Schema, tuple[str, ...]]:
+def loosen(
+    schema: Schema, why_not: Callable[[Schema], Reason | None], of: Subject = "arguments"
+) -> tuple[Schema, tuple[str, ...]]:
     """A schema that compiles, and a warning for each thing that is not enforced. Raises BadSchema if there is none."""
     warnings: list[str] = []
     schema = _local_only(schema, warnings)
     for _ in range(MOST_NOT_ENFORCED):
         reason = why_not(schema)
         if reason is None:
-            return _as_object(schema, warnings), tuple(warnings)
+            return (_as_object(schema, warnings) if of == "arguments" else schema), tuple(warnings)
         where, words = reason
         removed = _remove(schema, where)
         if removed is None:

@@ -64,6 +64,15 @@ class ToolOptions(TypedDict, total=False):
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Why a person must agree to a tool again: it is no longer what they agreed to."""
+
+    reason: str
+    accept: Callable[[], None]
+    """Called when they agree."""
+
+
 @explains_misuse
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R]):
@@ -107,6 +116,8 @@ class Tool(Generic[P, R]):
     """Writes the description that is exported, of the tools beside it; None means `description`."""
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
     """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
+    changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)
+    """Asked before every call, where others can change the tool. A Change asks a person, whatever the policy allows."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -165,7 +176,7 @@ def _check_options(tool: Tool) -> None:
     expect_number(f"{name} output_cap", tool.output_cap, characters, least=0, above=True, whole=True)
     if tool.isolate and tool.function is None:
         raise HandrailError(f"{name} isolate=True is for functions: make it with @tool(isolate=True)")
-    for option in ("convert", "function", "describe", "covers"):
+    for option in ("convert", "function", "describe", "covers", "changed"):
         if (given := getattr(tool, option)) is not None and not callable(given):
             refuse(f"{name} {option}", given, "a function")
     if tool.function is None and not _takes_two(tool.body):

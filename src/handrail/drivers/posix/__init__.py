@@ -88,13 +88,15 @@ async def open_posix(
     )
 
 
-async def open_own() -> "PosixDriver":
-    """For this process's own programs, in its environment, without limits and files: all it does is kill their groups.
+async def open_own(env: Mapping[str, str] | None = None) -> "PosixDriver":
+    """For this process's own programs, without limits and files: all it does is kill their groups.
+
+    They get `env`, or this process's own environment.
 
     Raises Unavailable when no process can be started.
     """
     link = await start_starter(None, own_environment=True)
-    return PosixDriver(link, files=Files([], None), workspace="/", tmp="/", env=None, limits=[])
+    return PosixDriver(link, files=Files([], None), workspace="/", tmp="/", env=env, limits=[])
 
 
 def posix_report() -> Report:

@@ -1,0 +1,291 @@
+"""Use the tools of any MCP server: every call passes the gates, and a server can do no more than answer."""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+import anyio
+from mcp.client.stdio import get_default_environment
+from pydantic import ValidationError
+
+from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
+from handrail.contract.driver import Command, Driver, Process
+from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.expect import AsyncWith, explains_misuse, refuse
+from handrail.contract.limits import (
+    MCP_CONNECT_WAIT,
+    MCP_RESTART_PATIENCE,
+    MCP_RESTART_WAITS,
+    TOOL_TIMEOUT,
+)
+from handrail.contract.result import Failure, Result, sendable
+from handrail.drivers.open import open_own_guard, open_sandbox
+from handrail.mcp._answers import read_answer
+from handrail.mcp._catalogue import Catalogue
+from handrail.mcp._link import Link
+from handrail.mcp._listing import Offer
+from handrail.mcp._transports import Log, over_http, over_process
+from handrail.sandbox.sandbox import Sandbox
+from handrail.toolkit.context import Context
+from handrail.toolkit.tool import Tool
+from mcp import MCPError, types
+
+SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}", re.ASCII)
+"""No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
+
+
+def connect(
+    name: str,
+    *,
+    command: str | Sequence[str] | None = None,
+    url: str | None = None,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    sandbox: str | Sandbox | None = None,
+    trust: bool = False,
+    pins: MutableMapping[str, str] | None = None,
+    timeout: float = TOOL_TIMEOUT,
+    deferred: bool | None = None,
+) -> "ToolServer":
+    """Connect to an MCP server with `async with`; its `tools` are for a Session.
+
+    Args:
+        name: what its tools' names begin with: `name__tool`.
+        command: starts it, as a list of words or as one line; messages go over its input and output.
+        url: where it is, instead of a command: streamable HTTP.
+        env: variables for the command, besides HOME, LOGNAME, PATH, SHELL, TERM and USER; in a sandbox, the only ones.
+        headers: for every request to `url`.
+        sandbox: runs the command in a sandbox of its own, such as "jail", or in one that is open already.
+        trust: believe what the server says of its tools' risk; otherwise each of them may do anything.
+        pins: hashes of the definitions that a person agreed to, by tool. Keep it, and a changed tool asks again.
+        timeout: seconds for one call.
+        deferred: keep the tools out of the model's sight until it searches for them; if None, when there are over 50.
+
+    Raises, on entering, Unavailable if the server cannot be reached or does not start.
+    """
+    return ToolServer(
+        name, _words(name, command, url), url, dict(env or {}), dict(headers or {}), sandbox, trust,
+        {} if pins is None else pins, timeout, deferred,
+    )  # fmt: skip
+
+
+def _words(name: str, command: str | Sequence[str] | None, url: str | None) -> tuple[str, ...]:
+    if not isinstance(name, str) or not SERVER_NAME.fullmatch(name):
+        refuse(
+            "the name of a server", name, "1 to 32 of A-Z, a-z, 0-9, - and single _, beginning with a letter: 'files'"
+        )
+    if (command is None) == (url is None):
+        raise HandrailError(f"server {name}: give either a command that starts it or the url where it is")
+    if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
+        refuse(f"server {name}: url", url, "one that begins with http:// or https://")
+    words = tuple(shlex.split(command) if isinstance(command, str) else command or ())
+    if url is None and not (words and all(isinstance(word, str) for word in words)):
+        refuse(f"server {name}: command", command, "a list of words such as ['npx', '-y', 'server']")
+    return words
+
+
+@explains_misuse
+class ToolServer(AsyncWith):
+    """An MCP server and its tools. A server that crashes is started again when it is needed, with growing waits."""
+
+    def __init__(
+        self, name: str, words: tuple[str, ...], url: str | None, env: dict[str, str], headers: dict[str, str],
+        sandbox: str | Sandbox | None, trust: bool, pins: MutableMapping[str, str], timeout: float,
+        deferred: bool | None,
+    ) -> None:  # fmt: skip
+        refuse_other_loops("An MCP server")
+        self.name = name
+        self.own_loop = OwnLoop()
+        self._argv, self._url, self._env, self._headers = words, url, env, headers
+        self._given_sandbox = sandbox
+        self._catalogue = Catalogue(name, self._call, trust=trust, pins=pins, timeout=timeout, deferred=deferred)
+        self._log = Log()
+        self._open = AsyncExitStack()
+        self._sandbox: Sandbox | None = None
+        self._guard: Driver | None = None
+        self._link: Link | None = None
+        self._connecting = anyio.Lock()
+        self._crashes, self._last_start, self._lost_by = 0, 0.0, ""
+        self._entered = self._closed = False
+
+    def __repr__(self) -> str:
+        where = self._url or self._argv[0]
+        return f"<ToolServer {self.name} at {where}: {len(self.tools)} tools{', closed' if self._closed else ''}>"
+
+    @property
+    def tools(self) -> list[Tool]:
+        """For a Session: sorted by name. When the server's tools change, so does this list, in new sessions."""
+        return list(self._catalogue.tools)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is not as the server wants it: names that were changed, tools that were left out, and why."""
+        return list(self._catalogue.warnings)
+
+    @property
+    def stderr(self) -> str:
+        """The last 64 KiB that the server printed."""
+        return self._log.text
+
+    @property
+    def protocol(self) -> str | None:
+        """The revision of the protocol that it speaks; None while it is not connected."""
+        client = None if self._link is None else self._link.client
+        return None if client is None else client.protocol_version
+
+    async def __aenter__(self) -> Self:
+        if self._closed or self._entered:
+            raise HandrailError(f"{self!r} was entered before; call connect() for each `async with`")
+        self._entered = True
+        try:
+            if isinstance(self._given_sandbox, str):
+                self._sandbox = await self._open.enter_async_context(open_sandbox(self._given_sandbox))
+            elif self._given_sandbox is not None:
+                self._sandbox = await self._open.enter_async_context(self._given_sandbox)
+            await self._connected()
+        except BaseException:
+            await finish(self._close)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await finish(self._close)
+
+    async def _close(self) -> None:
+        self._closed = True
+        if self._link is not None:
+            await self._link.close()
+        await self._close_guard()
+        await self._open.aclose()
+
+    async def _close_guard(self) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            await guard.close()
+
+    async def _start(self) -> Process:
+        if self._sandbox is not None:
+            return await self._sandbox.open_process(self._argv, env=self._env)
+        await self._close_guard()
+        self._guard = await open_own_guard({**get_default_environment(), **self._env})
+        return await self._guard.start(Command(argv=self._argv, cwd=os.getcwd(), input=True))
+
+    def _transport(self) -> AbstractAsyncContextManager[Any]:
+        if self._url is not None:
+            return over_http(self._url, self._headers, self._log)
+        return over_process(self._start, self._log, self._lost)
+
+    def _lost(self, reason: str) -> None:
+        if self._link is not None:
+            self._link.lose(reason)
+
+    async def _connected(self) -> Link:
+        """The open connection, or a new one. Raises Unavailable when there is none, or none yet."""
+        async with self._connecting:
+            if self._closed:
+                raise Unavailable(f"The connection to the MCP server {self.name} is closed.", retryable=False)
+            if self._link is not None and self._link.lost:
+                await self._bury(self._link)
+            if self._link is None:
+                await self._wait_for_turn()
+                self._link = Link(self._transport(), self._catalogue.read).begin()
+            link = self._link
+            if not link.listed:
+                with anyio.move_on_after(MCP_CONNECT_WAIT) as limit:
+                    await self._set_up(link)
+                if limit.cancelled_caught:
+                    link.lose(f"it did not answer within {MCP_CONNECT_WAIT:g} s")
+            if not link.listed or link.lost:
+                link.lose("it did not list its tools")
+                await self._bury(link)
+                raise Unavailable(self._gone(link.reason))
+            return link
+
+    async def _bury(self, link: Link) -> None:
+        """Be done with a connection that was lost."""
+        await link.close()
+        self._link, self._lost_by = None, link.reason
+        self._crashes += 1
+
+    async def _wait_for_turn(self) -> None:
+        pause = MCP_RESTART_WAITS[min(self._crashes, len(MCP_RESTART_WAITS) - 1)]
+        left = self._last_start + pause - anyio.current_time() if self._crashes else 0.0
+        if left > MCP_RESTART_PATIENCE:
+            raise Unavailable(f"{self._gone(self._lost_by)} It is started again in {left:.0f} s.")
+        await anyio.sleep(max(0.0, left))
+        self._last_start = anyio.current_time()
+
+    async def _set_up(self, link: Link) -> None:
+        await link.ready.wait()
+        if link.client is not None:
+            try:
+                await self._catalogue.read(link.client)
+                link.listed = True
+            except MCPError as error:
+                link.lose(f"it did not list its tools: {error.message}")
+            except ValidationError as error:
+                link.lose(f"its list of tools is not valid: {_first(error)}")
+
+    def _gone(self, reason: str) -> str:
+        printed = self._log.last_lines()
+        return f"The MCP server {self.name} is gone: {reason}." + (f" It printed: {printed!r}." if printed else "")
+
+    @on_own_loop
+    async def _call(self, made: Offer, context: Context, arguments: Mapping[str, Any]) -> Result:
+        link = await self._connected()
+        if refused := self._catalogue.refusal(made, arguments):
+            return refused
+        request = types.CallToolRequest(
+            params=types.CallToolRequestParams(name=made.original, arguments=_sendable(dict(arguments)))
+        )
+        try:
+            raw = await link.request(request, partial(_show_progress, context))
+            if raw.get("resultType") == "input_required":
+                return Failure(
+                    "unavailable", f"{made.name} asks for more input, which is not given here.", retryable=False
+                )
+            answer = types.CallToolResult.model_validate(raw, by_name=False)
+        except MCPError as error:
+            return await self._failed(link, error)
+        except ValidationError as error:
+            return Failure("execution_error", f"The MCP server {self.name} sent an invalid answer: {_first(error)}.")
+        self._crashes = 0
+        return await read_answer(context, made, answer, self._catalogue.output_checks(made))
+
+    async def _failed(self, link: Link, error: MCPError) -> Failure:
+        if self._url is not None and error.code == types.INVALID_REQUEST:
+            link.lose(error.message)  # an HTTP server that has forgotten its session: the next call begins a new one
+        elif error.code != types.CONNECTION_CLOSED:
+            message = f"The MCP server {self.name} refused the call: {error.message} (code {error.code})."
+            return Failure("execution_error", message)
+        reason = link.reason or error.message
+        return Failure(
+            "unavailable",
+            f"{self._gone(reason)} The call had been sent, so it may have taken effect; look before you repeat it.",
+        )
+
+
+async def _show_progress(context: Context, progress: float, total: float | None, message: str | None) -> None:
+    of = "" if total is None else f" of {total:g}"
+    context.show(f"{message or f'{progress:g}{of}'}\n")
+
+
+def _sendable(value: Any) -> Any:
+    """The same without lone surrogates, which cannot be sent."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, Mapping):
+        return {sendable(str(key)): _sendable(item) for key, item in value.items()}
+    return [_sendable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
