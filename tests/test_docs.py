@@ -284,16 +284,16 @@ async def of_calls() -> tuple[Event, ...]:
 
 async def of_approvals() -> tuple[Event, ...]:
     async def asked(request: ApprovalRequest) -> Decision:
-        answers = [Decision.remember(), Decision.edit({"n": 2})]
+        answers = [Decision.remember(), Decision.edit({"n": 2}), Decision.defer()]
         return answers[count.pop()]
 
     async def asks(n: int) -> None:
         """Ask."""
 
-    count = [1, 0]
+    count = [2, 1, 0]
     async with Session([asks], policy=Policy(ask=["asks"]), approver=asked) as session:
-        for n in (1, 5, 7):  # remembered, edited, and an approver that raises
-            await session.call("asks", {"n": n})
+        for n in (1, 5, 6, 7):  # remembered, edited, deferred, and an approver that raises
+            await session.call("asks", {"n": n}, approved="0")
     return session.trace
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.sandbox.job import Job as Job
     from handrail.sandbox.sandbox import Sandbox as Sandbox
     from handrail.scrub import Scrubber as Scrubber
+    from handrail.session.pending import Pending as Pending
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
     from handrail.session.steering import TaskState as TaskState

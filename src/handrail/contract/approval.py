@@ -8,7 +8,7 @@ from handrail.contract.expect import nearest, refuse
 
 Risk = Literal["safe", "high", "critical"]
 Effect = Literal["reads", "writes", "executes", "reaches_out", "spends"]
-Answer = Literal["approve", "remember", "edit", "deny", "skip"]
+Answer = Literal["approve", "remember", "edit", "deny", "skip", "defer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The person's answer. Create it with one of the five class methods."""
+    """The person's answer. Create it with one of the six class methods."""
 
     verdict: Answer
     arguments: Mapping[str, Any] | None = None
@@ -78,8 +78,13 @@ class Decision:
         """Do not run the call; give no reason."""
         return cls("skip")
 
+    @classmethod
+    def defer(cls) -> "Decision":
+        """End the call without running it, and ask later: `Session.call(…, approved=arguments_hash)` then runs it."""
+        return cls("defer")
+
 
 Approver = Callable[[ApprovalRequest], Awaitable[Decision] | Decision]
-"""`async def`, or `def`, which runs in a thread of its own.
+"""`async def`, or `def`, which runs in a thread of its own. If nobody can be asked, it raises Unavailable.
 
 May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel."""

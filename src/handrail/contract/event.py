@@ -8,7 +8,7 @@ EventType = Literal[
     "session_started",  # version, system, model, tools, policy, budget, workspace, sandbox, parent, forked_from
     "session_resumed",  # the same, as it is now; what was open when the program ended has ended before it
     "tools_loaded",  # tools: the names of deferred tools that the model sees from now on
-    "call_started",  # tool, arguments, arguments_hash, origin
+    "call_started",  # tool, arguments, arguments_hash, origin; approved, where the caller gave one
     "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
     "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
     "call_running",  # the body begins: only from now on may the call have effects
@@ -17,7 +17,8 @@ EventType = Literal[
     # and: images (where in the result, and their refs), memory (what a tool changed of what it keeps for the session)
     "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it; traceback
     "approval_asked",  # id, tool, risk, arguments_hash, text, repairs, reason, suggested_rule, sandbox, expires_at
-    "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback
+    "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback,
+    # and if it was deferred: tool, arguments_hash
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
     "run_started",  # model, rounds, agent: its name; a new user turn

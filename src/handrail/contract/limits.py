@@ -10,6 +10,8 @@ TOOL_TIMEOUT: Final = 120.0
 """Seconds a tool may take, unless it sets its own `timeout`."""
 APPROVAL_WAIT: Final = 300.0
 """Seconds a person has to answer a request, unless the approver has its own `.wait`."""
+DETACHED_APPROVAL_WAIT: Final = 55.0
+"""Seconds for a person who is asked by way of another program, which itself waits for one minute."""
 TERMINAL_APPROVAL_WAIT: Final = 3_600.0
 """Seconds for a person at a terminal, who may be in an editor."""
 BUDGET_GRACE: Final = 5.0

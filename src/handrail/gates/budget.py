@@ -1,6 +1,6 @@
 """Enforce a run's budget of calls, refusals and seconds, and the depth of calls inside calls.
 
-A refused call does not count as a call.
+A refused call does not count as a call. A deferred one counts nowhere: it comes again when a person has answered.
 """
 
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ async def budget(step: Step, proceed: Next) -> Result:
     result = await (proceed(step) if left == inf else _in_time(step, left, proceed))
     if not result.ok and result.kind in REFUSALS:
         counts.calls -= 1
-        counts.refusals += 1
+        counts.refusals += not step.deferred
         if script is not None:
             counts.scripts[script] -= 1
     return result

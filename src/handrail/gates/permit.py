@@ -10,6 +10,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.aio import cancels, is_cancelled
 from handrail.contract.approval import ApprovalRequest, Approver, Decision, Risk
+from handrail.contract.errors import Unavailable
 from handrail.contract.expect import shown
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.policy.approval import event_data, request_for, visible
@@ -23,6 +24,8 @@ from handrail.toolkit.threads import Work, is_async
 from handrail.toolkit.tool import Tool
 
 MAX_EDITS: Final = 5
+DEFERRED_FIELDS: Final = ("id", "tool", "arguments", "arguments_hash", "text", "reason")
+"""The fields of a request that the answer to a deferred call has."""
 
 
 async def permit(step: Step, proceed: Next) -> Result:
@@ -83,19 +86,35 @@ def _asking(step: Step) -> list[Tool]:
 
 async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
     """None when a person approves."""
-    name, shared = step.tool.name, step.shared
     if verdict.action == "deny":
+        name = step.tool.name
         return Failure("rejected", f"{name} was not run: {verdict.reason}. Go on without it, or ask the user.")
-    if verdict is DOUBT and (shared.approver is None or shared.policy.mode == "open"):
+    if step.approved is not None and _was_approved(step, step.approved):
+        return None
+    if step.approver is None or (verdict is DOUBT and step.shared.policy.mode == "open"):
+        return _unasked(step, verdict)
+    return await _ask(step, verdict, step.approver)
+
+
+def _was_approved(step: Step, approved: str) -> bool:
+    """Whether a person approved exactly these arguments before the call. It counts once."""
+    given = (step.tool.name, approved)
+    if arguments_hash(step.arguments) != approved or given in step.shared.used_approvals:
+        return False
+    step.shared.used_approvals.add(given)
+    return True
+
+
+def _unasked(step: Step, verdict: Verdict) -> Failure:
+    """The answer to a call that needs approval where nobody can be asked."""
+    if verdict is DOUBT:
         return _bounce(step)
-    if shared.approver is None:
-        return Failure(
-            "rejected",
-            f"{name} was not run: it needs approval ({verdict.reason}), and this session has no approver. "
-            "Go on without it, or tell the user what you would have done.",
-            data={"needs_approval": verdict.reason},
-        )
-    return await _ask(step, verdict, shared.approver)
+    return Failure(
+        "rejected",
+        f"{step.tool.name} was not run: it needs approval ({verdict.reason}), and this session has no approver. "
+        "Go on without it, or tell the user what you would have done.",
+        data={"needs_approval": verdict.reason},
+    )
 
 
 def _bounce(step: Step) -> Failure:
@@ -119,7 +138,10 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
         )  # fmt: skip
         step.emit("approval_asked", event_data(request))
-        decision = await _decision(step, request, approver, wait)
+        try:
+            decision = await _decision(step, request, approver, wait)
+        except Unavailable:
+            return _unasked(step, verdict)
         if isinstance(decision, Failure):
             return decision
         if arguments_hash(step.arguments) != request.arguments_hash:
@@ -136,7 +158,10 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
 
 
 async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wait: float) -> Decision | Failure:
-    """Wait for the answer while the clocks are paused. The transcript records how it ends."""
+    """Wait for the answer while the clocks are paused. The transcript records how it ends.
+
+    Raises Unavailable if the approver does.
+    """
     settled: dict[str, Any] = {"id": request.id, "decision": "cancelled"}
     before = cancels()
     try:
@@ -150,6 +175,9 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
         answer = _late(step) if late else _checked(step, decision)
         settled |= _settlement(request, answer)
         return answer
+    except Unavailable:
+        settled |= {"decision": "unavailable"}
+        raise
     except Exception as error:  # noqa: BLE001 - an approver that fails has not approved
         settled |= {"decision": "failed", "traceback": step.report("The approver", error)}
         return _failed(step, error)
@@ -179,6 +207,8 @@ def _settlement(request: ApprovalRequest, answer: Decision | Failure) -> dict[st
         return {"decision": "remember", "rule": request.suggested_rule}
     if answer.verdict == "edit":
         return {"decision": "edit", "arguments": to_wire(answer.arguments)}
+    if answer.verdict == "defer":
+        return {"decision": "deferred", "tool": request.tool, "arguments_hash": request.arguments_hash}
     return {"decision": answer.verdict}
 
 
@@ -214,9 +244,23 @@ def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure 
         return Failure(
             "user_denied", f"The user did not allow {name}" + (f": {decision.message}" if decision.message else ".")
         )
+    if decision.verdict == "defer":
+        return _defer(step, request)
     if decision.verdict == "skip":
         return Failure("user_denied", f"The user skipped {name}. Go on without it.")
     return None
+
+
+def _defer(step: Step, request: ApprovalRequest) -> Failure:
+    """The answer to a call that comes again when a person has approved it."""
+    step.deferred = True
+    step.shared.used_approvals.discard((request.tool, request.arguments_hash))
+    approval = {name: getattr(request, name) for name in DEFERRED_FIELDS}
+    return Failure(
+        "rejected",
+        f"{step.tool.name} was not run: it waits for approval ({request.reason}). Go on without it for now.",
+        data={"approval": {**approval, "arguments": to_wire(step.arguments)}},
+    )
 
 
 async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: Verdict) -> Verdict | Failure | None:

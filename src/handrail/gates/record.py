@@ -15,10 +15,15 @@ async def record(step: Step, proceed: Next) -> Result:
     call, began = step.call, step.clock.now()
     arguments = call.arguments if isinstance(call.arguments, str) else _copy_of(call.arguments)
     step.arguments_hash = _hash(arguments)
-    step.emit(
-        "call_started",
-        {"tool": call.name, "arguments": arguments, "arguments_hash": step.arguments_hash, "origin": call.origin},
-    )
+    started = {
+        "tool": call.name,
+        "arguments": arguments,
+        "arguments_hash": step.arguments_hash,
+        "origin": call.origin,
+    }
+    if step.approved is not None:
+        started["approved"] = step.approved
+    step.emit("call_started", started)
     try:
         result = await proceed(step)
         envelope = result.to_envelope(call.name)
@@ -27,7 +32,7 @@ async def record(step: Step, proceed: Next) -> Result:
         result = Failure("execution_error", f"A gate failed before {call.name} could answer: {describe_error(error)}")
         envelope = result.to_envelope(call.name)
     except BaseException as error:
-        result = Failure("cancelled", _why(step, error))
+        result = cancelled(step, error)
         _ended(step, began, result, result.to_envelope(call.name))
         raise
     _ended(step, began, result, envelope)
@@ -50,10 +55,11 @@ def _hash(arguments: Arguments) -> str:
     return arguments_hash(arguments)
 
 
-def _why(step: Step, error: BaseException) -> str:
+def cancelled(step: Step, error: BaseException | None = None) -> Failure:
+    """How a call ended that was cancelled from outside."""
     who = "by an interrupt" if isinstance(error, KeyboardInterrupt) else "by its caller"
     rest = " Its thread cannot be stopped and may still be running." if step.still_running else ""
-    return f"{step.call.name} was cancelled {who}.{rest}"
+    return Failure("cancelled", f"{step.call.name} was cancelled {who}.{rest}")
 
 
 def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -> None:

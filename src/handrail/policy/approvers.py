@@ -13,11 +13,15 @@ from handrail.contract.limits import APPROVAL_WAIT
 
 def wait_of(approver: object) -> float:
     """The seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
-    wait = getattr(approver, "wait", APPROVAL_WAIT)
-    write = f"a number of seconds above 0, or leave it out for {APPROVAL_WAIT:g}"
+    return checked_wait("the approver's wait", getattr(approver, "wait", APPROVAL_WAIT), APPROVAL_WAIT)
+
+
+def checked_wait(what: str, wait: Any, default: float) -> float:
+    """The wait, in seconds. Raises HandrailError for anything but a number of seconds."""
+    write = f"a number of seconds above 0, or leave it out for {default:g}"
     if wait is None:
-        refuse("the approver's wait", wait, write)
-    expect_number("the approver's wait", wait, write, least=0, above=True, whole=False)
+        refuse(what, wait, write)
+    expect_number(what, wait, write, least=0, above=True, whole=False)
     return float(wait)
 
 

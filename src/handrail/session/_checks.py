@@ -2,18 +2,25 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from handrail.contract.approval import Decision
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import LONGEST_ID, expect, is_session_id, refuse, shown
 from handrail.contract.limits import Budget, Caps
+from handrail.lazy import Lazy
 from handrail.policy.approvers import wait_of
-from handrail.policy.policy import Policy
+from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.standard import STANDARD
-from handrail.toolkit.gate import Gate
+from handrail.toolkit.gate import Gate, SessionState
+from handrail.toolkit.toolbox import RESERVED, Toolbox
+
+if TYPE_CHECKING:
+    from handrail.tools import builtin as _builtin
+else:  # only a policy with rules needs the names of the built-in tools
+    _builtin = Lazy("handrail.tools.builtin")
 
 F = TypeVar("F")
 HOST_METHODS: Final = ("ask", "spawn", "finish")
@@ -57,6 +64,15 @@ def _check_approver(approver: Any) -> None:
     if not _accepts(approver, 1):
         refuse("Session.approver", approver, f"one that takes the request: {write.partition(': ')[2]}")
     wait_of(approver)
+
+
+def check_tools(toolbox: Toolbox, shared: SessionState) -> None:
+    """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about an unknown tool."""
+    for tool in toolbox:
+        if lacks := shared.lacks(tool):
+            raise HandrailError(f"tool {lacks}")
+    if rules := shared.policy.rules:
+        check_tool_names(rules, {*toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
 
 def functions(option: str, given: Iterable[F], takes: int, example: str) -> list[F]:

@@ -56,6 +56,10 @@ def take_up(session: "Session", past: tuple[Event, ...]) -> None:
             session.memories.restore(event.data["memory"])
         elif event.type == "approval_settled" and event.data.get("rule") and same:
             session.shared.remembered.append(Rule(event.data["rule"]))
+        elif event.type == "approval_settled" and event.data["decision"] == "deferred":
+            session.shared.used_approvals.discard((event.data["tool"], event.data["arguments_hash"]))
+        elif event.type == "call_started" and "approved" in event.data:
+            session.shared.used_approvals.add((event.data["tool"], event.data["approved"]))
         elif event.type == "tools_loaded" and event.parent is None:
             session.host.restore_loaded(event.data["tools"])
     for type, call_id, parent, data in open_ends(past, "interrupted"):

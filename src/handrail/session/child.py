@@ -151,4 +151,5 @@ def _shared(parent: SessionState, task: str, step: Step) -> SessionState:
     made = SessionState(parent.policy, parent.budget, parent.approver, parent.sandbox, parent.caps)
     made.task, made.counts = task, step.counts
     made.remembered, made.lanes, made.open_guard = parent.remembered, parent.lanes, parent.open_guard
+    made.used_approvals = parent.used_approvals
     return made

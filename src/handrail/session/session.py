@@ -17,14 +17,13 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.expect import AsyncWith, explains_misuse
-from handrail.contract.limits import CALL_END_WAIT, DEFAULT_BUDGET, Budget, Caps
+from handrail.contract.limits import CALL_END_WAIT, DEFAULT_BUDGET, DETACHED_APPROVAL_WAIT, Budget, Caps
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_own_guard
-from handrail.lazy import Lazy
 from handrail.log import clean_logs
-from handrail.policy.policy import Policy, check_tool_names
+from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session._checks import check_calls, check_options, checked_gates, functions
+from handrail.session._checks import check_calls, check_options, check_tools, checked_gates, functions
 from handrail.session._commands import advised, job_started, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
 from handrail.session._host import CallHost, SessionHost
@@ -36,20 +35,17 @@ from handrail.session._resume import Past, check_surroundings, ids_in, take_up
 from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
 from handrail.session._transcript import Transcript
 from handrail.session.options import SessionOptions
+from handrail.session.pending import Begun, Pending, never_ran
 from handrail.session.standard import admit
-from handrail.store.ends import never_started
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolLike, few
+from handrail.toolkit.toolbox import Toolbox, ToolLike, few
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
     from handrail.store.store import Store
-    from handrail.tools import builtin as _builtin
-else:  # only a policy with rules needs the names of the built-in tools
-    _builtin = Lazy("handrail.tools.builtin")
 
 CALLS_PER_TURN: Final = 64
 """Calls after which other tasks on the event loop get a turn."""
@@ -112,13 +108,14 @@ class Session(AsyncWith):
         self._transcript = Transcript(stored, past, self.facts, clean)
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
+        self._begun = Begun(self.own_loop, self._running)
         self.ids = CallIds(ids_in(past), self.scrubber)
         self._readers = [ReaderQueue(each, self._warn) for each in functions("readers", readers, 1, "[print]")]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
         self._open.callback(report_late_to(self, sandbox))
-        self._check_tools(policy)
+        check_tools(self.toolbox, self.shared)
 
     def __repr__(self) -> str:
         what = f"tools {few(self.toolbox.names())}; {self.sandbox or 'no sandbox'}; policy {self.shared.policy.mode}"
@@ -158,6 +155,7 @@ class Session(AsyncWith):
         self._entered = True
         if self.sandbox is not None:
             await self._open.enter_async_context(self.sandbox)
+        self._open.push_async_callback(finish, self._begun.end)
         for reader in self._readers:
             reader.begin()
         return self
@@ -182,19 +180,37 @@ class Session(AsyncWith):
         origin: Origin = "model",
         parent: str | None = None,
         id: str | None = None,
+        approved: str | None = None,
         **misplaced: Never,
     ) -> Result:
         """Run one tool and return its result. A tool's error is a Failure, never an exception.
 
-        `parent` is the id of the running call that makes this one.
+        `parent` is the id of the running call that makes this one. `approved` is the hash of the arguments that a
+        person has approved, as a deferred call tells it; they are let through once.
         """
         if misplaced:
             raise TypeError(f"a tool's arguments are one mapping; write session.call({name!r}, {misplaced!r})")
         # As on_own_loop does, without a coroutine more on the way of every call:
         if self.own_loop.loop is not running_loop() and not self.own_loop.here():
-            return await self.own_loop.run(lambda: self.call(name, arguments, origin=origin, parent=parent, id=id))
+            there = partial(self.call, name, arguments, origin=origin, parent=parent, id=id, approved=approved)
+            return await self.own_loop.run(there)
+        step = self._admit(Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent))
+        step.approved = approved
+        return await self._run(step)
+
+    def begin(
+        self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", parent: str | None = None,
+        id: str | None = None, wait: float = DETACHED_APPROVAL_WAIT, asks: bool = True,
+    ) -> Pending:  # fmt: skip
+        """Start a call that runs in a task of the session and ends with it; its approvals come out of the Pending.
+
+        Args:
+            name, arguments, origin, parent, id: as for `call`.
+            wait: how many seconds a person has for one answer.
+            asks: whether anybody can be asked; if not, what asks is refused.
+        """
         call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
-        return await self._run(self._admit(call))
+        return self._begun.begin(lambda: self._admit(call), self._run, wait, asks)
 
     @on_own_loop
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
@@ -215,8 +231,7 @@ class Session(AsyncWith):
                         group.start_soon(self._fill, results, number, waiting)
         finally:
             for step in waiting.values():  # cancelled before their tasks began
-                for type, data in never_started(step.call):
-                    step.emit(type, data)
+                never_ran(step)
         return [results[number] for number in range(len(steps))]
 
     def begin_run(self) -> None:
@@ -360,14 +375,6 @@ class Session(AsyncWith):
                 self._idle.set()
             if step.slot is not None:
                 step.slot.leave()
-
-    def _check_tools(self, policy: Policy) -> None:
-        """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about an unknown tool."""
-        for tool in self.toolbox:
-            if lacks := self.shared.lacks(tool):
-                raise HandrailError(f"tool {lacks}")
-        if policy.rules:
-            check_tool_names(policy.rules, {*self.toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
     async def _finish(self) -> None:
         """Give calls that are being ended the time to end, then show everything to the readers."""

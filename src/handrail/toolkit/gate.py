@@ -53,7 +53,7 @@ class SessionState:
     __slots__ = (
         "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "covered",
         "lanes", "open_guard", "policy",
-        "remembered", "sandbox", "smallest_cap", "task",
+        "remembered", "sandbox", "smallest_cap", "task", "used_approvals",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,8 @@ class SessionState:
         """Rules that a person accepted for the rest of the session."""
         self.covered: dict[str, frozenset[str]] = {}
         """By running script: the tools that its approval covers."""
+        self.used_approvals: set[tuple[str, str]] = set()
+        """Tools and hashes of arguments that were let through because a person had approved them before the call."""
         self.lanes: dict[str, Any] = {}
         """Named lanes; managed by gates/lane.py."""
         self.open_guard: OpenGuard
@@ -120,6 +122,8 @@ class Step:
 
     __slots__ = (
         "_session",
+        "approved",
+        "approver",
         "arguments",
         "arguments_hash",
         "call",
@@ -127,6 +131,7 @@ class Step:
         "context",
         "converted",
         "counts",
+        "deferred",
         "depth",
         "images",
         "parent",
@@ -155,6 +160,10 @@ class Step:
         """The counts of the run in which the call began."""
         self.parent = parent
         """The running call that made this one."""
+        self.approver: Approver | None = shared.approver if parent is None else parent.approver
+        """Who is asked about this call, and about those that it makes."""
+        self.approved: str | None = None
+        """The hash of the arguments that a person approved before the call."""
         self.depth: int = 1 if parent is None else parent.depth + 1
         """How many calls are inside one another here, with this one."""
         self._session = session
@@ -166,8 +175,7 @@ class Step:
         """The same arguments in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self.images: list[dict[str, Any]] = []
-        """Where the result has pictures, and the references by which they are kept."""
+        self.images: list[dict[str, Any]] = []  # where the result has pictures, and the references to them
         self.slot: Any = None
         """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
         self.still_running = False
@@ -176,7 +184,8 @@ class Step:
         """The limit that ends the call when the run's seconds are used up."""
         self.scope: anyio.CancelScope | None = None
         """The scope to cancel when a person ends the call."""
-        self.terminated = False
+        self.terminated = self.deferred = False
+        """Whether a person ended the call; whether its approver put the answer off, so that it counts nowhere."""
         self.traceback = ""
         """Of what the body or a gate raised, for the event."""
 

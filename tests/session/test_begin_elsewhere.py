@@ -1,0 +1,150 @@
+"""A call that was begun can be used from every thread and every event loop, and outlives none that it runs on."""
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+
+from handrail import ApprovalRequest, Context, Decision, HandrailError, Pending, Session, tool
+from tests.gates.asked import ASK, ran, save, settled
+from tests.journeys.evidence import endings
+
+
+@pytest.fixture(autouse=True)
+def _nothing_ran() -> None:
+    ran.clear()
+
+
+async def approve(pending: Pending) -> Any:
+    with anyio.fail_after(60):
+        request = await pending.next()
+        assert isinstance(request, ApprovalRequest)
+        assert pending.answer(request.id, Decision.approve())
+        return await pending.next()
+
+
+@pytest.mark.anyio
+async def test_a_thread_with_an_event_loop_of_its_own_can_begin_answer_and_wait() -> None:
+    async with Session([save], policy=ASK) as session:
+
+        def elsewhere(path: str) -> Any:
+            async def work() -> Any:
+                return await approve(session.begin("save", {"path": path}))
+
+            return asyncio.run(work())
+
+        results = []
+
+        async def one(path: str) -> None:
+            results.append(await anyio.to_thread.run_sync(elsewhere, path))
+
+        async with anyio.create_task_group() as group:
+            for path in "abcd":
+                group.start_soon(one, path)
+    assert sorted(result.value for result in results) == [f"saved {path}" for path in "abcd"]
+    assert len(ran) == 4
+    assert settled(session) == ["approve"] * 4
+
+
+@pytest.mark.anyio
+async def test_a_plain_thread_can_begin_and_answer() -> None:
+    async with Session([save], policy=ASK) as session:
+        pending = await anyio.to_thread.run_sync(lambda: session.begin("save", {"path": "a"}))
+        request = await pending.next()
+        assert isinstance(request, ApprovalRequest)
+        assert await anyio.to_thread.run_sync(pending.answer, request.id, Decision.approve())
+        result = await pending.next()
+        assert not isinstance(result, ApprovalRequest)
+        assert result.value == "saved a"
+
+
+@pytest.mark.anyio
+async def test_one_of_many_threads_gets_its_answer_counted() -> None:
+    async with Session([save], policy=ASK) as session:
+        pending, counted = session.begin("save", {"path": "a"}), []
+        request = await pending.next()
+        assert isinstance(request, ApprovalRequest)
+        together = threading.Barrier(8)
+
+        def answer() -> None:
+            together.wait()
+            counted.append(pending.answer(request.id, Decision.approve()))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(anyio.to_thread.run_sync, answer)
+        await pending.next()
+    assert sorted(counted) == [False] * 7 + [True]
+    assert len(ran) == 1
+
+
+@pytest.mark.anyio
+async def test_the_body_of_another_call_can_begin_one_and_its_result_is_there_after_it() -> None:
+    begun: list[Pending] = []
+
+    @tool
+    def starts(context: Context) -> str:
+        """Start something that goes on."""
+        begun.append(session.begin("save", {"path": "a"}, parent=context.call.id))
+        return "started"
+
+    async with Session([save, starts], policy=ASK) as session:
+        assert (await session.call("starts")).value == "started"
+        assert (await approve(begun[0])).value == "saved a"
+    assert endings(session)[begun[0].id].parent == "call_1"
+
+
+def test_where_no_event_loop_runs_nothing_can_begin() -> None:
+    session = Session([save])
+    with pytest.raises(HandrailError, match="event loop of its session"):
+        session.begin("save", {"path": "a"})
+    assert session.call_count == 0
+
+
+def test_a_call_that_is_parked_when_its_event_loop_ends_is_cancelled() -> None:
+    kept: list[Any] = []
+
+    async def first() -> None:
+        session = Session([save], policy=ASK)
+        kept.extend([session, session.begin("save", {"path": "a"})])
+        await kept[1].next()
+
+    asyncio.run(first())
+    session, pending = kept
+    result = asyncio.run(asyncio.wait_for(pending.next(), 60))
+    assert result.kind == "cancelled"
+    assert [ended.data["kind"] for ended in endings(session).values()] == ["cancelled"]
+    assert settled(session) == ["cancelled"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_call_whose_event_loop_was_killed_has_a_result(closed: bool) -> None:
+    """Nobody cancels its task: the loop just stops, and perhaps is closed."""
+    kept: list[Any] = []
+
+    async def first() -> None:
+        session = Session([save], policy=ASK)
+        kept.extend([session, session.begin("save", {"path": "a"})])
+        await kept[1].next()
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # that a pending task is destroyed is not news
+    loop.run_until_complete(first())
+    request_id = asyncio.run(kept[1].next()).id
+    if closed:
+        loop.close()
+    kept[1].cancel()
+    result = asyncio.run(asyncio.wait_for(kept[1].next(), 60))
+    assert result.kind == "cancelled"
+    assert not kept[1].answer(request_id, Decision.approve())
+    assert ran == []
+    kept.clear()
+    loop.close()
+    del loop
+    gc.collect()
