@@ -178,8 +178,7 @@ class Step:
         self.images: list[dict[str, Any]] = []  # where the result has pictures, and the references to them
         self.slot: Any = None
         """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
-        self.still_running = False
-        """Whether the body could not be stopped and may still be running."""
+        self.still_running = False  # whether the body could not be stopped and may still be running
         self.run_limit: CallLimit | None = None
         """The limit that ends the call when the run's seconds are used up."""
         self.scope: anyio.CancelScope | None = None
