@@ -204,10 +204,7 @@ class Session(AsyncWith):
     ) -> Pending:  # fmt: skip
         """Start a call that runs in a task of the session and ends with it; its approvals come out of the Pending.
 
-        Args:
-            name, arguments, origin, parent, id: as for `call`.
-            wait: how many seconds a person has for one answer.
-            asks: whether anybody can be asked; if not, what asks is refused.
+        `wait` is how many seconds a person has for one answer. Unless it `asks`, what needs approval is refused.
         """
         call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
         return self._begun.begin(lambda: self._admit(call), self._run, wait, asks)
@@ -249,8 +246,7 @@ class Session(AsyncWith):
             await self.sandbox.terminate(sandbox_id(self, id)) or await self.sandbox.terminate(id)
         ):
             return True
-        step = self._running.get(id)
-        if step is not None:
+        if (step := self._running.get(id)) is not None:
             step.terminate()
         return step is not None
 
