@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
 from threading import Event, Thread
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ class Seen:
     path: str
     headers: dict[str, str]
     raw: bytes
+    connection: socket
 
     @property
     def body(self) -> Any:
@@ -48,7 +50,8 @@ def serving(answer: Answer) -> Iterator[Wire]:
 
         def do_POST(self) -> None:
             length = int(self.headers.get("content-length", 0))
-            seen = Seen(self.path, {key.lower(): value for key, value in self.headers.items()}, self.rfile.read(length))
+            headers = {key.lower(): value for key, value in self.headers.items()}
+            seen = Seen(self.path, headers, self.rfile.read(length), self.connection)
             wire.seen.append(seen)
             self.close_connection = True
             try:
