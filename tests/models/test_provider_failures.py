@@ -85,6 +85,20 @@ async def test_a_key_that_the_provider_repeats_is_in_no_traceback(provider: str)
     assert "The above exception was the direct cause" in "".join(traceback.format_exception(other)), "the control"
 
 
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-chat"])
+async def test_a_key_from_the_environment_is_no_more_told_than_one_that_was_given(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    with serving(always(status(401, {"error": {"message": f"wrong: {KEY}"}}))) as wire:
+        with pytest.raises(ModelFailed) as failed:
+            await ask(model_at(wire, provider, api_key=None), PROMPT)
+        assert KEY in json.dumps(wire.seen[0].headers), "the control: it was sent"
+    assert "wrong: [api_key]" in str(failed.value)
+    assert KEY not in "".join(traceback.format_exception(failed.value))
+
+
 @pytest.mark.parametrize(
     ("provider", "code", "error", "kind"),
     [

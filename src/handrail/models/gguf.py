@@ -18,7 +18,7 @@ from handrail.contract.errors import HandrailError, describe_error
 from handrail.contract.limits import ANSWER_TOKENS, LOCAL_WINDOW
 from handrail.contract.model import CallDelta, FailedKind, Message, ModelEvent, ModelFailed, TextDelta, Turn, Usage
 from handrail.models.text import as_text, described
-from handrail.schema.export import export
+from handrail.schema.export import export, for_every_model
 
 HOW: Final = """\
 Answer with one JSON object: {"name": "NAME", "arguments": {}} uses a tool, and its result comes with the next message;
@@ -62,6 +62,7 @@ class Gguf:
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
+        tools = for_every_model(tools)
         written, left = _Written(constrained=bool(tools)), Event()
         send, receive = anyio.create_memory_object_stream[Any](MOST_WAITING)
         post = partial(anyio.from_thread.run_sync, token=anyio.lowlevel.current_token())

@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from handrail.contract.call import Call
 from handrail.contract.model import Message, ModelEvent, ModelFailed, Turn
+from handrail.schema.export import for_every_model
 from handrail.schema.extract import find
 
 HELP: Final = "Type a call, as NAME key=value … or NAME {JSON}, or the answer."
@@ -32,7 +33,7 @@ class Person:
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
-        known = [tool["name"] for tool in tools]
+        known = [tool["name"] for tool in for_every_model(tools)]
         shown = "\n".join(_lines(messages, self._shown, known))
         self._shown = len(messages) + 1  # the answer itself is not shown again
         while True:

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model as Client
 from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.native_tools import NATIVE_TOOL_TYPES
 from pydantic_ai.providers import Provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -33,8 +35,10 @@ from handrail.contract.model import (
 )
 from handrail.lazy import Lazy
 from handrail.models._failures import failed
+from handrail.models._hosted import AddingClient, adding
 from handrail.models._messages import History, as_json, clean
-from handrail.schema.export import export
+from handrail.schema.export import DEFERRED, HOSTED, export, meta_of
+from handrail.scrub import SHORTEST
 
 if TYPE_CHECKING:
     from google.genai import client as _genai
@@ -52,6 +56,8 @@ STOPS: Final[Mapping[str, Stop]] = {
     "length": "max_tokens",
     "content_filter": "refused",
 }
+SEARCH: Final = "tool_search"
+"""What the library calls a provider's own search for tools that are deferred."""
 CONNECT_SECONDS: Final = 30.0
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
@@ -83,9 +89,11 @@ def connect(
         settings["max_tokens"] = max_tokens
     if provider in ("anthropic", "openai") or "cache" in settings:  # the others cache by themselves
         settings["cache"] = cache
+    key = api_key or _key_of(client)
     return ProviderModel(
-        client, provider, name, {"max_retries": 0, **settings}, window=window, secrets=(api_key,) if api_key else ()
-    )
+        client, provider, name, {"max_retries": 0, **settings}, window=window,
+        secrets=(key,) if len(key) >= SHORTEST else (),  # local servers take any letter
+    )  # fmt: skip
 
 
 def _client(
@@ -93,7 +101,7 @@ def _client(
 ) -> Client:
     # No connection stays open between requests: one that the provider has closed meanwhile fails the next request,
     # and an open one belongs to the event loop that made it.
-    http = httpx2.AsyncClient(
+    http = AddingClient(
         timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
     )
@@ -127,6 +135,13 @@ def _google_at(base_url: str, api_key: str, http: httpx2.AsyncClient, timeout: f
     return _genai.Client(vertexai=False, api_key=api_key, http_options=options)
 
 
+def _key_of(client: Any) -> str:
+    """The key that the SDK has found in the environment."""
+    sdk = client.client
+    key = getattr(sdk, "api_key", None) or getattr(getattr(sdk, "_api_client", None), "api_key", None)
+    return key if isinstance(key, str) else ""
+
+
 class ProviderModel:
     """One model of one provider. It keeps no connection between questions, so there is nothing to close."""
 
@@ -150,20 +165,30 @@ class ProviderModel:
         self._provider = provider
         self._settings = ModelSettings(**settings)  # type: ignore[typeddict-item]
         self._left_out: set[str] = set()
+        self._rules = EXPORTS.get(provider, provider)
+        self._searches = NATIVE_TOOL_TYPES.get(SEARCH) in client.profile.get("supported_native_tools", ())
+        """Whether the provider has its own search for deferred tools."""
 
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
+        offered = [made for each in tools if (made := self._definition(each))]
+        hosted = [made for each in tools if (made := (meta_of(each).get(HOSTED) or {}).get(self._rules))]
         asked = ModelRequestParameters(
-            function_tools=[made for each in tools if (made := self._definition(each))],
+            function_tools=offered,
+            native_tools=[NATIVE_TOOL_TYPES[SEARCH]()] if any(each.defer_loading for each in offered) else [],
             instruction_parts=[parts.InstructionPart(content=clean(system))] if system.strip() else None,
         )
         history = History(self._provider, self._client).of(messages)
         streaming = False
         try:
-            async with model_request_stream(
-                self._client, history, model_settings=self._settings, model_request_parameters=asked, instrument=False
-            ) as stream:
+            async with AsyncExitStack() as closing:
+                request = model_request_stream(
+                    self._client, history, model_settings=self._settings, model_request_parameters=asked,
+                    instrument=False,
+                )  # fmt: skip
+                with adding(hosted):
+                    stream = await closing.enter_async_context(request)
                 pieces, streaming = _Pieces(), True
                 async for event in stream:
                     for piece in pieces.of(event):
@@ -175,10 +200,16 @@ class ProviderModel:
         yield _turn(response, self.name)
 
     def _definition(self, tool: Mapping[str, Any]) -> ToolDefinition | None:
-        """The tool by the provider's rules; None for one that it would refuse together with the whole request."""
+        """The tool by the provider's rules; None for one that it would refuse together with the whole request.
+
+        None also for one that a provider runs itself, and for a deferred one that this model cannot search for.
+        """
         name, description = tool["name"], tool.get("description", "")
+        deferred = bool(meta_of(tool).get(DEFERRED))
+        if meta_of(tool).get(HOSTED) or (deferred and not self._searches):
+            return None
         try:
-            made = export(EXPORTS.get(self._provider, self._provider), name, description, tool["inputSchema"])
+            made = export(self._rules, name, description, tool["inputSchema"])
         except HandrailError as error:
             if name not in self._left_out:
                 self._left_out.add(name)
@@ -186,7 +217,10 @@ class ProviderModel:
             return None
         made = made.get("function", made)
         schema = next(made[key] for key in ("parameters", "input_schema", "parametersJsonSchema") if key in made)
-        return ToolDefinition(name=name, description=description, parameters_json_schema=schema, strict=False)
+        return ToolDefinition(
+            name=name, description=description, parameters_json_schema=schema, strict=False, defer_loading=deferred,
+            with_native=SEARCH if deferred else None,
+        )  # fmt: skip
 
 
 class _Pieces:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from handrail.contract.call import Call
 from handrail.contract.model import Message, Model, ModelEvent, Turn
 from handrail.contract.result import images_in
-from handrail.schema.export import export
+from handrail.schema.export import export, for_every_model
 from handrail.schema.extract import find
 from handrail.scrub import Scrubber
 
@@ -37,6 +37,7 @@ class TextCalls:
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
+        tools = for_every_model(tools)
         answer = self._model.ask(as_text(messages), (), system=described(system, tools))
         try:
             async for event in answer:

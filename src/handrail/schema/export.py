@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError
@@ -11,6 +11,10 @@ from handrail.schema.navigate import OWN_KEYWORDS, Schema, resolve, rewrite
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 LONGEST_DESCRIPTION: Final = 1_048_576
 """Characters that OpenAI accepts; older deployments accepted 1,024."""
+DEFERRED: Final = "handrail/deferred"
+"""In a schema's `_meta`: the model finds the tool by its provider's own search, where there is one."""
+HOSTED: Final = "handrail/hosted"
+"""In a schema's `_meta`: what a provider calls a tool that it runs itself, {provider: definition}."""
 _OPENAI: Final = ("openai", "openai-responses")
 _NEED_ITEMS: Final = (*_OPENAI, "gemini")
 """An array without `items` fails the whole request."""
@@ -51,6 +55,17 @@ def check_provider(provider: str) -> None:
     """Raise HandrailError for an unknown provider."""
     if provider not in PROVIDERS:
         raise HandrailError(f"there is no provider {provider!r}; the providers are {', '.join(PROVIDERS)}")
+
+
+def meta_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a schema of the form `mcp` says for models that know it."""
+    meta = schema.get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def for_every_model(schemas: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The tools that any model can use, without deferred and hosted ones."""
+    return [each for each in schemas if not meta_of(each).get(DEFERRED) and not meta_of(each).get(HOSTED)]
 
 
 def _in_format(provider: str, head: dict[str, Any], schema: Schema) -> dict[str, Any]:
