@@ -14,6 +14,7 @@ from tests.adapters.scenarios import Rounds, Run, Told
 class PydanticAI:
     gives_text = True
     images = True
+    streams = True
 
     def agent(self, session: Session, shown: list[str] | None = None) -> Run:
         tools = pydantic_ai.toolset(session)

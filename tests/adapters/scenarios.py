@@ -3,6 +3,7 @@
 A driver, `drive_FRAMEWORK.py`, has the framework's own test model say a script: rounds of calls, then a last text.
 """
 
+import asyncio
 import json
 import os
 import random
@@ -60,6 +61,9 @@ class Framework(Protocol):
     """Whether arguments reach the session as the model wrote them."""
     images: bool
     """Whether its models are shown pictures."""
+
+    streams: bool
+    """Whether a running tool can show something."""
 
     def agent(self, session: Session, shown: list[str] | None = None) -> Run:
         """An agent whose every run plays a script. What a running call shows is added to `shown`."""
@@ -214,15 +218,24 @@ async def a_megabyte_of_output_is_cut_and_kept(framework: Framework) -> None:
 
 
 async def a_cancelled_run_ends_its_command(framework: Framework) -> None:
-    child = Child()
+    """By the event loop itself, and by a scope of anyio, which cancels again until the run has ended."""
     async with coding() as session:
+        child = Child()
+        run = asyncio.ensure_future(framework.agent(session)([[asks("bash", command=child.line)]]))
+        await child.becomes(2)
+        run.cancel()
+        await asyncio.wait([run])
+        assert run.cancelled()
+        await child.becomes(0)
+        child = Child()
         async with anyio.create_task_group() as group:
             group.start_soon(framework.agent(session), [[asks("bash", command=child.line)]])
             await child.becomes(2)
             group.cancel_scope.cancel()
         await child.becomes(0)
-        ended = [event.data["kind"] for event in session.trace if event.type == "call_ended"]
-    assert ended == ["cancelled"]
+        ended = lambda: [event.data["kind"] for event in session.trace if event.type == "call_ended"]  # noqa: E731
+        await until(lambda: len(ended()) == 2)
+        assert ended() == ["cancelled", "cancelled"]
 
 
 async def six_hundred_calls_and_sixty_bounces_fit_into_a_session(framework: Framework) -> None:

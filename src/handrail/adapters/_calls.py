@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Final, Literal
 
 import anyio
 
@@ -10,11 +10,14 @@ from handrail.contract.call import Arguments, Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import expect, refuse
 from handrail.contract.limits import DEFAULT_BUDGET, Budget
-from handrail.contract.result import Result, sendable
+from handrail.contract.result import Image, Result, images_in, sendable
 from handrail.log import report
 from handrail.session.session import Session
 
 Approval = Literal["ours", "framework"]
+NO_RUNS: Final = Budget(calls=None, refusals=None)
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What every provider can look at; a request with another type would be refused."""
 Show = Callable[[str, str], Awaitable[object]]
 """Is given a stream (stdout, stderr, progress) and a piece of what the call shows on it."""
 
@@ -33,13 +36,25 @@ def without_runs(session: Session) -> Session:
     The default budget, which is that of one run, would refuse every call after the 500th. One that was chosen stays.
     """
     if session.shared.budget is DEFAULT_BUDGET:
-        session.shared.budget = Budget(calls=None, refusals=None)
+        session.shared.budget = NO_RUNS
+    return session
+
+
+def with_runs(session: Session) -> Session:
+    """The session for a framework that says where a run begins: with the default budget, unless one was chosen."""
+    if session.shared.budget is NO_RUNS:
+        session.shared.budget = DEFAULT_BUDGET
     return session
 
 
 def text_of(result: Result, name: str) -> str:
     """The envelope, as the model reads it."""
     return sendable(json.dumps(result.to_envelope(name), ensure_ascii=False, separators=(",", ":")))
+
+
+def pictures_of(result: Result) -> list[Image]:
+    """The pictures in an answer that a model can be shown; the envelope names all of them."""
+    return [image for _, image in images_in(result.value) if image.media_type in IMAGE_TYPES]
 
 
 async def run(session: Session, name: str, arguments: Arguments, id: str | None, show: Show | None = None) -> Result:

@@ -11,11 +11,8 @@ from pydantic_ai.workspaces import WorkspaceBackend
 from handrail.adapters import _calls
 from handrail.adapters._workspace import SandboxWorkspace
 from handrail.contract.expect import expect
-from handrail.contract.result import images_in
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
-
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def toolset(session: Session, *, approval: _calls.Approval = "ours") -> AbstractToolset[Any]:
@@ -106,9 +103,5 @@ class _Toolset(AbstractToolset[Any]):
             arguments = tool_args.text
         result = await _calls.run(self._session, name, arguments, ctx.tool_call_id, show)
         text = _calls.text_of(result, name)
-        pictures = [
-            BinaryContent(image.data, media_type=image.media_type)
-            for _, image in images_in(result.value)
-            if image.media_type in IMAGE_TYPES
-        ]
+        pictures = [BinaryContent(each.data, media_type=each.media_type) for each in _calls.pictures_of(result)]
         return [text, *pictures] if pictures else text
