@@ -99,6 +99,10 @@ async def two_artifacts(world: World) -> Arguments:
     return {"one": {"ref": kept[0].ref}, "other": {"ref": kept[1].ref}}
 
 
+def batch(name: str, one: Any, other: Any) -> Case:
+    return of({}, "batch", [{"prompt": "Count.", name: one}], [{"prompt": "Count.", name: other}])
+
+
 CASES: dict[str, Case] = {
     "read.path": of({}, "path", "a.txt", "b.txt"),
     "read.offset": of({"path": "a.txt"}, "offset", 2, 3),
@@ -156,6 +160,17 @@ CASES: dict[str, Case] = {
     "todo.items[].status": items({"content": "x", "status": "pending"}, {"content": "x", "status": "completed"}),
     "ask_user.question": of({}, "question", "Which?", "Who?"),
     "ask_user.choices": of({"question": "Which?"}, "choices", ["a"], ["b"]),
+    "script.code": of({}, "code", "open('made', 'w').write('1')", "open('made', 'w').write('2')"),
+    "script.timeout": of({"code": "import time; time.sleep(1.2)"}, "timeout", 1, 30),
+    "task.prompt": of({}, "prompt", "Count.", "Sum."),
+    "task.role": of({"prompt": "Count."}, "role", "a clerk", "a judge"),
+    "task.tools": of({"prompt": "Count."}, "tools", ["read"], ["grep"]),
+    "task.cwd": of({"prompt": "Count."}, "cwd", "sub", "other"),
+    "task.batch": of({}, "batch", [{"prompt": "Count."}], [{"prompt": "Sum."}]),
+    "task.batch[].prompt": of({}, "batch", [{"prompt": "Count."}], [{"prompt": "Sum."}]),
+    "task.batch[].role": batch("role", "a clerk", "a judge"),
+    "task.batch[].tools": batch("tools", ["read"], ["grep"]),
+    "task.batch[].cwd": batch("cwd", "sub", "other"),
     "complete.summary": of({}, "summary", "The bug is fixed.", "The bug is still there."),
 }
 
