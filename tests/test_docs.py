@@ -32,6 +32,7 @@ from handrail import (
     TextDelta,
     ThinkingDelta,
     Turn,
+    adapters,
     builtin_tools,
     open_sandbox,
     testing,
@@ -194,7 +195,7 @@ def test_the_reference_names_every_public_name_once() -> None:
     named = Counter(re.findall(r"^::: (\S+)$", "\n".join(read(name) for name in PAGES), re.MULTILINE))
     shipped = set(testing.__all__) - set(handrail.__all__)
     public = {f"handrail.{name}" for name in handrail.__all__} | {f"handrail.testing.{name}" for name in shipped}
-    public |= {"handrail.otel.Tracing"}
+    public |= {"handrail.otel.Tracing", *(f"handrail.adapters.{name}" for name in adapters.__all__)}
     assert set(named) == public
     assert set(named.values()) == {1}
 

@@ -1,0 +1,69 @@
+"""The agents in the README, on the SDKs of OpenAI and Anthropic, against a provider's server that is not ours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+
+from handrail import Image, Session, tool
+from handrail.adapters import answers_for, calls_from
+from tests.models.asking import KEY, PNG
+from tests.models.wire import Wire
+from tests.test_readme import block
+
+pytestmark = pytest.mark.anyio
+
+
+@tool
+def look(path: str) -> list[Any]:
+    """Look at a file."""
+    return [path, Image(PNG)] if path == "a.txt" else [path]
+
+
+def readme() -> dict[str, Any]:
+    scope: dict[str, Any] = {}
+    for beginning in ("from typing", "from anthropic"):
+        exec(compile(block(beginning), "README.md", "exec"), scope)
+    return scope
+
+
+async def test_the_openai_agent_of_the_readme_runs_to_its_answer(wire: Wire, tmp_path: Path) -> None:
+    async with AsyncOpenAI(api_key=KEY, base_url=f"{wire.url}/v1") as client:
+        text = await readme()["openai_agent"](client, "gpt-5", "two files", str(tmp_path))
+    assert text == "Both were seen."
+    asked, *answers = wire.seen[1].body["messages"][1:]
+    assert [call["id"] for call in asked["tool_calls"]] == [answer["tool_call_id"] for answer in answers]
+    assert [json.loads(answer["content"])["kind"] for answer in answers] == ["tool_not_found"] * 2
+    assert "bash" in [each["function"]["name"] for each in wire.seen[0].body["tools"]]
+
+
+async def test_the_anthropic_agent_of_the_readme_runs_to_its_answer(wire: Wire, tmp_path: Path) -> None:
+    async with AsyncAnthropic(api_key=KEY, base_url=wire.url) as client:
+        text = await readme()["anthropic_agent"](client, "claude-opus-5", "two files", str(tmp_path))
+    assert text == "Both were seen."
+    asked, answer = wire.seen[1].body["messages"][1:]
+    uses = [each["id"] for each in asked["content"] if each["type"] == "tool_use"]
+    assert uses == [each["tool_use_id"] for each in answer["content"]]
+    assert [each["is_error"] for each in answer["content"]] == [True, True]
+
+
+async def test_the_responses_api_takes_results_and_their_pictures(wire: Wire) -> None:
+    items: list[Any] = [{"role": "user", "content": "two files"}]
+    async with AsyncOpenAI(api_key=KEY, base_url=f"{wire.url}/v1") as client, Session([look]) as session:
+        tools: Any = session.schemas("openai-responses")
+        response = await client.responses.create(model="gpt-5", input=items, tools=tools)
+        items += response.output
+        calls = calls_from("openai-responses", response)
+        assert [(call.name, json.loads(str(call.arguments)), call.cut) for call in calls] == [
+            ("look", {"path": "a.txt"}, False),
+            ("look", {"path": "b.txt"}, False),
+        ]
+        items += answers_for("openai-responses", calls, await session.call_all(calls))
+        response = await client.responses.create(model="gpt-5", input=items, tools=tools)
+    assert response.output_text == "Both were seen."
+    outputs = [each for each in wire.seen[1].body["input"] if each.get("type") == "function_call_output"]
+    assert [part["type"] for part in outputs[0]["output"]] == ["input_text", "input_image"]
+    assert isinstance(outputs[1]["output"], str)
