@@ -16,6 +16,7 @@ import anyio
 from handrail.aio import call_on, running_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event, EventType
+from handrail.contract.expect import expect_number
 from handrail.session._live import LiveOutput
 from handrail.session._secrets import CleanEvents
 
@@ -39,7 +40,11 @@ class Transcript:
         opening: Callable[[], Mapping[str, Any]] | None = None,
         clean: CleanEvents | None = None,
     ) -> None:
-        self.events: list[Event] = list(events)
+        self.events: dict[int, Event] = {event.seq: event for event in events}
+        """By number. What was forgotten is not among them."""
+        self.count = len(self.events)
+        """How many events there were, which is the number of the next one."""
+        self._forgets: _ForgottenCalls | None = None
         self._opening = None if self.events else opening
         """Called before the first event is written: the data of `session_started`."""
         self.store_error = ""
@@ -72,8 +77,8 @@ class Transcript:
                 self.waiting_output.pop(call_id).finish(goes_on=self._printing[call_id] > 0)
             if self.clean is not None:
                 data = self._cleaned(self.clean, type, parent, data)
-            event = Event(len(self.events), time(), type, call_id, parent, data)
-            self.events.append(event)
+            event = Event(self.count, time(), type, call_id, parent, data)
+            self._keep(event)
             if self._stored is not None:
                 self._unwritten.append(event)
                 if self.listeners or self._waiting or len(self._unwritten) >= MAX_UNWRITTEN:
@@ -92,10 +97,10 @@ class Transcript:
         with self.lock:
             if self._opening is not None:
                 self._open()
-            event = Event(len(self.events), time(), "call_running", call_id, parent, {})
+            event = Event(self.count, time(), "call_running", call_id, parent, {})
             if not self._store(event):
                 return self.store_error
-            self.events.append(event)
+            self._keep(event)
             if self.listeners:
                 self._deliver(event)
         if self._waiting:
@@ -104,8 +109,12 @@ class Transcript:
 
     def drop_text(self, seq: int, size: int) -> None:
         """Drop the text of an old live-output event; `size` is the number of its bytes."""
-        event = self.events[seq]
+        event = self.events.get(seq)
+        if event is None:
+            return
         changed = self.events[seq] = replace(event, data={**event.data, "text": "", "dropped": size})
+        if self._forgets is not None:
+            self._forgets.output(event)
         if self._stored is None:
             return
         if self._unwritten and seq >= self._unwritten[0].seq:
@@ -127,7 +136,7 @@ class Transcript:
         try:
             held = self._stored.held(often=not last)
             if held is not None:
-                self._unwritten = self.events[held:]
+                self._unwritten = self.since(held)
                 self._changed = [event for event in self._changed if event.seq < held]
             self._stored.append([*self._unwritten, *more], self._changed)
         except (Unavailable, HandrailError) as error:
@@ -181,19 +190,42 @@ class Transcript:
             count = len(self._unwritten)
             raise HandrailError(f"the last {count} events of the session are not in its store: {self.store_error}")
 
+    def forget_calls_beyond(self, count: int) -> None:
+        """From now on, keep the events of so many ended calls; a session in a store keeps all of them."""
+        expect_number("the number of calls", count, "a whole number from 0 up", least=0, whole=True)
+        if self._stored is None:
+            self._forgets = _ForgottenCalls(self.events, count)
+
+    def all(self) -> tuple[Event, ...]:
+        """Every event that was not forgotten."""
+        with self.lock:
+            return tuple(self.events.values())
+
+    def since(self, start: int) -> list[Event]:
+        """The events from number `start` on."""
+        found = (self.events.get(seq) for seq in range(start, self.count))
+        return [event for event in found if event is not None]
+
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
         """Yield every event from number `start`, then each new one, until the transcript is closed."""
         while True:
-            while start < len(self.events):
+            while start < self.count:
                 self.flush()
                 start += 1
-                yield self.events[start - 1]
+                if (event := self.events.get(start - 1)) is not None:
+                    yield event
             woken = anyio.Event()
             self._waiting.append((running_loop(), woken))
-            if start == len(self.events):
+            if start == self.count:
                 if self.closed:
                     return
                 await woken.wait()
+
+    def _keep(self, event: Event) -> None:
+        self.events[event.seq] = event
+        self.count = event.seq + 1
+        if self._forgets is not None and event.call_id is not None:
+            self._forgets.add(event.call_id, event)
 
     def _deliver(self, event: Event) -> None:
         """Listeners see events in order, even if a listener writes one (that it was dropped)."""
@@ -211,3 +243,28 @@ class Transcript:
         waiting, self._waiting = self._waiting, []
         for loop, woken in waiting:
             call_on(loop, woken.set)
+
+
+class _ForgottenCalls:
+    """Removes the events of calls that ended long ago, and of each call the output that was dropped."""
+
+    def __init__(self, events: dict[int, Event], most: int) -> None:
+        self._events, self._most = events, most
+        self._numbers: dict[str, list[int]] = {}
+        """By call: the numbers of its events."""
+        self._ended: deque[str] = deque()
+
+    def add(self, call_id: str, event: Event) -> None:
+        self._numbers.setdefault(call_id, []).append(event.seq)
+        if event.type == "call_ended":
+            self._ended.append(call_id)
+            if len(self._ended) > self._most:
+                for seq in self._numbers.pop(self._ended.popleft(), ()):
+                    self._events.pop(seq, None)
+
+    def output(self, event: Event) -> None:
+        """Remove a piece of live output that has lost its text."""
+        numbers = self._numbers.get(event.call_id or "")
+        if numbers is not None and event.seq in numbers:
+            numbers.remove(event.seq)
+            del self._events[event.seq]

@@ -276,15 +276,19 @@ class Session(AsyncWith):
     def trace(self) -> tuple[Event, ...]:
         """Every event so far."""
         self._transcript.flush()
-        return tuple(self._transcript.events)
+        return self._transcript.all()
 
     @property
     def event_count(self) -> int:
-        return len(self._transcript.events)
+        return self._transcript.count
 
     def trace_from(self, start: int) -> list[Event]:
         """The events from number `start` on, stored or not: for the loop itself, which shows them to nobody."""
-        return self._transcript.events[start:]
+        return self._transcript.since(start)
+
+    def forget_calls_beyond(self, count: int) -> None:
+        """From now on, keep the events of the last `count` calls that ended: for a program that runs for weeks."""
+        self._transcript.forget_calls_beyond(count)
 
     def emit(
         self, type: EventType, call_id: str | None = None, parent: str | None = None,
