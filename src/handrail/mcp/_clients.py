@@ -1,0 +1,249 @@
+"""Who calls: each client of the server has a session and a sandbox of its own, which are closed when it is idle."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from os import urandom
+from time import monotonic
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from handrail.contract.errors import HandrailError, ToolFailed, describe_error
+from handrail.contract.result import Failure
+from handrail.session.pending import Pending
+from handrail.session.session import Session
+from handrail.toolkit.tool import Tool, tool
+
+OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
+CLIENT_IDLE: Final = 1_800.0
+"""Seconds without a call after which a client's session, or a sandbox that it opened, is closed."""
+CALLS_KEPT: Final = 1_000
+"""Ended calls of a session whose events are kept."""
+MOST_SANDBOXES: Final = 16
+"""Sandboxes that one client may have open besides its own."""
+MOST_PARKED: Final = 256
+"""Calls of one client that are kept for a client that comes back for them."""
+log = logging.getLogger("handrail")
+
+
+class Place:
+    """One session, opened when it is first used and closed when it has been idle for a while.
+
+    It lives in a task of its own: what opens it in a request must not end with that request.
+    """
+
+    def __init__(self, open_session: OpenSession, idle: float, prepare: Callable[[Session], None]) -> None:
+        self._open_session, self._idle, self._prepare = open_session, idle, prepare
+        self._session: Session | None = None
+        self._error: Exception | None = None
+        self._opened, self._closing = anyio.Event(), anyio.Event()
+        self._users, self._used = 0, monotonic()
+
+    async def live(self, forget: Callable[[], None]) -> None:
+        """Open the session, wait until it is idle or `close` is called, and close it; `forget` this place before."""
+        try:
+            async with self._open_session() as session:
+                self._prepare(session)
+                self._session = session
+                self._opened.set()
+                await self._until_idle()
+                forget()
+        except Exception as error:  # it is told to the client, and must not end the other clients
+            self._error = error
+            known = isinstance(error, HandrailError | OSError)
+            log.warning("a client's session ended: %s", describe_error(error), exc_info=None if known else error)
+        finally:
+            forget()
+            self._opened.set()
+
+    async def session(self) -> Session:
+        """The open session. Raises ToolFailed(unavailable) if it could not be opened."""
+        await self._opened.wait()
+        if self._session is None:
+            why = str(self._error) if isinstance(self._error, HandrailError | OSError) else "see the server's log"
+            raise ToolFailed(Failure("unavailable", f"The tools could not be started: {why.rstrip('.')}."))
+        return self._session
+
+    @property
+    def opened(self) -> Session | None:
+        """The session, if it is open."""
+        return self._session
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Meanwhile it is not idle."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._used = monotonic()
+
+    def close(self) -> None:
+        """Close it soon, whatever runs in it."""
+        self._closing.set()
+
+    async def _until_idle(self) -> None:
+        while not self._closing.is_set():
+            left = self._idle if self._users else self._used + self._idle - monotonic()
+            if left <= 0:
+                return
+            with anyio.move_on_after(left):
+                await self._closing.wait()
+
+
+class Client:
+    """One client: its own place, the sandboxes that it opened besides, and its calls that wait for a person."""
+
+    def __init__(self, clients: "Clients", name: str) -> None:
+        self._clients, self.name = clients, name
+        self.places: dict[str, Place] = {}
+        """By handle; its own has the empty one."""
+        self.parked: dict[str, Parked] = {}
+
+    def place(self, handle: str = "") -> Place:
+        """Its own place, which is opened if need be, or one that it opened. Raises ToolFailed(not_found)."""
+        if handle in self.places:
+            return self.places[handle]
+        if handle:
+            message = f"There is no sandbox {handle[:80]!r}: open one with sandbox_open, or leave sandbox out."
+            raise ToolFailed(Failure("not_found", message, field="sandbox"))
+        return self._open("")
+
+    def park(self, parked: "Parked") -> str:
+        """Keep a call for a client that comes back for it. Returns what the client names it by."""
+        while len(self.parked) >= MOST_PARKED:  # what waits there ends by itself when nobody answers
+            del self.parked[next(iter(self.parked))]
+        key = urandom(16).hex()
+        self.parked[key] = parked
+        return key
+
+    def close(self) -> None:
+        """Close all its places."""
+        for place in tuple(self.places.values()):
+            place.close()
+
+    def _open(self, handle: str) -> Place:
+        prepare = self._offer_handles if self._clients.handles and not handle else keep_few_events
+        place = self.places[handle] = Place(self._clients.open_session, self._clients.idle, prepare)
+
+        def forget() -> None:
+            if self.places.get(handle) is place:
+                del self.places[handle]
+            if not self.places:
+                self._clients.forget(self)
+
+        self._clients.group.start_soon(place.live, forget)
+        return place
+
+    def _offer_handles(self, session: Session) -> None:
+        keep_few_events(session)
+        for each in self._handle_tools():
+            if each.name in session.toolbox:
+                raise HandrailError(f"there is a tool {each.name} already; rename it, or serve without handles")
+            session.offer(each)
+
+    def _handle_tools(self) -> list[Tool]:
+        @tool(timeout=None)
+        async def sandbox_open() -> dict[str, str]:
+            """Open another sandbox on the same workspace. Pass its name as `sandbox` to any other tool."""
+            if len(self.places) > MOST_SANDBOXES:
+                message = f"{MOST_SANDBOXES} sandboxes are open; close one with sandbox_close first."
+                raise ToolFailed(Failure("rejected", message))
+            handle = f"sandbox_{urandom(8).hex()}"
+            await self._open(handle).session()
+            return {"sandbox": handle}
+
+        @tool(timeout=None)
+        async def sandbox_close(sandbox: str) -> dict[str, str]:
+            """Close a sandbox that sandbox_open opened. What runs in it is ended.
+
+            Args:
+                sandbox: Its name, as sandbox_open returned it.
+            """
+            place = self.place(sandbox)
+            if place is self.places.get(""):
+                raise ToolFailed(Failure("not_found", "Name a sandbox that sandbox_open opened.", field="sandbox"))
+            del self.places[sandbox]
+            place.close()
+            return {"closed": sandbox}
+
+        return [sandbox_open, sandbox_close]
+
+
+class Parked:
+    """A call of a client, which goes on whether or not the client waits for it at the moment."""
+
+    def __init__(self, pending: Pending, session: Session, place: Place, tool: str, start: int) -> None:
+        self.pending, self.session, self.place, self.tool = pending, session, place, tool
+        self.next_event = start
+        """The number of the first event that the client was not told."""
+        self.progress = 0
+        """Bytes of live output that the client was told."""
+        self.waiting = 0
+        """Requests that wait for it now."""
+
+
+class Clients:
+    """The clients of one server while it runs."""
+
+    def __init__(self, open_session: OpenSession, group: TaskGroup, *, handles: bool, idle: float) -> None:
+        self.open_session, self.group, self.handles, self.idle = open_session, group, handles, idle
+        self._clients: dict[str, Client] = {}
+
+    def of(self, context: ServerRequestContext["Clients", Any]) -> Client:
+        """The client that makes this request."""
+        name = who(context)
+        if name not in self._clients:
+            self._clients[name] = Client(self, name)
+            if context.protocol_version not in MODERN_PROTOCOL_VERSIONS and context.request is not None:
+                _when_disconnected(context, self._clients[name].close)
+        return self._clients[name]
+
+    def forget(self, client: Client) -> None:
+        """Forget a client that has nothing open."""
+        if self._clients.get(client.name) is client:
+            del self._clients[client.name]
+
+    def close(self) -> None:
+        """Close everything soon."""
+        for client in tuple(self._clients.values()):
+            client.close()
+
+
+@asynccontextmanager
+async def open_clients(open_session: OpenSession, *, handles: bool, idle: float) -> AsyncIterator[Clients]:
+    """The clients of a server; at the end, all their sessions are closed."""
+    async with anyio.create_task_group() as group:
+        clients = Clients(open_session, group, handles=handles, idle=idle)
+        try:
+            yield clients
+        finally:
+            clients.close()
+
+
+def who(context: ServerRequestContext[Any, Any]) -> str:
+    """The client's name: its token and, before 2026-07-28, its MCP session; without HTTP there is one, the process."""
+    if context.request is None:
+        return "process"
+    user = context.request.scope.get("user")
+    name = f"token {user.username}" if user is not None else "anybody"
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return name
+    return f"{name}, session {context.request.headers.get('mcp-session-id', '')}"
+
+
+def keep_few_events(session: Session) -> None:
+    """A server runs for weeks, so its sessions forget calls that ended long ago."""
+    session.forget_calls_beyond(CALLS_KEPT)
+
+
+def _when_disconnected(context: ServerRequestContext[Any, Any], act: Callable[[], None]) -> None:
+    """Call `act` when the MCP session ends. The SDK has a stack for it, but no public way from a request to it."""
+    connection = getattr(context.session, "_connection", None)
+    if connection is not None:  # otherwise the session is closed when it is idle
+        connection.exit_stack.callback(act)
