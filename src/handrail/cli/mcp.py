@@ -1,0 +1,181 @@
+"""`handrail mcp`: serve the built-in tools, sandboxed and gated, to any client of the Model Context Protocol."""
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+
+import typer
+from typer.core import TyperGroup
+
+from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
+from handrail.cli._inside import Env, Mounts, inside
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import nearest
+from handrail.contract.limits import Budget
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    from handrail.drivers import open as _open
+    from handrail.mcp import http as _http
+    from handrail.mcp import server as _server
+    from handrail.policy import policy as _policy
+    from handrail.session import session as _session
+    from handrail.toolkit.tool import Tool
+    from handrail.tools import builtin as _builtin
+else:
+    _open = Lazy("handrail.drivers.open")
+    _http = Lazy("handrail.mcp.http")
+    _server = Lazy("handrail.mcp.server")
+    _policy = Lazy("handrail.policy.policy")
+    _session = Lazy("handrail.session.session")
+    _builtin = Lazy("handrail.tools.builtin")
+
+TOKEN: Final = "HANDRAIL_MCP_TOKEN"
+Http = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Serve over HTTP there instead of standard input; port 0 is any free one."),
+]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help=f"The tokens that HTTP clients need, one a line; without it {TOKEN}, or a new one, which is printed.",
+    ),
+]
+Handles = Annotated[bool, typer.Option("--handles", help="Let clients open more sandboxes, with sandbox_open.")]
+Tools = Annotated[str, typer.Option(help="coding, read_only or all, or the names of tools with commas between them.")]
+group = typer.Typer(cls=TyperGroup, invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(group, name="mcp")
+
+
+@group.callback()
+def mcp(
+    context: typer.Context,
+    http: Http = None,
+    token_file: TokenFile = None,
+    handles: Handles = False,
+    tools: Tools = "coding",
+    workspace: Workspace = ".",
+    driver: Driver = "auto",
+    allow_weaker: AllowWeaker = False,
+    network: Network = "none",
+    mode: Mode = "contained",
+    mount: Mounts = None,
+    env: Env = None,
+) -> None:
+    """Serve the built-in tools to a client of the Model Context Protocol.
+
+    Over standard input and output, as most clients start a server; with --http over HTTP, to those who know a token.
+    Each client has a sandbox of its own on the workspace. What needs approval is asked at the client, and refused
+    where it cannot ask.
+
+    \b
+    handrail mcp --workspace ~/project
+    handrail mcp --http 127.0.0.1:8765 --token-file ~/.handrail-token
+    """
+    if context.invoked_subcommand is None:
+        start = partial(_options, workspace, driver, allow_weaker, network, mode, mount, env)
+        run(partial(serve, start, http, token_file, handles, tools))
+
+
+def _options(
+    workspace: str, driver: str, allow_weaker: bool, network: str, mode: str, mount: Any, env: Any
+) -> Options:  # fmt: skip
+    if not os.path.isdir(workspace):
+        raise HandrailError(f"--workspace {workspace}: there is no such directory")
+    added = inside(workspace, mount, env)
+    options = Options(os.path.abspath(workspace), driver, allow_weaker, network, mode, False, False, added)
+    _policy.Policy(mode=options.mode)  # a mistake in the options is told now, not to the first client
+    if network not in ("none", "full"):
+        raise HandrailError(f"--network {network}: write none or full")
+    return options
+
+
+async def serve(start: Any, http: str | None, token_file: str | None, handles: bool, tools: str) -> int:
+    """Serve until the client leaves, or a signal ends the program."""
+    options = start()
+    try:
+        server = _server.make_server(partial(open_session, options, chosen(tools)), handles=handles)
+    except ModuleNotFoundError as error:
+        raise HandrailError(str(error)) from None
+    if http is None:
+        await _server.serve_stdio(server)
+        return 0
+    host, port = read_address(http)
+    tokens, minted = read_tokens(token_file)
+
+    def ready(address: str) -> None:
+        _say(f"serving on {address}")
+        if minted:
+            _say(f"clients need this token: {tokens[0]}")
+        if not _http.is_loopback(host):
+            _say("other machines can reach it, and nothing on the way is encrypted: put a proxy with TLS before it")
+
+    await _http.serve_http(server, host, port, tokens, ready=ready)
+    return 0
+
+
+@asynccontextmanager
+async def open_session(options: Options, tools: "list[Tool]") -> "AsyncIterator[_session.Session]":
+    """A session for one client, in a sandbox of its own."""
+    async with (
+        _open.open_sandbox(
+            options.driver,
+            workspace=options.workspace,
+            network=options.network,
+            allow_weaker=options.allow_weaker,
+            **options.inside,
+        ) as sandbox,
+        _session.Session(
+            tools,
+            sandbox=sandbox,
+            policy=_policy.Policy(mode=options.mode),
+            budget=Budget(calls=None, refusals=None),
+        ) as session,
+    ):
+        yield session
+
+
+def chosen(words: str) -> "list[Tool]":
+    """The tools of a profile, or those that are named. Raises HandrailError for others."""
+    if words in get_args(_builtin.Profile):
+        return _builtin.builtin_tools(words)  # type: ignore[arg-type]
+    known = {tool.name: tool for tool in _builtin.builtin_tools("all")}
+    names = [name.strip() for name in words.split(",")]
+    for name in names:
+        if name not in known:
+            raise HandrailError(f"--tools {words}: there is no tool {name!r}; {nearest(name, known)}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[IPV6]:PORT` or `PORT`, which is on this machine only."""
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535 or (colon and not host):
+        raise HandrailError(f"--http {text!r} cannot be read: write HOST:PORT, such as 127.0.0.1:8765")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def read_tokens(path: str | None) -> tuple[list[str], bool]:
+    """The tokens that the person set, or a new one; and whether it is new."""
+    if path is not None:
+        file = Path(path).expanduser()
+        tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+        if not tokens:
+            raise HandrailError(f"--token-file {path}: it has no token; write one a line")
+        if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            _say(f"others can read {path}; type: chmod 600 {path}")
+        return tokens, False
+    if given := os.environ.get(TOKEN, "").strip():
+        return [given], False
+    return [secrets.token_urlsafe(32)], True
+
+
+def _say(text: str) -> None:
+    print(f"handrail: {text}", file=sys.stderr, flush=True)
