@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import mcp_types as types
 from mcp.client import Client
 from mcp.server import Server
@@ -74,3 +75,12 @@ def envelope(result: types.CallToolResult) -> dict[str, Any]:
 
 def texts(result: types.CallToolResult) -> Sequence[str]:
     return [block.text for block in result.content if isinstance(block, types.TextContent)]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for it, however busy the machine is."""
+    with anyio.fail_after(90):
+        while True:
+            if condition():
+                return
+            await anyio.sleep(0.02)
