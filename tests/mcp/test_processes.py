@@ -44,8 +44,15 @@ async def client_over(transport: str, protocol: str, directory: Path) -> AsyncIt
             yield client
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("transport", "protocol"),
+    [
+        ("stdio", OLD),
+        ("http", NEW),
+        pytest.param("stdio", NEW, marks=pytest.mark.long),
+        pytest.param("http", OLD, marks=pytest.mark.long),
+    ],
+)
 async def test_a_call_that_is_cancelled_or_times_out_leaves_no_process(
     transport: str, protocol: str, tmp_path: Path
 ) -> None:
@@ -64,7 +71,7 @@ async def test_a_call_that_is_cancelled_or_times_out_leaves_no_process(
         assert (await client.call_tool("bash", {"command": "echo on"})).structured_content["ok"]
 
 
-@pytest.mark.parametrize("protocol", [OLD, NEW])
+@pytest.mark.parametrize("protocol", [NEW, pytest.param(OLD, marks=pytest.mark.long)])
 async def test_a_client_that_leaves_takes_its_processes_with_it(protocol: str, tmp_path: Path) -> None:
     mark = f"2{os.getpid()}{PROTOCOLS.index(protocol)}"
     async with client_over("stdio", protocol, tmp_path / "work") as client:

@@ -4,8 +4,8 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from handrail.mcp import server as _server
     from handrail.policy import policy as _policy
     from handrail.session import session as _session
+    from handrail.session.session import Session
     from handrail.toolkit.tool import Tool
     from handrail.tools import builtin as _builtin
 else:
@@ -80,28 +81,15 @@ def mcp(
     handrail mcp --http 127.0.0.1:8765 --token-file ~/.handrail-token
     """
     if context.invoked_subcommand is None:
-        start = partial(_options, workspace, driver, allow_weaker, network, mode, mount, env)
-        run(partial(serve, start, http, token_file, handles, tools))
+        options = Options(workspace, driver, allow_weaker, network, mode, mount=mount, env=env)
+        run(partial(serve, options, http, token_file, handles, tools))
 
 
-def _options(
-    workspace: str, driver: str, allow_weaker: bool, network: str, mode: str, mount: Any, env: Any
-) -> Options:  # fmt: skip
-    if not os.path.isdir(workspace):
-        raise HandrailError(f"--workspace {workspace}: there is no such directory")
-    added = inside(workspace, mount, env)
-    options = Options(os.path.abspath(workspace), driver, allow_weaker, network, mode, False, False, added)
-    _policy.Policy(mode=options.mode)  # a mistake in the options is told now, not to the first client
-    if network not in ("none", "full"):
-        raise HandrailError(f"--network {network}: write none or full")
-    return options
-
-
-async def serve(start: Any, http: str | None, token_file: str | None, handles: bool, tools: str) -> int:
+async def serve(options: Options, http: str | None, token_file: str | None, handles: bool, tools: str) -> int:
     """Serve until the client leaves, or a signal ends the program."""
-    options = start()
+    opener = session_opener(options, chosen(tools))
     try:
-        server = _server.make_server(partial(open_session, options, chosen(tools)), handles=handles)
+        server = _server.make_server(opener, handles=handles)
     except ModuleNotFoundError as error:
         raise HandrailError(str(error)) from None
     if http is None:
@@ -121,25 +109,33 @@ async def serve(start: Any, http: str | None, token_file: str | None, handles: b
     return 0
 
 
-@asynccontextmanager
-async def open_session(options: Options, tools: "list[Tool]") -> "AsyncIterator[_session.Session]":
-    """A session for one client, in a sandbox of its own."""
-    async with (
-        _open.open_sandbox(
-            options.driver,
-            workspace=options.workspace,
-            network=options.network,
-            allow_weaker=options.allow_weaker,
-            **options.inside,
-        ) as sandbox,
-        _session.Session(
-            tools,
-            sandbox=sandbox,
-            policy=_policy.Policy(mode=options.mode),
-            budget=Budget(calls=None, refusals=None),
-        ) as session,
-    ):
-        yield session
+def session_opener(options: Options, tools: "list[Tool]") -> "Callable[[], AbstractAsyncContextManager[Session]]":
+    """What opens a session for one client, in a sandbox of its own. A mistake in the options is told at once."""
+    if not os.path.isdir(options.workspace):
+        raise HandrailError(f"--workspace {options.workspace}: there is no such directory")
+    if options.network not in ("none", "full"):
+        raise HandrailError(f"--network {options.network}: write none or full")
+    workspace, added = os.path.abspath(options.workspace), inside(options.workspace, options.mount, options.env)
+    mode: Any = options.mode  # Policy says what is wrong with it
+    policy = _policy.Policy(mode=mode)
+
+    @asynccontextmanager
+    async def open_session() -> "AsyncIterator[Session]":
+        async with (
+            _open.open_sandbox(
+                options.driver,
+                workspace=workspace,
+                network=options.network,
+                allow_weaker=options.allow_weaker,
+                **added,
+            ) as sandbox,
+            _session.Session(
+                tools, sandbox=sandbox, policy=policy, budget=Budget(calls=None, refusals=None)
+            ) as session,
+        ):
+            yield session
+
+    return open_session
 
 
 def chosen(words: str) -> "list[Tool]":

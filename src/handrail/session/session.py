@@ -106,6 +106,7 @@ class Session(AsyncWith):
         stored, past = (None, ()) if store is None else store.open(self.id)
         clean = None if self.scrubber is None else CleanEvents(self.scrubber)
         self._transcript = Transcript(stored, past, self.facts, clean)
+        self.forget_calls_beyond = self._transcript.forget_calls_beyond
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
         self._begun = Begun(self.own_loop, self._running)
@@ -285,10 +286,6 @@ class Session(AsyncWith):
     def trace_from(self, start: int) -> list[Event]:
         """The events from number `start` on, stored or not: for the loop itself, which shows them to nobody."""
         return self._transcript.since(start)
-
-    def forget_calls_beyond(self, count: int) -> None:
-        """From now on, keep the events of the last `count` calls that ended: for a program that runs for weeks."""
-        self._transcript.forget_calls_beyond(count)
 
     def emit(
         self, type: EventType, call_id: str | None = None, parent: str | None = None,
