@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import (
@@ -290,3 +291,23 @@ async def test_retries_and_refusals_of_a_run_are_played_back(tmp_path: Path) -> 
     first = await Agent(recorded, policy=Policy()).run("Go.")
     again = await Agent(open_model(f"recorded:{path}", strict=True)).run("Go.")
     assert (first.reason, first.text) == (again.reason, again.text) == ("done", "Done.")
+
+
+async def test_a_question_without_an_answer_is_no_part_of_the_recording(tmp_path: Path) -> None:
+    class Slow(ScriptedModel):
+        async def ask(self, messages: Any, tools: Any, *, system: str = "") -> AsyncIterator[ModelEvent]:
+            if len(messages) == 1:
+                yield TextDelta("I wait")
+                await anyio.sleep_forever()
+            async for event in super().ask(messages, tools, system=system):
+                yield event
+
+    recorded, path = recording(tmp_path, Slow(["Done."]))
+    first = Agent(recorded)
+    with anyio.CancelScope() as scope:
+        async for event in first.stream("One."):
+            if event.type == "text":
+                scope.cancel()
+    assert (await first.run("Two.")).text == "Done."
+    player = open_model(f"recorded:{path}")
+    assert (await ask(player, Message("user", "One."), Message("user", "Two."))).text == "Done."

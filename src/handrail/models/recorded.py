@@ -56,32 +56,33 @@ class Recording:
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
         pieces: list[Any] = []
-        line = {**self._question(messages), "pieces": pieces}
+        told = [_message_to_json(message) for message in messages]
+        line = {**self._question(told), "pieces": pieces}
         answer = self._model.ask(messages, tools, system=system)
         try:
             async for event in answer:
                 if isinstance(event, Turn):
                     self._write({**line, "turn": _turn_to_json(event)})
+                    self._told = told
                 else:
                     pieces.append([type(event).__name__, *asdict(event).values()])
                 yield event
         except ModelFailed as error:
             kept = {"transient": error.transient, "retry_after": error.retry_after, "kind": error.kind}
             self._write({**line, "failed": {"message": str(error), **kept}})
+            self._told = told
             raise
         finally:
             if close := getattr(answer, "aclose", None):
                 await close()
 
-    def _question(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """What is new since the last question, and after how many messages it comes."""
-        told = [_message_to_json(message) for message in messages]
+    def _question(self, told: Sequence[Any]) -> dict[str, Any]:
+        """What is new since the last question that was written, and after how many messages it comes."""
         same = 0
         for old, new in zip(self._told, told, strict=False):
             if old != new:
                 break
             same += 1
-        self._told = told
         return {"after": same, "messages": told[same:]}
 
     def scrub(self, scrubber: Scrubber) -> None:
