@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Literal, Unpack
 
@@ -21,7 +22,7 @@ from handrail.policy.policy import Policy
 from handrail.session.asking import Asking, checked_model
 from handrail.session.child import ChildSession
 from handrail.session.conversation import Conversation
-from handrail.session.loop_host import LoopHost
+from handrail.session.loop_host import LoopHost, check_run
 from handrail.session.options import SessionOptions
 from handrail.session.session import Session
 from handrail.session.steering import Steer, steer_to_listed_paths
@@ -149,16 +150,17 @@ class Agent:
     async def run(self, prompt: str, *, images: Sequence[Image] = ()) -> Outcome:
         """Work until the model is done or a limit is reached.
 
-        Raises HandrailError for a blank prompt; otherwise only when it is cancelled.
+        Raises HandrailError for a blank prompt, and while the session has another run; otherwise only when it is
+        cancelled.
         """
-        _check_prompt(prompt, images)
+        check_run(self.session, prompt, images)
         if (tracing := self.session.tracing) is not None:
             return await tracing.run(self, prompt, partial(self._run, prompt, images))
         return await self._run(prompt, images)
 
     def stream(self, prompt: str, *, images: Sequence[Image] = ()) -> AsyncIterator[Event]:
         """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""
-        _check_prompt(prompt, images)
+        check_run(self.session, prompt, images)
         return _watch(self.session, partial(self.run, prompt, images=images))
 
     async def _run(self, prompt: str, images: Sequence[Image]) -> Outcome:
@@ -186,15 +188,26 @@ class Agent:
     async def _rounds(self, host: LoopHost, state: "_Run") -> End:
         for _ in range(self.rounds):
             try:
-                turn = await self._asking.turn()
+                turn = await self._turn_in_time()
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 who = f"The model {type(self.model).__name__} (session {self.session.id!r})"
                 state.traceback = report(who, error)
                 return "model_error", describe_error(error)
+            if turn is None:
+                return "budget", f"The {self.session.shared.budget.seconds:g} s of this run are used up."
             end = await self._act(turn, host, state) if turn.calls else self._conclude(turn, state)
             if end is not None:
                 return end
         return "round_limit", f"The model was not done after {self.rounds} rounds."
+
+    async def _turn_in_time(self) -> Turn | None:
+        """The model's next answer; None if the run's seconds are used up before it is complete."""
+        clock = self.session.shared.counts.clock
+        if (left := clock.left()) == inf:
+            return await self._asking.turn()
+        with clock.limit(left):
+            return await self._asking.turn()
+        return None
 
     async def _act(self, turn: Turn, host: LoopHost, state: "_Run") -> End | None:
         """Run the calls of an answer. Returns how the run ends, if it does."""
@@ -251,6 +264,8 @@ class Agent:
         self._conversation.follow(self.session)
         try:
             text = self.steer(self._conversation.state)
+            if text is not None:
+                expect("what it returned", text, str, "a text for the model, or return None")
         except Exception as error:  # noqa: BLE001 - it may be anybody's code; the run goes on without it
             traceback = report("The function `steer`", error)
             message = f"The function `steer` raised {describe_error(error)}; the model was told nothing."
@@ -315,15 +330,6 @@ class _Run:
         """What `run_ended` says of it."""
         output = {} if self.output is None else {"output": self.output.model_dump(mode="json")}
         return output | ({"traceback": self.traceback} if self.traceback else {})
-
-
-def _check_prompt(prompt: str, images: Sequence[Image]) -> None:
-    """Raise HandrailError for a prompt that no model could answer."""
-    expect("the prompt", prompt, str, "a text")
-    for image in images:
-        expect("one of the images", image, Image, "Image(data, media_type)")
-    if not prompt.strip() and not images:
-        raise HandrailError("the prompt is blank: say what the model should do")
 
 
 def _session_for(

@@ -74,3 +74,18 @@ async def test_the_state_is_the_same_after_a_resume(tmp_path: Path) -> None:
             assert resumed.messages[: len(first.messages)] == first.messages
     (told,) = events_of(resumed.session, "steered")
     assert "src/main.py" in told.data["text"]
+
+
+@pytest.mark.parametrize("told", [5, ["a"], {"a": 1}, b"x", True])
+async def test_what_steer_returns_is_a_text_or_nothing(told: Any) -> None:
+    script = [Turn("", (Call("c", "nothing", {}),)), "done", "again"]
+
+    async def nothing() -> None:
+        """Do nothing."""
+
+    agent = Agent(ScriptedModel(script), tools=[nothing], steer=lambda state: told)
+    assert (await agent.run("go")).text == "done"
+    (warning,) = [event.data["message"] for event in agent.session.trace if event.type == "warning"]
+    assert "steer" in warning
+    assert "text" in warning
+    assert (await agent.run("go on")).text == "again"

@@ -108,7 +108,8 @@ class ModelFailed(Exception):
     ) -> None:
         super().__init__(message)
         self.transient = transient
-        self.retry_after = retry_after
+        known = type(retry_after) in (int, float) and retry_after is not None and retry_after >= 0  # NaN is not
+        self.retry_after = retry_after if known else None
         self.kind = kind
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from random import random
@@ -183,6 +183,8 @@ def checked_model(model: Model) -> Model:
 def _checked(turn: Turn) -> Turn:
     """The answer. Raises ModelFailed for one that cannot be recorded: a model may be anybody's code."""
     wrong = "" if isinstance(turn.text, str) else f"its text is {type(turn.text).__name__}"
+    if not isinstance(turn.usage, Usage) or not all(isinstance(n, int | float | None) for n in astuple(turn.usage)):
+        wrong = f"its usage is {shown(turn.usage)}, not a Usage with numbers"
     for call in turn.calls:
         if not isinstance(call, Call) or not isinstance(call.id, str) or not isinstance(call.name, str):
             wrong = "a call in it has no id or no name"

@@ -1,14 +1,35 @@
 """The Host of an agent's loop: what a tool may ask of the program that runs it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure, Result
+from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.expect import expect
+from handrail.contract.result import Failure, Image, Result
 from handrail.toolkit.context import Host
+
+if TYPE_CHECKING:
+    from handrail.session.session import Session
 
 StartTask = Callable[[str, int, str, str, Sequence[str] | None, str | None], Awaitable[Result]]
 """Of the call with this id, its task of this number: prompt, role, tools, cwd."""
+
+
+def check_run(session: "Session", prompt: str, images: Sequence[Image]) -> None:
+    """Raise HandrailError where no run can begin: two at once would leave calls without results.
+
+    Also for a prompt that no model could answer.
+    """
+    expect("the prompt", prompt, str, "a text")
+    expect("images", images, Sequence, "a list: [Image(data, media_type)]")
+    for image in images:
+        expect("one of the images", image, Image, "Image(data, media_type)")
+    if not prompt.strip() and not images:
+        raise HandrailError("the prompt is blank: say what the model should do")
+    if session.ended:
+        raise HandrailError(f"session {session.id} is closed; open a new one, or resume it from its store")
+    if isinstance(session.host.outer, LoopHost):
+        raise HandrailError(f"session {session.id} has a run already; wait for its end, or use another session")
 
 
 class LoopHost:
