@@ -77,3 +77,25 @@ async def test_a_tool_without_arguments_is_called_by_its_name() -> None:
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(Exception, match="ask_line"):
         open_model("person", ask=input)
+
+
+async def test_a_person_of_a_long_conversation_sees_what_is_new_and_writes_no_summary() -> None:
+    shown: list[str] = []
+
+    def line(text: str) -> str:
+        shown.append(text)
+        return "dump" if len(shown) <= 80 else "That is all."
+
+    @tool
+    def dump() -> str:
+        """Print something large."""
+        return f"dump {len(shown)}: " + "a word or two. " * 100
+
+    person = open_model("person", ask_line=line)
+    person.window = 4_000  # type: ignore[attr-defined]
+    agent = Agent(person, tools=[dump], steer=None, rounds=100)
+    outcome = await agent.run("Dump it.")
+    assert (outcome.reason, outcome.text) == ("done", "That is all.")
+    assert [event.data["by"] for event in agent.session.trace if event.type == "summarised"][:1] == ["lines"]
+    for number, text in enumerate(shown[1:], 1):
+        assert text.count("dump") == text.count(f'"dump {number}:') + text.count('"tool":"dump"') == 2, text[:300]

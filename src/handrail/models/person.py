@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from handrail.contract.call import Call
-from handrail.contract.model import Message, ModelEvent, ModelFailed, Turn
+from handrail.contract.model import SUMMARISE, Message, ModelEvent, ModelFailed, Turn
 from handrail.schema.export import for_every_model
 from handrail.schema.extract import find
 
@@ -28,14 +28,17 @@ class Person:
 
     def __init__(self, ask_line: Callable[[str], str | None]) -> None:
         self._ask_line = ask_line
-        self._shown = 0
+        self._began = False
 
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, system: str = ""
     ) -> AsyncIterator[ModelEvent]:
+        if system == SUMMARISE:
+            raise ModelFailed("a person is not asked for a summary")
         known = [tool["name"] for tool in for_every_model(tools)]
-        shown = "\n".join(_lines(messages, self._shown, known))
-        self._shown = len(messages) + 1  # the answer itself is not shown again
+        answered = max((at + 1 for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+        shown = "\n".join(_lines(messages, answered if self._began else 0, known))
+        self._began = True
         while True:
             try:
                 line = await anyio.to_thread.run_sync(self._ask_line, shown + "\n> ", abandon_on_cancel=True)
