@@ -9,6 +9,7 @@ import pytest
 from handrail import Agent, Budget, Call, HandrailError, Image
 from handrail.contract.model import ModelEvent, ModelFailed, TextDelta, Usage
 from handrail.testing import ScriptedModel, Turn
+from handrail.tools.task import task
 from tests.journeys.evidence import events_of
 from tests.test_agent import add, paired
 
@@ -89,3 +90,23 @@ async def test_a_model_that_never_ends_its_answer_is_ended_by_the_seconds_of_the
     assert "0.2 s" in outcome.text
     agent.model = ScriptedModel(["fine"])
     assert (await agent.run("and now?")).text == "fine"
+
+
+async def test_a_run_whose_seconds_are_used_up_by_its_tasks_asks_no_more() -> None:
+    class Parent:
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def ask(self, messages: Any, tools: Any, *, system: str) -> AsyncIterator[ModelEvent]:
+            self.asked.append(messages[0].text)
+            if messages[0].text != "go":
+                await anyio.sleep(60)
+            yield Turn("", (Call("t", "task", {"batch": [{"prompt": "a"}, {"prompt": "b"}]}),))
+
+    model = Parent()
+    agent = Agent(model, tools=[task], budget=Budget(seconds=0.3))
+    with anyio.fail_after(30):
+        outcome = await agent.run("go")
+    assert (outcome.reason, sorted(model.asked)) == ("budget", ["a", "b", "go"])
+    ((_, result),) = paired(agent.messages)
+    assert [each["kind"] for each in result.value] == ["budget_exhausted"] * 2

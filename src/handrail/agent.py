@@ -205,8 +205,9 @@ class Agent:
         clock = self.session.shared.counts.clock
         if (left := clock.left()) == inf:
             return await self._asking.turn()
-        with clock.limit(left):
-            return await self._asking.turn()
+        if left > 0:
+            with clock.limit(left):
+                return await self._asking.turn()
         return None
 
     async def _act(self, turn: Turn, host: LoopHost, state: "_Run") -> End | None:
