@@ -122,7 +122,7 @@ def check(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Check and tests; the last line is pytest's own, unless the check failed."""
     checked = check([])
-    wanted = {"rg": "ripgrep", "ps": "procps", "node": "nodejs", "npm": "npm"}
+    wanted = {"rg": "ripgrep", "ps": "procps", "git": "git", "curl": "curl", "node": "nodejs", "npm": "npm"}
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)

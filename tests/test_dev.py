@@ -193,6 +193,19 @@ def test_bench_installs_the_ripgrep_that_it_measures_against(recorded: Path) -> 
         assert "sudo apt-get install ripgrep" in said
 
 
+def test_tests_install_every_program_that_they_run(recorded: Path) -> None:
+    for words, wanted in {("test",): {"git", "curl", "ripgrep"}, ("test", "--long"): {"gcc-aarch64-linux-gnu"}}.items():
+        ran, said = record_of(recorded, *words)
+        if os.geteuid() == 0:
+            (installs,) = [line for line in ran if " install -y " in line]
+            assert wanted <= set(installs.split())
+            assert "dev: installing " in said
+            assert wanted <= set(said.partition("dev: installing ")[2].split())
+        else:
+            assert wanted <= set(said.partition("sudo apt-get install ")[2].split())
+        (recorded / "record").unlink()
+
+
 def test_docs_are_built_strictly_unless_mkdocs_is_told_what_to_do(recorded: Path) -> None:
     ran, said = record_of(recorded, "docs")
     assert ran[-1] == ".venv/bin/python -m mkdocs build --strict --quiet"

@@ -1,7 +1,6 @@
 """HOME is a directory on disk of the sandbox's own: private, with an identity for commits, and gone with it."""
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -148,7 +147,6 @@ async def test_the_programs_of_the_workspaces_environment_come_first(driver: Gua
 GIT = "git init -q . && git commit -q --allow-empty -m x && git log -1 --format='%an <%ae>'"
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 async def test_commits_have_the_identity_that_was_given_unless_the_repository_has_its_own(
     kind: str, opened: Open
 ) -> None:
