@@ -80,3 +80,22 @@ def test_help_and_the_list_of_tools_fit_the_terminal(columns: int, tmp_path: Pat
         examples = ("  handrail call ", "  bash ")  # they stay whole
         lines = [line for line in screen.seen.splitlines() if not line.startswith(examples)]
         assert max(map(len, lines)) <= columns, words
+
+
+@pytest.mark.parametrize("words", [["--version"], ["call", "read", "."]], ids=lambda words: words[0])
+def test_run_as_a_module_it_imports_nothing_from_the_current_directory(words: list[str], tmp_path: Path) -> None:
+    """The current directory is the workspace: what commands wrote there must not run outside of the jail."""
+    planted = ("typer", "anyio", "rich", "pydantic", "json", "signal")
+    for name in planted:
+        (tmp_path / f"{name}.py").write_text("print('PLANTED')\n")
+    env = {name: value for name, value in ENV.items() if name != "PYTHONSAFEPATH"}
+
+    def ran(*start: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, *start], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+
+    assert "PLANTED" in ran("-c", "import typer").stdout, "the control"
+    done = ran("-m", "handrail", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "PLANTED" not in done.stdout
