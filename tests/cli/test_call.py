@@ -264,6 +264,14 @@ def test_without_a_terminal_no_question_waits(tmp_path: Path) -> None:
     assert (asked.returncode, json.loads(asked.stdout)["kind"]) == (125, "unavailable")
 
 
+@pytest.mark.parametrize("words", [["--workspace", "/nowhere"], ["--mount", "nowhere"]], ids=lambda words: words[0])
+def test_a_path_that_is_not_there_is_told_without_the_numbers_of_errors(words: list[str], tmp_path: Path) -> None:
+    told = plain(*bash("true"), *words, cwd=tmp_path)
+    assert (told.returncode, told.stdout, told.stderr.count("\n")) == (125, "", 1)
+    assert "nowhere'" in told.stderr
+    assert "Errno" not in told.stderr
+
+
 def test_the_envelope_goes_to_standard_output_alone(tmp_path: Path) -> None:
     ran = plain("call", "bash", "-", cwd=tmp_path, given='{"command": "echo out; echo err >&2; exit 3"}')
     assert json.loads(ran.stdout)["result"]["exit_code"] == 3

@@ -148,11 +148,18 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except (HandrailError, OSError) as error:
-        said = f"handrail: {error}".replace("allow_weaker=True", "--allow-weaker")
+        said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
         typer.echo(_approval.visible(said, lines=False), err=True)
         raise typer.Exit(mistake) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _told(error: Exception) -> str:
+    """What happened and to which file, without the number that Python puts before it."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.strerror}: {error.filename!r}"
+    return str(error)
 
 
 def fit_streams() -> None:
