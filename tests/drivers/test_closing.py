@@ -13,7 +13,7 @@ import pytest
 from handrail.contract.driver import Command
 from handrail.drivers._guarded import GuardedDriver
 from tests.drivers.conftest import OPENERS
-from tests.drivers.watching import MARK, alive, descriptors, guard_pid, new_mark, until_says
+from tests.drivers.watching import MARK, alive, descendants, descriptors, guard_pid, new_mark, until_says
 
 pytestmark = pytest.mark.guarded
 LINE = "setsid sleep 1000 & echo here; sleep 1000"
@@ -128,3 +128,24 @@ def test_when_the_loop_ends_during_a_closing_guard_and_tree_are_killed_without_i
 
     asyncio.run(main())
     assert kept[0].left() == []
+
+
+@pytest.mark.anyio
+async def test_what_a_command_started_dies_though_it_stopped_the_guard_and_every_supervisor(
+    kind: str, tmp_path: Path
+) -> None:
+    """Nobody is left to kill its tree but the closing itself, while some of it goes on starting others."""
+    mark = new_mark()
+    driver = await OPENERS[kind](workspace=str(tmp_path))
+    line = "(trap '' TERM; while :; do setsid sleep 1000 & sleep 0.05; done) & setsid sleep 1000 & echo here; wait"
+    commands = [await driver.start(Command(line=line, env={MARK: mark})) for _ in range(2)]
+    for each in commands:
+        await until_says(each, b"here")
+    ours = set(alive(mark))
+    guards = [it.pid for it in descendants(driver.guard.pid) if it.pid not in ours]
+    assert len(ours) >= 4, "the control: the commands run"
+    assert len(guards) >= 2, "the control: each has its supervisor"
+    for pid in [guard_pid(driver), *guards]:
+        os.kill(pid, signal.SIGSTOP)
+    await driver.close()
+    assert alive(mark) == []

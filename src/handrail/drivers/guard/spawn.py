@@ -130,7 +130,10 @@ class Guard:
             os.close(fd)
 
     def _kill(self) -> None:
-        """Kill the guard, and make sure that what it started ends too: the kernel or the supervisors see to that."""
+        """Kill the guard, and make sure that what it started ends too.
+
+        The kernel or the supervisors see to that; a supervisor that does not end is killed with its whole tree.
+        """
         with self._kill_lock:
             if self._process.poll() is None:
                 self._kill_now()
@@ -144,7 +147,7 @@ class Guard:
                 self._process.kill()
             else:
                 _pidfd.kill(itself)
-            _pidfd.kill(_pidfd.living(started, GUARD_KILL_WAIT))
+            _pidfd.kill_trees(_pidfd.living(started, GUARD_KILL_WAIT), GUARD_KILL_WAIT)
             self._reap()
         finally:
             for fd in {*started, *itself}:
