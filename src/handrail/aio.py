@@ -60,6 +60,42 @@ this_task: Final[Callable[[], Any]] = asyncio.current_task
 """The running task. A cancellation by an anyio scope cancels it too."""
 
 
+_scope_types: Final[list[type[anyio.CancelScope]]] = []
+
+
+def cancel_scope() -> anyio.CancelScope:
+    """A cancel scope of anyio's for asyncio. anyio asks each time which library runs, and fills each scope in twice."""
+    if not _scope_types:
+        _scope_types.append(type(anyio.CancelScope()))
+    return _scope_types[0]()
+
+
+class _Waiting(dict[object, Callable[[], object]]):
+    """What is to be done when the running task waits."""
+
+    soon = False
+    """Whether the event loop will do it in its next turn."""
+
+    def act(self) -> None:
+        self.soon = False
+        while self:
+            self.popitem()[1]()
+
+
+def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
+    """What is put in here is called when the running task first waits, unless it was taken out before.
+
+    A timer for each call, which is nearly always cancelled at once, would cost a tenth of the call.
+    """
+    waiting: _Waiting | None = vars(loop).get("_handrail_waiting")
+    if waiting is None:
+        waiting = vars(loop)["_handrail_waiting"] = _Waiting()
+    if not waiting.soon:
+        waiting.soon = True
+        loop.call_soon(waiting.act, context=Context())
+    return waiting
+
+
 def loop_here() -> Any:
     """The event loop of this thread, or None."""
     try:

@@ -1,8 +1,11 @@
 """Limits end a block without an exception, nest, and stand still while any pause is open."""
 
+import asyncio
+import time
 from contextlib import ExitStack
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import Budget, Context, Session, tool
@@ -23,6 +26,31 @@ async def test_a_limit_ends_its_block_without_an_exception_and_says_so() -> None
         await anyio.sleep(0)  # noqa: ASYNC115
     assert not kept.passed
     assert clock.limits == []
+
+
+async def test_work_that_blocks_past_its_limit_is_ended_where_it_first_waits() -> None:
+    reached: list[str] = []
+    with CallClock().limit(0.02) as limit:
+        time.sleep(0.05)
+        reached.append("waits")
+        await anyio.sleep(LONG)
+        reached.append("goes on")
+    assert (limit.passed, reached) == (True, ["waits"])
+
+
+async def test_work_that_never_waits_sets_no_timer_and_work_that_waits_sets_one() -> None:
+    timers: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+    loop.call_at = lambda when, *rest, **more: timers.append(when) or call_at(when, *rest, **more)  # type: ignore[assignment, method-assign, func-returns-value]
+    for _ in range(3):
+        with CallClock().limit(LONG):
+            pass
+    assert timers == []
+    with CallClock().limit(LONG):
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+    assert len(timers) == 1
 
 
 async def test_of_two_nested_limits_the_shorter_ends_what_it_stands_around() -> None:

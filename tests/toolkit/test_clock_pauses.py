@@ -1,6 +1,7 @@
 """A clock and those around it stand still together, for every overlap of pauses, and run on from where they were."""
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ def test_however_pauses_overlap_a_clock_runs_exactly_when_none_is_open_in_it_or_
             clock.start()
         open_pauses: list[tuple[int, object]] = []
         with run.limit(100) as a, outer.limit(100) as b, inner.limit(100) as c:
+            await anyio.lowlevel.checkpoint()  # limits have deadlines when the work has waited
             for at, opens in steps:
                 if opens:
                     pause = clocks[at].pause()

@@ -1,11 +1,12 @@
 """Call the tool's body, and turn its value or exception into a Result. Nothing else calls a body."""
 
 import errno
-import inspect
 import logging
 from dataclasses import replace
 from functools import partial
+from inspect import isawaitable
 from math import inf
+from types import CoroutineType
 from typing import Any, Final
 
 import anyio
@@ -47,12 +48,22 @@ async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
     if anyio.current_effective_deadline() == -inf:  # cheaper than a checkpoint
         await checkpoint_if_cancelled()
-    if step.tool.runs != "process" and (refused := _begin(step)):
+    tool = step.tool
+    if tool.runs != "process" and (refused := _begin(step)):
         return refused
     task = this_task()
     before = task.cancelling()
     try:
-        result = await _outcome(step)
+        value = tool.body(step.context, step.converted) if tool.runs == "async" else await _elsewhere(step)
+        result = _result_of(tool, await value if type(value) is CoroutineType or isawaitable(value) else value)
+    except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
+        result = _reported(step, error, _failure_of(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if _is_for_caller(step, error):
+            raise
+        result = _reported(step, error, _bug(error))
     finally:
         await step.context.end()
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
@@ -69,19 +80,18 @@ def _begin(step: Step) -> Failure | None:
     return Failure("unavailable", message, data={"started": False})
 
 
-async def _outcome(step: Step) -> Result:
-    try:
-        return _result_of(step.tool, await _run(step))
-    except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
-        return _reported(step, error, _failure_of(error))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        if isinstance(error, anyio.get_cancelled_exc_class()) and is_cancelled():
-            raise
-        if isinstance(error, GeneratorExit) and step.tool.runs == "async":  # this coroutine is being closed
-            raise
-        return _reported(step, error, _bug(error))
+async def _elsewhere(step: Step) -> Any:
+    tool = step.tool
+    if tool.runs == "thread":
+        return await _in_thread(step)
+    return await run_isolated(tool.function or tool.body, step.converted, partial(_guarded, step))
+
+
+def _is_for_caller(step: Step, error: BaseException) -> bool:
+    """Whether it ends the call itself: its task is cancelled, or this coroutine is being closed."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return is_cancelled()
+    return isinstance(error, GeneratorExit) and step.tool.runs == "async"
 
 
 def _failure_of(error: Exception) -> Failure:
@@ -98,17 +108,6 @@ def _reported(step: Step, error: BaseException, failure: Failure) -> Failure:
         level = logging.ERROR if failure.kind == "execution_error" else logging.WARNING
         step.traceback = step.report(f"Tool {step.tool.name}", error, level)
     return failure
-
-
-async def _run(step: Step) -> Any:
-    tool = step.tool
-    if tool.runs == "process":
-        return await run_isolated(tool.function or tool.body, step.converted, partial(_guarded, step))
-    if tool.runs == "thread":
-        value = await _in_thread(step)
-    else:
-        value = tool.body(step.context, step.converted)
-    return await value if inspect.isawaitable(value) else value
 
 
 async def _guarded(step: Step) -> Driver:

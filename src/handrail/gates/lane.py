@@ -56,13 +56,11 @@ def lane_of_sandbox(sandbox: Sandbox) -> "Lane":
 
 def _lane_of(step: Step) -> "Lane | None":
     """The lane that the tool names, or else the sandbox's lane if the tool needs the sandbox."""
-    name, shared = step.tool.lane, step.shared
-    if name == "none":
-        return None
-    if name is not None:
-        named: Lane = shared.lanes.setdefault(name, Lane())
-        return named
-    return lane_of_sandbox(shared.sandbox) if shared.sandbox is not None and step.tool.needs else None
+    name, sandbox = step.tool.lane, step.shared.sandbox
+    if name is None:
+        return None if sandbox is None or not step.tool.needs else lane_of_sandbox(sandbox)
+    named: Lane | None = None if name == "none" else step.shared.lanes.setdefault(name, Lane())
+    return named
 
 
 def _parents_of(step: Step) -> "list[Slot]":

@@ -40,7 +40,7 @@ _TOO_MANY_KEYS: Final = Problem("", "the arguments have too many keys that are n
 Known = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """Valid arguments, and what was done to them."""
 

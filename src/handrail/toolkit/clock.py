@@ -4,29 +4,33 @@ It may be read and paused from any thread. A limit belongs to the event loop on 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
-import anyio
-
-from handrail.aio import call_on, running_loop
+from handrail.aio import call_on, cancel_scope, running_loop, when_waiting
 from handrail.contract.errors import HandrailError
 
 _pausing = threading.Lock()
+_RUNNING: Final = (0, 0.0, 0.0)
 
 
 class CallLimit:
-    """One limit: a cancel scope whose deadline moves by as long as its clock is paused."""
+    """One limit: a cancel scope whose deadline moves by as long as its clock is paused.
 
-    __slots__ = ("_clock", "_end", "_graces", "loop", "scope", "seconds")
+    It gets its deadline, and the event loop a timer, when the work inside first waits. Most work never does.
+    """
+
+    __slots__ = ("_clock", "_end", "_graces", "_unset", "loop", "scope", "seconds")
 
     def __init__(self, clock: "CallClock", seconds: float) -> None:
         self._clock = clock
         self._graces = 0
+        self._unset: dict[object, Callable[[], object]] | None = None
+        """Where it waits to get its deadline."""
         self.seconds = seconds
 
     def __enter__(self) -> "CallLimit":
@@ -37,11 +41,13 @@ class CallLimit:
             raise HandrailError("a limit can only end async work; in a `def` body call context.check()") from None
         pauses, since, lost = clock._state
         self._end = (since if pauses else monotonic()) - lost + seconds
-        self.scope = anyio.CancelScope(deadline=self.loop.time() + seconds)
+        self.scope = cancel_scope()
         clock.limits.append(self)
-        if clock._state[0] or seconds <= 0:
-            self.scope.deadline = inf
+        if seconds <= 0:
             self.settle()
+        elif seconds < inf:
+            self._unset = when_waiting(self.loop)
+            self._unset[self] = self.settle
         self.scope.__enter__()
         return self
 
@@ -49,6 +55,8 @@ class CallLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._clock.limits.remove(self)
+        if self._unset is not None:
+            self._unset.pop(self, None)
         return self.scope.__exit__(kind, error, trace)
 
     @property
@@ -91,7 +99,7 @@ class CallClock:
         self._parent = parent
         self._seconds = inf if seconds is None else seconds
         self._began: float | None = None
-        self._state = (0, 0.0, 0.0)
+        self._state = _RUNNING
         """Open pauses, when the first of them began, and the seconds of earlier pauses; always replaced as one."""
         self.limits: list[CallLimit] = []
 
@@ -102,7 +110,8 @@ class CallClock:
     def start(self) -> None:
         """Start counting; `now` is 0 until then."""
         if self._began is None:
-            self._began = self.elapsed()
+            pauses, since, lost = self._state
+            self._began = (since if pauses else monotonic()) - lost
 
     def limit(self, seconds: float) -> CallLimit:
         return CallLimit(self, seconds)
