@@ -41,6 +41,10 @@ class Usage:
     reasoning: int = 0
     cost: float | None = None
 
+    def as_data(self) -> dict[str, float | None]:
+        """For an event. `dataclasses.asdict` copies each number as if it were a tree, which is slow."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
     def __add__(self, other: "Usage") -> "Usage":
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from handrail.contract.excerpt import cut
@@ -103,7 +102,7 @@ class Room:
         data: dict[str, Any] = {"by": "model", "messages": conversation.absolute(count)}
         try:
             text, usage = await self._ask(SUMMARISE, INSTRUCTION + self._rendered(oldest))
-            data["usage"] = asdict(usage)
+            data["usage"] = usage.as_data()
         except Exception as error:  # noqa: BLE001 - whatever the model's client does, the work goes on
             data |= {"by": "lines", "why": str(error)}
             text = _newest(_lines(oldest), longest)

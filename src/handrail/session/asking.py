@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, astuple, replace
+from dataclasses import astuple, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from random import random
@@ -160,7 +160,7 @@ class Asking:
             "model_answered",
             data={
                 "text": turn.text, "calls": listed, "stop": turn.stop, "model": self._name,
-                "usage": asdict(turn.usage), "keep": turn.keep,
+                "usage": turn.usage.as_data(), "keep": turn.keep,
             },
         )  # fmt: skip
         if turn.stop == "other":
