@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 
+from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.call import Arguments, Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import expect, refuse
@@ -28,6 +29,24 @@ def checked(session: Session, approval: Approval = "ours") -> Session:
     if approval not in ("ours", "framework"):
         refuse("approval", approval, '"ours", where the session asks, or "framework"')
     return session
+
+
+def deferring(session: Session) -> Session:
+    """The session, whose approvals now come later: a call that needs one ends, and comes again when it has it."""
+    if session.shared.approver is not None:
+        refuse("approval", "framework", '"ours": this session has an approver; or make it without one')
+    session.shared.approver = _defer
+    return session
+
+
+async def _defer(request: ApprovalRequest) -> Decision:
+    return Decision.defer()
+
+
+def deferred(result: Result, name: str) -> dict[str, Any] | None:
+    """What a person is to approve before this call of the tool can run; None where it did not wait for that."""
+    approval = result.data.get("approval") if result.kind == "rejected" else None
+    return approval if isinstance(approval, dict) and approval.get("tool") == name else None
 
 
 def without_runs(session: Session) -> Session:
@@ -57,16 +76,23 @@ def pictures_of(result: Result) -> list[Image]:
     return [image for _, image in images_in(result.value) if image.media_type in IMAGE_TYPES]
 
 
-async def run(session: Session, name: str, arguments: Arguments, id: str | None, show: Show | None = None) -> Result:
+async def run(
+    session: Session,
+    name: str,
+    arguments: Arguments,
+    id: str | None,
+    show: Show | None = None,
+    approved: str | None = None,
+) -> Result:
     """Run one call. A cancellation of the caller ends it."""
     [call] = session.ids.for_answer([Call(id or "", name, arguments)])
     if show is None:
-        return await session.call(call.name, call.arguments, id=call.id)
+        return await session.call(name, arguments, id=call.id, approved=approved)
     start, failed = session.event_count, None
     async with anyio.create_task_group() as group:
         group.start_soon(_follow, session, call.id, start, show)
         try:
-            result = await session.call(call.name, call.arguments, id=call.id)
+            result = await session.call(name, arguments, id=call.id, approved=approved)
         except HandrailError as error:
             failed = error
             group.cancel_scope.cancel()

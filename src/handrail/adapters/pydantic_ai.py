@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pydantic_core
-from pydantic_ai import AbstractToolset, BinaryContent, CustomEvent, RunContext, ToolDefinition
+from pydantic_ai import AbstractToolset, ApprovalRequired, BinaryContent, CustomEvent, RunContext, ToolDefinition
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.workspaces import WorkspaceBackend
 
@@ -20,7 +20,8 @@ def toolset(session: Session, *, approval: _calls.Approval = "ours") -> Abstract
 
     `approval="framework"`: a call that needs approval ends the run with DeferredToolRequests, as ApprovalRequired does.
     """
-    return _Toolset(_calls.checked(session, approval), approval)
+    _calls.checked(session, approval)
+    return _Toolset(_calls.deferring(session) if approval == "framework" else session)
 
 
 def workspace(sandbox: Sandbox) -> WorkspaceBackend:
@@ -65,8 +66,10 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Toolset(AbstractToolset[Any]):
-    def __init__(self, session: Session, approval: _calls.Approval) -> None:
-        self._session, self._approval = session, approval
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._asked: dict[str | None, str] = {}
+        """By the id of a call that waits for approval: the hash of its arguments."""
         self._made: tuple[list[Any], dict[str, ToolsetTool[Any]]] = ([], {})
 
     @property
@@ -101,7 +104,16 @@ class _Toolset(AbstractToolset[Any]):
         arguments: str | dict[str, Any] = tool_args
         if isinstance(tool_args, _AsWritten) and tool_args == _read(tool_args.text):  # no hook has changed them
             arguments = tool_args.text
-        result = await _calls.run(self._session, name, arguments, ctx.tool_call_id, show)
+        id, approved = ctx.tool_call_id, None
+        if ctx.tool_call_approved:
+            approved = self._asked.pop(id, None)
+        result = await _calls.run(self._session, name, arguments, id, show, approved)
+        if (request := _calls.deferred(result, name)) and ctx.tool_call_approved:
+            # The person changed the arguments, or approved them in another process: they are what was approved.
+            result = await _calls.run(self._session, name, arguments, id, show, request["arguments_hash"])
+        elif request:
+            self._asked[id] = request["arguments_hash"]
+            raise ApprovalRequired(metadata=request)
         text = _calls.text_of(result, name)
         pictures = [BinaryContent(each.data, media_type=each.media_type) for each in _calls.pictures_of(result)]
         return [text, *pictures] if pictures else text
