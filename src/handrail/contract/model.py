@@ -120,6 +120,9 @@ class ModelFailed(Exception):
 class Model(Protocol):
     """Any language model. Provider-specific types stay behind this interface.
 
+    It may have `searches`: True if its provider searches by itself for tools that are deferred, which it is then given
+    too, marked by `_meta["handrail/deferred"]`.
+
     It may have `name`, `window` (tokens, 128,000 where it is absent) and `max_tokens` (of an answer: 8,192, and never
     more than a quarter of the window). One that writes down what it is asked may have `scrub`, a method that is
     called with the Scrubber of a session that has secrets.

@@ -1,19 +1,26 @@
 """The Host of a call's Context: it loads deferred tools, and passes the rest to the program that runs the session."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
-from handrail.schema.export import check_provider
+from handrail.lazy import Lazy
+from handrail.schema.export import DEFERRED, check_provider
 from handrail.session.loop_host import LoopHost
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, exported
 
+if TYPE_CHECKING:
+    from handrail.tools import search_tools as _search_tools
+else:  # only a session with deferred tools needs it
+    _search_tools = Lazy("handrail.tools.search_tools")
+
+SEARCH: Final = "search_tools"
 Emit = Callable[[EventType, Mapping[str, Any]], None]
 
 
@@ -67,6 +74,18 @@ class SessionHost:
     def deferred_tools(self) -> Mapping[str, str]:
         return {each.name: each.description for each in self.toolbox if each.deferred and each.name not in self.loaded}
 
+    def find(self, name: str) -> Tool:
+        """The tool that a call names; one that answers tool_not_found where there is none."""
+        return self._search if name == SEARCH and self._offers_search() else self.toolbox.find(name)
+
+    def _offers_search(self) -> bool:
+        """Whether there is something to search for, and nobody has added the tool for it."""
+        return SEARCH not in self.toolbox and bool(self.deferred_tools())
+
+    @property
+    def _search(self) -> Tool:
+        return _search_tools.search_tools
+
     def load_tools(self, names: Sequence[str]) -> None:
         for name in names:
             if self.toolbox.get(name) is None:
@@ -97,9 +116,20 @@ class SessionHost:
         key = (provider, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
             offered = [each for each in self.toolbox if not each.deferred or each.name in self.loaded]
+            if self._offers_search():
+                offered = sorted([*offered, self._search], key=lambda each: each.name)
             made = (self._exported(provider, each) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])
+
+    def deferred_schemas(self) -> list[dict[str, Any]]:
+        """The tools that are not loaded, for a model whose provider has a search of its own."""
+        key = (DEFERRED, self.toolbox.changes, len(self.loaded))
+        if key not in self._schemas:
+            waiting = [each for each in self.toolbox if each.deferred and each.name not in self.loaded]
+            made = (self._exported("mcp", each) for each in waiting)
+            self._schemas[key] = [{**schema, "_meta": {DEFERRED: True}} for schema in made if schema is not None]
+        return self._schemas[key]
 
     def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
         try:

@@ -26,6 +26,7 @@ from handrail.contract.model import (
     Usage,
 )
 from handrail.contract.result import to_wire
+from handrail.session._host import SEARCH
 from handrail.session._room import Room
 from handrail.session.conversation import Conversation
 from handrail.session.session import Session
@@ -92,6 +93,13 @@ class Asking:
             self._weighed = schemas
             self._conversation.window.fixed = weigh_json(schemas) + weigh(self._agent.system)
 
+    def _offered(self) -> list[dict[str, Any]]:
+        """The tools for one request. A provider that searches for deferred ones by itself is given them too."""
+        schemas = self._session.schemas("mcp")
+        if getattr(self._agent.model, "searches", False) is not True:
+            return schemas
+        return [*(each for each in schemas if each["name"] != SEARCH), *self._session.host.deferred_schemas()]
+
     async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
         """Ask the model something that is no part of the conversation, without tools. Raises ModelFailed."""
         turn: Turn | None = None
@@ -125,7 +133,7 @@ class Asking:
         messages = self._conversation.follow(self._session)
         emit("model_asked", data={"try": attempt, "messages": len(messages), "estimate": self._estimate()})
         turn: Turn | None = None
-        given = model.ask(messages, self._session.schemas("mcp"), system=self._agent.system)
+        given = model.ask(messages, self._offered(), system=self._agent.system)
         if not hasattr(given, "__aiter__"):
             raise ModelFailed(f"{type(model).__name__}.ask returned {shown(given)}; {HOW_TO_ASK}")
         async with _closing(given) as answer:

@@ -352,7 +352,7 @@ class Session(AsyncWith):
         shared.counts.clock.start()
         clock = CallClock(parent.clock if parent else shared.counts.clock)
         clock.start()
-        step = Step(call, self.toolbox.find(call.name), self, clock, shared, parent)
+        step = Step(call, self.host.find(call.name), self, clock, shared, parent)
         admit(step)
         return step
 
