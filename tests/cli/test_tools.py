@@ -31,7 +31,7 @@ def test_a_profile_chooses() -> None:
         "todo",
         "write",
     }
-    assert names["all"] - names["coding"] == {"ask_user", "complete", "script", "task"}
+    assert names["all"] - names["coding"] == {"ask_user", "complete", "script", "search_tools", "task"}
     assert {line.split()[0] for line in list_tools(None, "read_only").splitlines()} == names["read_only"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from handrail import Agent, Call, Session, Tool, Toolbox, Turn
 from handrail.testing import ScriptedModel
-from handrail.tools.search_tools import rank
+from handrail.tools.search_tools import rank, search_tools
 
 pytestmark = pytest.mark.anyio
 ABOUT = {
@@ -55,7 +55,7 @@ def test_what_matches_nothing_finds_nothing(query: str) -> None:
 
 
 async def test_a_search_loads_the_tools_that_it_finds() -> None:
-    async with Session([named(name) for name in ABOUT]) as session:
+    async with Session([search_tools, *map(named, ABOUT)]) as session:
         assert offered(session) == ["search_tools"]
         result = await session.call("search_tools", {"query": "delete a file", "limit": 2})
         assert [each["name"] for each in result.value["loaded"]] == ["files__delete", "files__readFile"]
@@ -74,14 +74,17 @@ async def test_a_search_without_a_match_says_how_many_tools_there_are() -> None:
         assert (await session.call("search_tools", {"query": ""})).kind == "invalid_args"
 
 
-async def test_nothing_is_offered_to_search_where_nothing_is_deferred() -> None:
-    async with Session([named("mail__send", deferred=False)]) as session:
+async def test_deferred_tools_can_be_searched_in_every_session() -> None:
+    async with Session([named("mail__send")]) as session:
+        assert offered(session) == []
+        assert (await session.call("search_tools", {"query": "send"})).ok
         assert offered(session) == ["mail__send"]
+    async with Session([named("mail__send", deferred=False)]) as session:
         assert (await session.call("search_tools", {"query": "send"})).kind == "tool_not_found"
 
 
 async def test_what_one_session_loads_another_does_not_see() -> None:
-    toolbox = Toolbox([named(name) for name in ABOUT])
+    toolbox = Toolbox([search_tools, *map(named, ABOUT)])
     async with Session(toolbox) as one, Session(toolbox) as other:
         await one.call("search_tools", {"query": "send", "limit": 1})
         assert len(offered(one)) == 2

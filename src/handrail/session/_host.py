@@ -76,15 +76,15 @@ class SessionHost:
 
     def find(self, name: str) -> Tool:
         """The tool that a call names; one that answers tool_not_found where there is none."""
-        return self._search if name == SEARCH and self._offers_search() else self.toolbox.find(name)
+        return _search_tools.search_tools if name == SEARCH and self.lacks_search() else self.toolbox.find(name)
 
-    def _offers_search(self) -> bool:
+    def lacks_search(self) -> bool:
         """Whether there is something to search for, and nobody has added the tool for it."""
         return SEARCH not in self.toolbox and bool(self.deferred_tools())
 
-    @property
-    def _search(self) -> Tool:
-        return _search_tools.search_tools
+    def search_schema(self) -> dict[str, Any]:
+        """The tool that searches, for a loop whose model would otherwise never see a deferred one."""
+        return exported("mcp", _search_tools.search_tools)
 
     def load_tools(self, names: Sequence[str]) -> None:
         for name in names:
@@ -116,8 +116,6 @@ class SessionHost:
         key = (provider, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
             offered = [each for each in self.toolbox if not each.deferred or each.name in self.loaded]
-            if self._offers_search():
-                offered = sorted([*offered, self._search], key=lambda each: each.name)
             made = (self._exported(provider, each) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])

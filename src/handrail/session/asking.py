@@ -94,11 +94,13 @@ class Asking:
             self._conversation.window.fixed = weigh_json(schemas) + weigh(self._agent.system)
 
     def _offered(self) -> list[dict[str, Any]]:
-        """The tools for one request. A provider that searches for deferred ones by itself is given them too."""
-        schemas = self._session.schemas("mcp")
-        if getattr(self._agent.model, "searches", False) is not True:
-            return schemas
-        return [*(each for each in schemas if each["name"] != SEARCH), *self._session.host.deferred_schemas()]
+        """The tools for one request, with a search for the deferred ones; a provider's own search is given them all."""
+        schemas, host = self._session.schemas("mcp"), self._session.host
+        if getattr(self._agent.model, "searches", False) is True:
+            return [*(each for each in schemas if each["name"] != SEARCH), *host.deferred_schemas()]
+        if host.lacks_search():
+            return sorted([*schemas, host.search_schema()], key=lambda each: each["name"])
+        return schemas
 
     async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
         """Ask the model something that is no part of the conversation, without tools. Raises ModelFailed."""

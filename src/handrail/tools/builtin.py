@@ -15,6 +15,7 @@ from handrail.tools.read import read
 from handrail.tools.read_artifact import read_artifact
 from handrail.tools.run_code import run_code
 from handrail.tools.script import script
+from handrail.tools.search_tools import search_tools
 from handrail.tools.share_artifact import share_artifact
 from handrail.tools.task import task
 from handrail.tools.todo import todo
@@ -23,13 +24,13 @@ from handrail.tools.write import write
 Profile = Literal["coding", "read_only", "all"]
 READ_ONLY: Final = (glob, grep, read, read_artifact)
 CODING: Final = (*READ_ONLY, bash, edit, process, run_code, share_artifact, todo, write)
-ALL: Final = (*CODING, ask_user, complete, script, task)
+ALL: Final = (*CODING, ask_user, complete, script, search_tools, task)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
     """`read_only` changes nothing; `coding` also writes and runs commands.
 
-    `all` also asks the user, starts tasks, runs scripts that call tools, and ends work.
+    `all` also asks the user, finds deferred tools, starts tasks, runs scripts that call tools, and ends work.
     """
     chosen = {"coding": CODING, "read_only": READ_ONLY, "all": ALL}.get(profile)
     if chosen is None:

@@ -1,0 +1,192 @@
+"""Read `handrail.toml`: the person's own, and the workspace's once the person has accepted its content.
+
+Commands write in the workspace, so a file there says what a program wants, not what the person wants.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from handrail.cli._kept import Kept
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import nearest, shown
+
+FILE: Final = "handrail.toml"
+ACCEPTED: Final = "accepted.json"
+"""Which content of which file the person has accepted; kept outside of every workspace."""
+KEYS: Final[Mapping[str, tuple[type, str]]] = {
+    "command": (str, 'a program, such as "npx"'),
+    "args": (list, 'a list of texts, such as ["-y", "server"]'),
+    "env": (dict, 'a table of texts, such as { KEY = "${KEY}" }'),
+    "url": (str, 'such as "https://example.com/mcp"'),
+    "headers": (dict, 'a table of texts, such as { Authorization = "Bearer ${TOKEN}" }'),
+    "sandbox": (str, '"jail", or leave it out'),
+    "trust": (bool, "true or false"),
+}
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One `[mcp.servers.NAME]`."""
+
+    name: str
+    command: str | None = None
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    sandbox: str | None = None
+    trust: bool = False
+
+    @property
+    def what(self) -> str:
+        """What is started or asked, for a person."""
+        return self.url or " ".join([self.command or "", *self.args])
+
+    def options(self) -> dict[str, Any]:
+        """For `connect`, with the variables of this process filled in where the entry names them."""
+        if self.url is not None:
+            return {"url": _filled(self.url), "headers": _all_filled(self.headers), "trust": self.trust}
+        words = [_filled(word) for word in (self.command or "", *self.args)]
+        return {"command": words, "env": _all_filled(self.env), "sandbox": self.sandbox, "trust": self.trust}
+
+
+class NotAccepted(HandrailError):
+    """A file of the workspace that the person has not accepted as it is now."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content = path, content
+        super().__init__(
+            f"{path} is not used: you have not accepted it as it is now. Look at it, then type: "
+            f"handrail mcp accept {path}"
+        )
+
+
+def own_file() -> Path:
+    """The person's own file."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(given) if os.path.isabs(given) else Path.home() / ".config"
+    return home / "handrail" / FILE
+
+
+def read_servers(workspace: str) -> dict[str, ServerEntry]:
+    """The servers of both files. Raises HandrailError for a mistake, and NotAccepted for the workspace's file."""
+    servers: dict[str, ServerEntry] = {}
+    local = Path(workspace, FILE)
+    for path in dict.fromkeys((own_file(), local)):
+        try:
+            content = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if path == local and path != own_file() and not is_accepted(path, content):
+            raise NotAccepted(path, content)
+        for name, entry in servers_in(content, path).items():
+            if name in servers:
+                raise HandrailError(f"{path}: the server {name} is in {own_file()} too; rename one of them")
+            servers[name] = entry
+    return servers
+
+
+def is_accepted(path: Path, content: bytes) -> bool:
+    return Kept(ACCEPTED).get(os.path.realpath(path)) == sha256(content).hexdigest()
+
+
+def accept(path: Path, content: bytes) -> None:
+    """Remember that the person has accepted this content of this file."""
+    Kept(ACCEPTED)[os.path.realpath(path)] = sha256(content).hexdigest()
+
+
+def servers_in(content: bytes, path: Path) -> dict[str, ServerEntry]:
+    """The servers that a file of ours describes. Raises HandrailError, naming the key."""
+    try:
+        tables = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise HandrailError(f"{path}: {error}") from None
+    found = _table(_table(tables, "mcp", path), "servers", path)
+    return {name: _entry(name, _table(found, name, path), f"{path}: [mcp.servers.{name}]") for name in found}
+
+
+def _table(tables: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
+    table = tables.get(key, {})
+    if not isinstance(table, dict):
+        raise HandrailError(f"{path}: {key} is {shown(table)}; write a table: [mcp.servers.NAME]")
+    return table
+
+
+def _entry(name: str, table: Mapping[str, Any], where: str) -> ServerEntry:
+    for key, value in table.items():
+        if key not in KEYS:
+            raise HandrailError(f"{where} has no key {key!r}; {nearest(key, KEYS)}")
+        kind, write = KEYS[key]
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if not isinstance(value, kind) or not all(isinstance(each, str) for each in inside):
+            raise HandrailError(f"{where}: {key} is {shown(value)}; write {write}")
+    if ("command" in table) == ("url" in table):
+        raise HandrailError(f"{where}: give either a command or a url")
+    if wrong := [key for key in ("args", "env", "sandbox") if key in table and "url" in table]:
+        raise HandrailError(f"{where}: {wrong[0]} is for a command, and this is a url")
+    return ServerEntry(name, **table)
+
+
+def common_servers(text: str, path: Path) -> dict[str, ServerEntry]:
+    """The servers of a JSON file as other programs write it: `mcpServers`, or `servers`. Raises HandrailError."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise HandrailError(f"{path}: {error}") from None
+    found = next((given[key] for key in ("mcpServers", "servers") if isinstance(given, dict) and key in given), None)
+    if not isinstance(found, dict):
+        raise HandrailError(f'{path}: there is no "mcpServers" in it')
+    return dict(_imported(found, path))
+
+
+def _imported(found: Mapping[str, Any], path: Path) -> Iterator[tuple[str, ServerEntry]]:
+    for given, table in found.items():
+        if not isinstance(table, dict):
+            raise HandrailError(f"{path}: mcpServers.{given} is {shown(table)}, not an object")
+        name = re.sub(r"[^A-Za-z0-9-]+", "-", str(given)).strip("-")[:32] or "server"
+        known = {key: value for key, value in table.items() if key in KEYS and key not in ("sandbox", "trust")}
+        if "httpUrl" in table or "serverUrl" in table:
+            known["url"] = table.get("httpUrl", table.get("serverUrl"))
+        yield name, _entry(name, known, f"{path}: mcpServers.{given}")
+
+
+def as_toml(entry: ServerEntry) -> str:
+    """The entry as lines for `handrail.toml`."""
+    lines = [f"[mcp.servers.{entry.name}]"]
+    for key in KEYS:
+        value = getattr(entry, key)
+        if value not in (None, [], {}, False):
+            lines.append(f"{key} = {_written(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_written(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return json.dumps(value)  # JSON's texts and its true are TOML's too
+
+
+def _all_filled(texts: Mapping[str, str]) -> dict[str, str]:
+    return {key: _filled(text) for key, text in texts.items()}
+
+
+def _filled(text: str) -> str:
+    """`${NAME}` and `${NAME:-default}` become the variable's value. Raises HandrailError for one that is not set."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        if (given := os.environ.get(name, default)) is None:
+            raise HandrailError(f"the variable {name}, which {FILE} names, is not set")
+        return given
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,88 @@
+"""Small tables that outlive a command: a JSON file each, for this user alone, outside of every workspace."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from handrail.contract.errors import HandrailError
+
+
+def state_directory() -> Path:
+    """Where they are."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
+    return home / "handrail"
+
+
+class Kept(MutableMapping[str, Any]):
+    """A table in a file; every change is written at once, and read again by whoever opens it next."""
+
+    def __init__(self, name: str) -> None:
+        self.path = state_directory() / name
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._write({**self._read(), key: value})
+
+    def __delitem__(self, key: str) -> None:
+        table = self._read()
+        del table[key]
+        self._write(table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            table = json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise HandrailError(
+                f"{self.path} is damaged ({error}); remove it, and agree to its content again"
+            ) from None
+        return table if isinstance(table, dict) else {}
+
+    def _write(self, table: dict[str, Any]) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, new = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # readable by this user alone
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(table, file, indent=1, sort_keys=True)
+        os.replace(new, self.path)
+
+
+class Part(MutableMapping[str, str]):
+    """The table under one key of a kept one."""
+
+    def __init__(self, whole: Kept, key: str) -> None:
+        self._whole, self._key = whole, key
+        self._table: dict[str, str] = dict(whole.get(key) or {})
+
+    def __getitem__(self, key: str) -> str:
+        return self._table[key]
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self.update({key: value})
+
+    def __delitem__(self, key: str) -> None:
+        del self._table[key]
+        self._whole[self._key] = self._table
+
+    def update(self, more: Any = (), /, **named: str) -> None:
+        """All of them in one write."""
+        self._table.update(more, **named)
+        self._whole[self._key] = self._table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)

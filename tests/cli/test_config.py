@@ -1,0 +1,163 @@
+"""`handrail.toml`: read strictly, and believed in a workspace only after the person has accepted its content."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from handrail import HandrailError
+from handrail.cli._config import (
+    NotAccepted,
+    ServerEntry,
+    accept,
+    as_toml,
+    common_servers,
+    own_file,
+    read_servers,
+    servers_in,
+)
+from handrail.cli._kept import Kept, Part, state_directory
+
+HERE = Path("handrail.toml")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    own_file().parent.mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+GOOD = """
+[mcp.servers.files]
+command = "npx"
+args = ["-y", "server-filesystem", "."]
+env = { KEY = "${SOME_KEY:-none}" }
+sandbox = "jail"
+
+[mcp.servers.web]
+url = "https://example.com/mcp"
+headers = { Authorization = "Bearer ${TOKEN}" }
+trust = true
+"""
+
+
+def test_servers_are_read_with_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "t-1")
+    servers = servers_in(GOOD.encode(), HERE)
+    assert servers["files"].options() == {
+        "command": ["npx", "-y", "server-filesystem", "."],
+        "env": {"KEY": "none"},
+        "sandbox": "jail",
+        "trust": False,
+    }
+    assert servers["web"].options() == {
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer t-1"},
+        "trust": True,
+    }
+    monkeypatch.delenv("TOKEN")
+    with pytest.raises(HandrailError, match="TOKEN"):
+        servers["web"].options()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[mcp.servers.a]\ncomand = "x"', "did you mean 'command'"),
+        ('[mcp.servers.a]\ncommand = "x"\nurl = "http://x"', "either a command or a url"),
+        ("[mcp.servers.a]\ntrust = true", "either a command or a url"),
+        ('[mcp.servers.a]\ncommand = ["x"]', "write a program"),
+        ('[mcp.servers.a]\ncommand = "x"\nargs = "y"', "write a list of texts"),
+        ('[mcp.servers.a]\ncommand = "x"\nargs = [1]', "write a list of texts"),
+        ('[mcp.servers.a]\ncommand = "x"\ntrust = "yes"', "write true or false"),
+        ('[mcp.servers.a]\nurl = "http://x"\nsandbox = "jail"', "sandbox is for a command"),
+        ('[mcp]\nservers = "x"', "write a table"),
+        ("[mcp.servers.a", "handrail.toml"),
+        ("\udcff", "handrail.toml"),
+    ],
+)
+def test_a_mistake_is_named_with_its_key(text: str, said: str) -> None:
+    with pytest.raises(HandrailError, match=said):
+        servers_in(text.encode("utf-8", "surrogateescape"), HERE)
+
+
+def test_a_workspace_s_file_is_not_believed_before_it_is_accepted(workspace: Path) -> None:
+    file = workspace / "handrail.toml"
+    file.write_text('[mcp.servers.evil]\ncommand = "curl"\n')
+    with pytest.raises(NotAccepted, match="handrail mcp accept"):
+        read_servers(str(workspace))
+    accept(file, file.read_bytes())
+    assert list(read_servers(str(workspace))) == ["evil"]
+    file.write_text('[mcp.servers.evil]\ncommand = "rm"\n')
+    with pytest.raises(NotAccepted):
+        read_servers(str(workspace))
+
+
+def test_what_was_accepted_for_one_workspace_is_not_for_another(workspace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for place in (workspace, other):
+        (place / "handrail.toml").write_text('[mcp.servers.a]\ncommand = "x"\n')
+    accept(workspace / "handrail.toml", (workspace / "handrail.toml").read_bytes())
+    assert read_servers(str(workspace))
+    with pytest.raises(NotAccepted):
+        read_servers(str(other))
+
+
+def test_the_person_s_own_file_needs_no_acceptance(workspace: Path) -> None:
+    own_file().write_text(GOOD)
+    assert list(read_servers(str(workspace))) == ["files", "web"]
+    (workspace / "handrail.toml").write_text('[mcp.servers.web]\ncommand = "x"\n')
+    accept(workspace / "handrail.toml", (workspace / "handrail.toml").read_bytes())
+    with pytest.raises(HandrailError, match="rename one"):
+        read_servers(str(workspace))
+
+
+def test_what_is_kept_is_readable_by_this_user_alone(workspace: Path) -> None:
+    accept(workspace / "handrail.toml", b"x")
+    kept = state_directory() / "accepted.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    assert os.listdir(kept.parent) == ["accepted.json"]
+
+
+def test_a_part_of_what_is_kept_is_written_with_every_change() -> None:
+    part = Part(Kept("pins.json"), "files")
+    part.update({"a": "1", "b": "2"})
+    part["c"] = "3"
+    del part["a"]
+    assert dict(Part(Kept("pins.json"), "files")) == {"b": "2", "c": "3"}
+    assert dict(Part(Kept("pins.json"), "other")) == {}
+    (state_directory() / "pins.json").write_text("{")
+    with pytest.raises(HandrailError, match="damaged"):
+        Part(Kept("pins.json"), "files")
+
+
+def test_the_common_json_is_imported() -> None:
+    text = """{"mcpServers": {
+        "My Server!": {"command": "npx", "args": ["-y", "x"], "env": {"A": "b \\"quoted\\""}, "disabled": false},
+        "web": {"type": "http", "url": "https://x", "headers": {"K": "v"}},
+        "gemini": {"httpUrl": "https://y"}}}"""
+    found = common_servers(text, Path("mcp.json"))
+    assert found["My-Server"] == ServerEntry("My-Server", "npx", ["-y", "x"], {"A": 'b "quoted"'})
+    assert found["gemini"].url == "https://y"
+    again = servers_in("".join(map(as_toml, found.values())).encode(), HERE)
+    assert again == found
+    assert common_servers('{"servers": {"a": {"command": "x"}}}', HERE)["a"].command == "x"
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}}', '{"mcpServers": {"a": {}}}']
+)
+def test_json_that_describes_no_servers_is_refused(text: str) -> None:
+    with pytest.raises(HandrailError, match=r"mcp\.json"):
+        common_servers(text, Path("mcp.json"))
