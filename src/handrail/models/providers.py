@@ -166,7 +166,7 @@ class ProviderModel:
         self._settings = ModelSettings(**settings)  # type: ignore[typeddict-item]
         self._left_out: set[str] = set()
         self._rules = EXPORTS.get(provider, provider)
-        self._searches = NATIVE_TOOL_TYPES.get(SEARCH) in client.profile.get("supported_native_tools", ())
+        self.searches = NATIVE_TOOL_TYPES.get(SEARCH) in client.profile.get("supported_native_tools", ())
         """Whether the provider has its own search for deferred tools."""
 
     async def ask(
@@ -206,7 +206,7 @@ class ProviderModel:
         """
         name, description = tool["name"], tool.get("description", "")
         deferred = bool(meta_of(tool).get(DEFERRED))
-        if meta_of(tool).get(HOSTED) or (deferred and not self._searches):
+        if meta_of(tool).get(HOSTED) or (deferred and not self.searches):
             return None
         try:
             made = export(self._rules, name, description, tool["inputSchema"])
