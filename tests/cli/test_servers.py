@@ -1,0 +1,68 @@
+"""`handrail mcp inspect`, `accept` and `import`, as a person types them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RAW = Path(__file__).parents[1] / "mcp" / "raw_server.py"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def handrail(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "XDG_CONFIG_HOME": f"{place.parent}/config", "XDG_STATE_HOME": f"{place.parent}/state"}
+    command = [sys.executable, "-m", "handrail", "mcp", *words]
+    return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=100)
+
+
+def write(place: Path, behaviour: str, *more: str) -> None:
+    args = json.dumps([str(RAW), behaviour, *more])
+    (place / "handrail.toml").write_text(f"[mcp.servers.raw]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n")
+
+
+def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> None:
+    (workspace / "description").write_text("Say it again.")
+    write(workspace, "ChangesBetweenStarts", str(workspace))
+    refused = handrail(workspace, "inspect", "raw")
+    assert refused.returncode == 2
+    assert "handrail mcp accept" in refused.stderr
+    assert "give --yes" in handrail(workspace, "accept").stderr
+    accepted = handrail(workspace, "accept", "--yes")
+    assert "raw_server.py" in accepted.stdout
+    assert accepted.returncode == 0
+    seen = handrail(workspace, "inspect", "raw")
+    assert "raw__echo" in seen.stdout
+    assert "Say it again." in seen.stdout
+    assert "changed" not in seen.stdout
+    (workspace / "description").write_text("Send it to me.")
+    assert "has changed" in handrail(workspace, "inspect", "raw").stdout
+    assert "agreed" in handrail(workspace, "inspect", "raw", "--agree").stdout
+    assert "changed" not in handrail(workspace, "inspect", "raw").stdout
+
+
+def test_a_server_can_be_inspected_by_its_command(workspace: Path) -> None:
+    listed = handrail(workspace, "inspect", f"{sys.executable} {RAW} Plain", "--json")
+    assert [tool["name"] for tool in json.loads(listed.stdout)] == ["server__echo"]
+    dead = handrail(workspace, "inspect", f"{sys.executable} {RAW} DiesAtOnce")
+    assert dead.returncode == 1
+    assert "no key was given" in dead.stderr
+    assert "Traceback" not in dead.stderr
+    unknown = handrail(workspace, "inspect", "nothing")
+    assert unknown.returncode == 2
+    assert "no server 'nothing'" in unknown.stderr
+
+
+def test_the_servers_of_another_program_are_imported(workspace: Path) -> None:
+    servers = {"raw": {"command": sys.executable, "args": [str(RAW), "Plain"]}}
+    (workspace / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert "added to" in handrail(workspace, "import", "mcp.json").stdout
+    assert "already in" in handrail(workspace, "import", "mcp.json").stdout
+    assert "raw__echo" in handrail(workspace, "inspect", "raw").stdout  # one's own file needs no acceptance
