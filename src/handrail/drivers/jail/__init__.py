@@ -44,7 +44,7 @@ from handrail.drivers.jail._view import (
 )
 from handrail.drivers.scratch import remove_scratch
 
-__all__ = ["DEFAULT_TMP", "interpreter_dirs", "open_jail"]
+__all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "open_jail"]
 
 _NAMESPACES: Final = (
     "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",

@@ -61,7 +61,7 @@ async def a_closed_sandbox_leaves_no_job(open: Open) -> Seen:
     pipe = await _pipe(site)
     try:
         sandbox = site.sandbox
-        await sandbox.start(f"{HOLD}setsid sleep 1000 & wait")
+        await sandbox.start(HOLD + SHAPES["a child in its own session"])
         started = await _read(pipe, site.patience * 5, end=False)
         await sandbox.close()
         dead = await _read(pipe, site.patience, end=True)

@@ -146,7 +146,7 @@ async def a_cancelled_write_leaves_no_other_file(open: Open) -> Seen:
     site = await open(own=True)
     await _cancelled(site, site.driver)
     names = [entry.name for entry in await site.driver.list(site.directory)]
-    for _ in range(100):  # what was cut off may still be tidied up
+    for _ in range(50):  # what was cut off may still be tidied up
         if names == ["file"]:
             break
         await anyio.sleep(0.02)

@@ -19,7 +19,7 @@ async def _line(open: Open, line: str, code: int, stdout: bytes, **options: Any)
     return Seen(line, started == b"STARTED", (code, stdout), (ran.code, rest))
 
 
-EXEC.add("what a command prints is returned", _line, "echo printed", 0, b"printed\n")
+EXEC.add("what a command prints is returned", _line, "echo 'printed  '", 0, b"printed  \n")
 EXEC.add("exit code 3 is returned", _line, "exit 3", 3, b"")
 EXEC.add("exit code 255 is returned", _line, "exit 255", 255, b"")
 EXEC.add("exit code 1 of a failed program is returned", _line, "false", 1, b"")
@@ -139,7 +139,7 @@ async def several_may_wait_for_one_command(open: Open) -> Seen:
 @EXEC.check
 async def commands_run_at_the_same_time(open: Open) -> Seen:
     site = await open()
-    line = "touch {0}; n=0; until test -e {1}; do n=$((n+1)); test $n -lt 500 || exit 9; sleep 0.01; done; echo MET"
+    line = "touch {0}; n=0; until test -e {1}; do n=$((n+1)); test $n -lt 200 || exit 9; sleep 0.01; done; echo MET"
     processes = [await site.start(line.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
     rans = [await collect(process) for process in processes]
     return Seen(line, await site.exists("a"), [b"MET\n", b"MET\n"], [ran.stdout for ran in rans])

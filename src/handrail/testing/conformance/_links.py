@@ -107,6 +107,7 @@ async def an_endless_device_is_refused(open: Open) -> Seen:
 async def commands_and_file_operations_see_the_same_files(open: Open) -> Seen:
     site = await open()
     await site.driver.write(site.at("given"), b"by write\n")
+    await site.driver.write(site.at("made"), b"by write\n")
     ran = await site.run("cat given; echo by a command > made")
     got = await site.driver.read(site.at("made"))
     return Seen("cat given; echo … > made", ran.code == 0, (b"by write\n", b"by a command\n"), (ran.stdout, got))

@@ -13,6 +13,8 @@ ALL_BYTES: Final = bytes(range(256)) * 4
 MEGABYTE: Final = 1 << 20
 BOTH: Final = "(head -c 3000000 /dev/zero | tr '\\0' o) & (head -c 2000000 /dev/zero | tr '\\0' e) >&2 & wait"
 ENOUGH: Final = 10 << 20
+READER_WAIT: Final = 1.0
+"""Seconds in which a command prints 12 MB that nobody holds up."""
 
 
 async def _echoed(open: Open, pieces: list[bytes]) -> Seen:
@@ -42,11 +44,11 @@ async def an_input_stays_open_until_it_is_closed(open: Open) -> Seen:
     site = await open()
     process = await site.start("read a; echo $a; read b; echo $b", input=True)
     output = process.output()
-    await process.send(b"one\n")
-    first = await until_says(output, b"one\n")
-    await process.send(b"two\n")
+    await process.send(b"first line\n")
+    first = await until_says(output, b"first line\n")
+    await process.send(b"second line\n")
     rest = b"".join([chunk.data async for chunk in output])
-    return Seen("read a; echo $a; read b; echo $b", first == b"one\n", b"two\n", rest)
+    return Seen("read a; echo $a; read b; echo $b", first == b"first line\n", b"second line\n", rest)
 
 
 async def _sending(site: Site, process: Any, data: bytes) -> str:
@@ -91,7 +93,7 @@ async def much_input_that_nobody_reads_ends_with_the_command(open: Open) -> Seen
     process = await site.start("echo STARTED; exec <&-; sleep 0.1; exit 3", input=True)
     output = process.output()
     printed = await until_says(output, b"STARTED\n")
-    got = await _sending(site, process, bytes(ENOUGH))
+    got = await _sending(site, process, b"x" * ENOUGH)
     code = await process.wait()
     return Seen("10 MiB to a command that does not read", printed == b"STARTED\n", ("BrokenPipeError", 3), (got, code))
 
@@ -102,7 +104,7 @@ async def send_waits_until_the_command_takes_the_data(open: Open) -> Seen:
     process = await site.start("echo STARTED; sleep 1000", input=True)
     printed = await until_says(process.output(), b"STARTED\n")
     with anyio.move_on_after(0.3) as waiting:
-        await process.send(bytes(ENOUGH))
+        await process.send(b"x" * ENOUGH)
     await process.signal("KILL")
     return Seen("10 MiB to sleep", printed == b"STARTED\n", True, waiting.cancelled_caught)
 
@@ -167,18 +169,19 @@ async def what_was_printed_before_a_kill_is_kept(open: Open) -> Seen:
 async def a_command_waits_for_its_reader(open: Open) -> Seen:
     """With back-pressure it cannot have printed everything while nobody read."""
     site = await open()
-    process = await site.start("touch begun; head -c 200000000 /dev/zero; touch done")
+    process = await site.start("touch begun; head -c 12000000 /dev/zero; touch done")
     await site.until("begun")
-    await anyio.sleep(0.4)
+    with anyio.move_on_after(READER_WAIT):
+        await site.until("done")
     done = await site.exists("done")
     await process.signal("KILL")
-    return Seen("print 200 MB that nobody reads", await site.exists("begun"), False, done)
+    return Seen("print 12 MB that nobody reads", await site.exists("begun"), False, done)
 
 
 @OUTPUT.check
 async def output_that_nobody_reads_disturbs_no_other_command(open: Open) -> Seen:
     site = await open()
-    stuck = [await site.start("touch begun; head -c 200000000 /dev/zero") for _ in range(3)]
+    stuck = [await site.start("touch begun; head -c 30000000 /dev/zero") for _ in range(3)]
     got = []
     with anyio.move_on_after(site.patience):
         await site.until("begun")
@@ -191,9 +194,9 @@ async def output_that_nobody_reads_disturbs_no_other_command(open: Open) -> Seen
 @OUTPUT.check
 async def a_killed_command_that_nobody_read_ends(open: Open) -> Seen:
     site = await open()
-    process = await site.start("touch begun; head -c 200000000 /dev/zero")
+    process = await site.start("touch begun; head -c 30000000 /dev/zero")
     await site.until("begun")
     await process.signal("KILL")
     with anyio.move_on_after(site.patience):
-        return Seen("print 200 MB, then KILL", True, 137, (await collect(process)).code)
-    return Seen("print 200 MB, then KILL", True, 137, "it did not end")
+        return Seen("print 30 MB, then KILL", True, 137, (await collect(process)).code)
+    return Seen("print 30 MB, then KILL", True, 137, "it did not end")

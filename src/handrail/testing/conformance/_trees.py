@@ -13,18 +13,23 @@ from handrail.testing.conformance.check import Group, Seen
 from handrail.testing.conformance.site import Open, Ran, Site, collect, until_says
 
 TREES: Final = Group("tree_kill")
-HOLD: Final = "exec 9> alive; echo STARTED >&9; "
+HOLD: Final = "exec 9> alive; "
+START: Final = "echo STARTED >&9"
+SESSION: Final = f"setsid sh -c '{START}; touch up; exec sleep 1000'"
+UP: Final = "until test -e up; do sleep 0.01; done"
 SHAPES: Final = {
-    "a child": "sleep 1000; true",
-    "children in the background": "sleep 1000 & sleep 1000 & wait",
-    "a child that ignores TERM": "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done",
-    "a child in its own session": "setsid sleep 1000 & wait",
-    "a child that forked twice": "(setsid sh -c 'sleep 1000 & sleep 1000 &' &); sleep 1000; true",
-    "a stopped child": "sleep 1000 & kill -STOP $!; sleep 1000; true",
-    "a pipeline": "yes | sleep 1000 | cat",
+    "a child": f"{START}; sleep 1000; true",
+    "children in the background": f"sleep 1000 & sleep 1000 & {START}; wait",
+    "a child that ignores TERM": f"trap '' TERM; ({START}; while :; do sleep 1; done) & while :; do sleep 1; done",
+    "a child in its own session": f"{SESSION} & wait",
+    "a child that forked twice": f"(setsid sh -c 'sleep 1000 & sleep 1000 & {START}' &); sleep 1000; true",
+    "a stopped child": f"sleep 1000 & kill -STOP $!; {START}; sleep 1000; true",
+    "a pipeline": f"{START}; yes | sleep 1000 | cat",
 }
 GENTLE: Final = ("a child", "children in the background", "a child in its own session", "a stopped child")
 """Trees that TERM ends."""
+CANCELLED_WAIT: Final = 0.3
+"""Seconds in which a command that was not ended begins to run."""
 KILLED: Final = 137
 TERMINATED: Final = 143
 
@@ -146,20 +151,25 @@ async def _left(open: Open, line: str) -> Seen:
     return Seen(line, started, (7, b"DONE\n", True), (ran.code, ran.stdout, await watching.dead()))
 
 
-TREES.add("what a command left in the background ends with it", _left, "sleep 1000 >/dev/null 2>&1 &\ntrue")
-TREES.add("what a command left in another session ends with it", _left, "setsid sleep 1000 >/dev/null 2>&1 &\ntrue")
-TREES.add("a child that holds stdout does not hold the command", _left, "sleep 1000 &\ntrue")
+QUIET: Final = ">/dev/null 2>&1"
+TREES.add("what a command left in the background ends with it", _left, f"{START}; sleep 1000 {QUIET} &\ntrue")
+TREES.add("what a command left in another session ends with it", _left, f"{SESSION} {QUIET} &\n{UP}")
+TREES.add("a child that holds stdout does not hold the command", _left, f"{START}; sleep 1000 &\ntrue")
 
 
 @TREES.check
 async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
+    """Another command holds the pipe meanwhile, and lets it go when the cancelled one would hold it too."""
     site = await open()
     watching = await watch(site)
+    other = await site.start(f"{HOLD}{START}; read x; echo USABLE", input=True)
+    started = await watching.started()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await site.driver.start(Command(line=f"{HOLD}sleep 1000", cwd=site.directory))
-    usable = await site.run(f"{HOLD}echo USABLE")  # it ends the watcher, unless another holds the pipe
-    started = await watching.started()
+        await site.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=site.directory))
+    await anyio.sleep(CANCELLED_WAIT)
+    await other.send(b"go\n")
+    usable = await collect(other)
     return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
 
 
@@ -179,14 +189,13 @@ async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: fl
     return Seen(f"{line} ({limits})", started, (ended_by, code, "PRINTED\n", False, True), got)
 
 
-TREES.add("a time limit ends a tree and keeps its output", _limited, "setsid sleep 1000 & wait", "timeout", 124,
-          timeout=0.3)  # fmt: skip
-TREES.add("a time limit ends a tree that ignores TERM", _limited, SHAPES["a child that ignores TERM"], "timeout", 124,
-          timeout=0.3)  # fmt: skip
-TREES.add("silence ends a tree and keeps its output", _limited, "setsid sleep 1000 & wait", "idle", 124,
-          idle_timeout=0.3)  # fmt: skip
-TREES.add("too much output ends a tree", _limited, "setsid yes & setsid sleep 1000 & wait", "output", TERMINATED,
-          max_output=100_000)  # fmt: skip
+_IN_SESSION: Final = SHAPES["a child in its own session"]
+_DEAF: Final = SHAPES["a child that ignores TERM"]
+_LOUD: Final = f"{SESSION} & {UP}; yes"
+TREES.add("a time limit ends a tree and keeps its output", _limited, _IN_SESSION, "timeout", 124, timeout=0.5)
+TREES.add("a time limit ends a tree that ignores TERM", _limited, _DEAF, "timeout", 124, timeout=0.5)
+TREES.add("silence ends a tree and keeps its output", _limited, _IN_SESSION, "idle", 124, idle_timeout=0.5)
+TREES.add("too much output ends a tree", _limited, _LOUD, "output", TERMINATED, max_output=100_000)
 
 
 @TREES.check
@@ -195,7 +204,7 @@ async def a_cancelled_call_leaves_nothing_running(open: Open) -> Seen:
     watching = await watch(site)
     started = False
     async with anyio.create_task_group() as group:
-        group.start_soon(site.sandbox.run, f"{HOLD}setsid sleep 1000 & wait")
+        group.start_soon(site.sandbox.run, HOLD + _IN_SESSION)
         started = await watching.started()
         group.cancel_scope.cancel()
     return Seen("run, cancelled", started, True, await watching.dead())
@@ -206,7 +215,7 @@ async def a_terminated_job_leaves_nothing_running(open: Open) -> Seen:
     site = await open()
     watching = await watch(site)
     sandbox = site.sandbox
-    job = await sandbox.start(f"{HOLD}setsid sleep 1000 & wait")
+    job = await sandbox.start(HOLD + _IN_SESSION)
     started = await watching.started()
     running = await sandbox.terminate(job.id)
     return Seen("terminate(job)", started, (True, True), (running, await watching.dead()))

@@ -22,8 +22,8 @@ from handrail.testing.conformance.check import NotTried
 Opener = Callable[..., Awaitable[Driver]]
 MISSING: Final = 127
 """The exit code of a shell that does not find a program."""
-CLOSE_WAIT: Final = 10.0
-"""Seconds a driver has to close at the end."""
+CLOSE_PATIENCE: Final = 3
+"""Times its patience: how long the kit waits for a driver to close at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Open:
             drivers.append(self._shared)
             self._shared = None
         for driver in drivers:
-            await _closed(driver)
+            await _closed(driver, CLOSE_PATIENCE * self.patience)
         if harmed:
             self._remove_directories()
 
@@ -197,8 +197,8 @@ def _parameters(opener: Opener) -> set[str] | None:
     return None if any(it.kind is it.VAR_KEYWORD for it in parameters) else {it.name for it in parameters}
 
 
-async def _closed(driver: Driver) -> None:
-    with anyio.move_on_after(CLOSE_WAIT, shield=True), suppress(Exception):
+async def _closed(driver: Driver, patience: float) -> None:
+    with anyio.move_on_after(patience, shield=True), suppress(Exception):
         await driver.close()
 
 

@@ -1,0 +1,140 @@
+"""`handrail conform`: put a driver through the conformance kit, and say promise by promise what it keeps."""
+
+import json as _json
+import os
+import shutil
+import sys
+import textwrap
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from handrail.cli._app import Command, app, or_exit
+from handrail.contract.errors import HandrailError
+from handrail.contract.expect import nearest
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    import anyio as _anyio
+
+    from handrail.drivers import open as _open
+    from handrail.policy import approval as _approval
+    from handrail.testing import conformance as _conformance
+else:
+    _anyio = Lazy("anyio")
+    _open = Lazy("handrail.drivers.open")
+    _approval = Lazy("handrail.policy.approval")
+    _conformance = Lazy("handrail.testing.conformance")
+
+PLANTED: Final = ("HANDRAIL_CONFORM_PLANTED", "no command may see this")
+"""A variable of this process: a driver that gives its commands this process's environment is found by it."""
+STANDINGS: Final = {
+    "kept": "claimed and kept",
+    "broken": "claimed and BROKEN",
+    "untried": "claimed, not tried",
+    "unclaimed": "not claimed",
+    "unclaimed_but_kept": "not claimed, but kept",
+}
+EVERY: Final = 10
+"""Checks between two lines of progress where they do not replace each other."""
+
+
+@app.command(cls=Command)
+def conform(
+    driver: Annotated[str, typer.Argument(help="The name of a driver, or module:opener.", metavar="NAME")],
+    only: Annotated[list[str] | None, typer.Option(help="A promise, or a check; may be repeated.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Put a driver through the conformance kit.
+
+    Exits with 1 if a promise that the driver claims is broken.
+    """
+    raise typer.Exit(or_exit(lambda: try_driver(driver, only, json)))
+
+
+def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
+    """Run the kit, show its progress on stderr, and print the verdict. Returns the code to exit with."""
+    opener = find_opener(driver)
+    os.environ[PLANTED[0]] = PLANTED[1]
+    checks = list(_conformance.chosen(only))
+    progress = _Progress(len(checks))
+
+    async def run() -> "_conformance.Verdict":
+        return await _conformance.conform(opener, only=only, on_check=progress)
+
+    verdict = _anyio.run(run)
+    progress.end()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    text = _json.dumps(verdict.to_data(), indent=2) if json else _approval.visible(render(verdict, width))
+    print(text, flush=True)
+    return 1 if verdict.broken else 0
+
+
+def find_opener(name: str) -> "_conformance.Opener":
+    """The opener of an installed driver, or the one that `module:opener` names. Raises HandrailError."""
+    known = _open.known_drivers()
+    opener = known.get(name)
+    if isinstance(opener, str):
+        raise HandrailError(f"the driver {name!r} cannot be used here: {opener}")
+    return opener or _loaded(name, list(known))
+
+
+def _loaded(name: str, known: list[str]) -> "_conformance.Opener":
+    if ":" not in name:
+        raise HandrailError(f"there is no driver {name!r}; {nearest(name, known)}; or give module:opener")
+    sys.path.append(os.getcwd())  # last, so that nothing there hides an installed module
+    try:
+        found: _conformance.Opener = EntryPoint(name, name, _open.GROUP).load()
+    except (ImportError, AttributeError) as error:
+        raise HandrailError(f"{name} cannot be loaded: {error}") from error
+    if not callable(found):
+        raise HandrailError(f"{name} is not an async function that opens a Driver")
+    return found
+
+
+class _Progress:
+    """Counts the checks that were made: one line in a terminal, some lines elsewhere."""
+
+    def __init__(self, of: int) -> None:
+        self._of, self._done, self._failed = of, 0, 0
+        self._in_place = sys.stderr.isatty()
+
+    def __call__(self, verdict: "_conformance.CheckVerdict") -> None:
+        self._done += 1
+        self._failed += bool(verdict.problem)
+        line = f"{self._done} of {self._of} checks, {self._failed} do not hold"
+        if self._in_place:
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+        elif self._done % EVERY == 0:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._in_place:
+            print(file=sys.stderr, flush=True)
+
+
+def render(verdict: "_conformance.Verdict", width: int | None = None) -> str:
+    """A line for each promise, the checks that do not hold under those that are claimed, and how long it took."""
+    lines = []
+    for feature, promise in verdict.promises.items():
+        tried = [check for check in promise.checks if check.tried]
+        kept = sum(check.kept for check in tried)
+        left = len(promise.checks) - len(tried)
+        counts = f"{kept} of {len(tried)} checks" + (f", {left} not tried" if left else "")
+        lines.append(f"{feature:<18} {STANDINGS[promise.standing]:<22} {counts}")
+        if promise.standing == "broken":
+            lines += [f"    {check.check.name}\n        {check.problem}" for check in promise.failed]
+        if promise.standing == "unclaimed_but_kept":
+            lines.append("    The driver keeps this here: it may claim it.")
+        for reason in dict.fromkeys(check.not_tried for check in promise.checks if check.not_tried):
+            lines.append(f"    not tried: {reason}")
+    total = sum(len(promise.checks) for promise in verdict.promises.values())
+    end = f"{len(verdict.broken)} claimed promises are broken" if verdict.broken else "no claimed promise is broken"
+    text = "\n".join([f"{verdict.driver}: {total} checks", "", *lines, "", f"{end}; {verdict.seconds:.1f} s"])
+    return text if width is None else "\n".join(_fit(line, width - 1) for line in text.split("\n"))
+
+
+def _fit(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=indent) if len(line) > width else line

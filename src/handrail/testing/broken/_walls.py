@@ -1,0 +1,185 @@
+"""Drivers with a hole in a wall."""
+
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from handrail.contract.driver import Chunk, Command, Driver, Process
+from handrail.drivers.host import open_host
+from handrail.testing.broken._guards import with_bubblewrap, with_guard
+from handrail.testing.broken.altered import Altered, Broken, Shelf
+from handrail.testing.conformance.site import Opener
+
+FILE_WALL: Final = Shelf("file_isolation")
+PROCESS_WALL: Final = Shelf("process_isolation")
+NETWORK_WALL: Final = Shelf("network_isolation")
+PRIVILEGES: Final = Shelf("no_privileges")
+ENV_WALL: Final = Shelf("env_isolation")
+SHARES_NETWORK: Final = """
+at = words.index("--unshare-all")
+words[at:at+1] = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+"""
+SHOWS: Final = """
+at = words.index("--")
+words[at:at] = ["--bind", {path!r}, {path!r}]
+"""
+FILE_WALL.opening("shows temporary files of the machine", with_bubblewrap(SHOWS, path=tempfile.gettempdir()))
+FILE_WALL.opening("lets commands write to /usr", with_bubblewrap(SHOWS, path="/usr"))
+for _name, _edit in {
+    "leaves its root writable": ("jail.c", '!make_read_only("/", 0) ||', ""),
+    "leaves /dev writable": ("jail.c", ' || !make_read_only("/dev", 0)', ""),
+    "shows the devices of the machine": ("jail.c", "return hide_devices();", "return true;"),
+    "receives what is mounted later": ("jail.c", "MS_REC | MS_PRIVATE", "MS_REC | MS_SHARED"),
+}.items():
+    FILE_WALL.opening(_name, with_guard(_edit))
+
+
+@FILE_WALL.driver("reads from the machine what is not inside")
+class _ReadsOutside(Altered):
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        try:
+            return await self.driver.read(path, start=start, length=length)
+        except OSError:
+            if not Path(path).is_file():
+                raise
+            return Path(path).read_bytes()
+
+
+@FILE_WALL.driver("writes to the machine what is not inside")
+class _WritesOutside(Altered):
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        if not path.startswith(self.workspace) and Path(path).is_file():
+            Path(path).write_bytes(data)
+        await self.driver.write(path, data, mode=mode)
+
+
+def _mounts(writable: bool) -> Any:
+    return lambda options: {
+        **options, "mounts": tuple(replace(mount, writable=writable) for mount in options.get("mounts", ()))
+    }  # fmt: skip
+
+
+FILE_WALL.opening("lets commands write to every mount", _mounts(True))
+FILE_WALL.opening("lets commands write to no mount", _mounts(False))
+
+
+@lru_cache(maxsize=1)
+def _own_variables() -> dict[str, str]:
+    """The variables of this process, as a program that it starts sees them."""
+    printed = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode(errors="surrogateescape")
+    return dict(pair.split("=", 1) for pair in printed.split("\0") if "=" in pair)
+
+
+@ENV_WALL.driver("gives commands the variables of this process")
+class _Leaks(Altered):
+    async def start(self, command: Command) -> Process:
+        kept = {name: value for name, value in _own_variables().items() if name not in ("PATH", "HOME", "TMPDIR")}
+        return await super().start(replace(command, env={**kept, **self.options.get("env", {}), **command.env}))
+
+
+@ENV_WALL.driver("keeps the variables of a command for the next")
+class _Keeps(Altered):
+    def __init__(self, driver: Driver, options: dict[str, Any]) -> None:
+        super().__init__(driver, options)
+        self.kept: dict[str, str] = {}
+
+    async def start(self, command: Command) -> Process:
+        self.kept |= {name: value for name, value in command.env.items() if name == "ONCE"}
+        return await super().start(replace(command, env={**self.kept, **command.env}))
+
+
+ENV_WALL.opening("forgets the variables of the sandbox", lambda options: {**options, "env": None})
+
+
+@ENV_WALL.driver("prefers the variables of the sandbox")
+class _Prefers(Altered):
+    async def start(self, command: Command) -> Process:
+        return await super().start(replace(command, env={**command.env, **(self.options.get("env") or {})}))
+
+
+class _Outside(Altered):
+    """Commands run on the host."""
+
+    def __init__(self, driver: Driver, host: Driver) -> None:
+        super().__init__(driver, {})
+        self.host = host
+
+    async def start(self, command: Command) -> Process:
+        return await self.host.start(command)
+
+    async def close(self) -> None:
+        await self.host.close()
+        await self.driver.close()
+
+
+def _outside(opener: Opener) -> Opener:
+    async def opened(**options: Any) -> Driver:
+        return _Outside(await opener(**options), await open_host(**{**options, "network": "full"}))
+
+    return opened
+
+
+PROCESS_WALL.append(Broken("runs commands outside the jail", "process_isolation", _outside))
+for _name, _edit in {
+    "leaves a descriptor to commands": (
+        "supervise.c", "plan->script, plan->link};", "plan->script, plan->link, dup(channel.in)};"),
+    "has one table of processes": ("launch.c", "CLONE_NEWPID | CLONE_NEWNS", "CLONE_NEWNS"),
+}.items():  # fmt: skip
+    PROCESS_WALL.opening(_name, with_guard(_edit))
+NETWORK_WALL.opening("shares the network of the machine", with_bubblewrap(SHARES_NETWORK))
+NETWORK_WALL.opening("allows sockets of every family", with_guard(("filter.c", "\tONLY_FAMILIES(__NR_socket),\n", "")))
+for _name, _rule in {
+    "allows ptrace": "REFUSE(__NR_ptrace, EPERM)",
+    "allows keyrings": "REFUSE(__NR_keyctl, EPERM)",
+    "allows setuid by fchmod": "REFUSE_BITS(__NR_fchmod, 1, SPECIAL_MODE)",
+    "allows io_uring": "REFUSE(CALL_IO_URING_SETUP, ENOSYS)",
+    "allows typing into a terminal": "REFUSE_VALUE(__NR_ioctl, 1, TIOCSTI)",
+}.items():
+    PRIVILEGES.opening(_name, with_guard(("filter.c", f"\t{_rule},", "")))
+PRIVILEGES.opening("leaves the bounding set", with_guard(("payload.c", "prctl(PR_CAPBSET_DROP, capability)", "0")))
+PRIVILEGES.opening(
+    "allows files that are made setuid",
+    with_guard(
+        ("filter.c", "\tREFUSE_CREATION(__NR_openat, 2),", ""),
+        ("filter.c", "\tREFUSE_CREATION(__NR_open, 1),", ""),
+    ),
+)
+PRIVILEGES.opening(
+    "filters no system call", with_guard(("payload.c", "if (settings.jail && install_filter() < 0)", "if (0)"))
+)
+
+
+class _Child:
+    """A plain child of this process."""
+
+    id = "child"
+    pid: int | None = None
+
+    def __init__(self, ran: "subprocess.CompletedProcess[bytes]") -> None:
+        self._ran = ran
+
+    async def output(self) -> AsyncIterator[Chunk]:
+        yield Chunk("stdout", self._ran.stdout)
+
+    async def send(self, data: bytes | None) -> None:
+        return None
+
+    async def wait(self) -> int:
+        return self._ran.returncode
+
+    async def signal(self, name: str) -> None:
+        return None
+
+
+@PRIVILEGES.driver("runs programs of the workspace beside itself")
+class _Beside(Altered):
+    async def start(self, command: Command) -> Process:
+        if command.argv is None or not command.argv[0].startswith(f"{self.workspace}/") or command.input:
+            return await super().start(command)
+        return _Child(await anyio.run_process(list(command.argv), check=False, cwd=command.cwd, env={"PATH": ""}))

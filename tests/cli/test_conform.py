@@ -1,0 +1,88 @@
+"""`handrail conform` says promise by promise what a driver keeps, and fails for broken claims alone."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from handrail.testing.conformance import CHECKS
+from tests.cli.terminal import plain, terminal
+
+BROKEN = """
+from handrail.drivers.memory import open_memory
+from handrail.testing.broken import BROKEN
+by_name = {it.name: it for it in BROKEN}
+open_broken = by_name["writes lines as on Unix"].over(open_memory)
+answer = 42
+
+async def open_modest(**options):
+    driver = await open_memory(**options)
+    driver.features = driver.features - {"range_read"}
+    return driver
+"""
+
+
+def conform(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    return plain("conform", *words, cwd=cwd)
+
+
+def test_a_driver_that_keeps_what_it_claims_is_told_so(tmp_path: Path) -> None:
+    ran = conform("memory", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert "files              claimed and kept" in ran.stdout
+    assert "exec               not claimed" in ran.stdout
+    assert "no claimed promise is broken; " in ran.stdout
+    assert f"{len(CHECKS) // 10 * 10} of {len(CHECKS)} checks" in ran.stderr, "progress"
+
+
+def test_a_broken_claim_is_named_with_its_check_and_what_was_seen(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    ran = conform("mine:open_broken", "--only", "files", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "files              claimed and BROKEN" in ran.stdout
+    assert "    what is written is read byte by byte\n        write, then read, all byte values: expected" in ran.stdout
+    assert "1 claimed promises are broken" in ran.stdout
+
+
+def test_a_promise_that_is_kept_without_being_claimed_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    ran = conform("mine:open_modest", "--only", "range_read", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert "not claimed, but kept" in ran.stdout
+    assert "it may claim it" in ran.stdout
+
+
+def test_json_has_every_check_with_its_outcome(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    ran = conform("mine:open_broken", "--json", "--only", "files", cwd=tmp_path)
+    assert ran.returncode == 1
+    data = json.loads(ran.stdout)
+    files = data["promises"]["files"]
+    assert files["standing"] == "broken"
+    outcomes = {check["name"]: check["outcome"] for check in files["checks"]}
+    assert outcomes["what is written is read byte by byte"] == "broken"
+    assert outcomes["an empty file is read as empty"] == "kept"
+    assert "not_tried" in outcomes.values()
+    assert data["seconds"] > 0
+
+
+def test_mistakes_are_one_line_and_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    for words, said in (
+        (["jial"], "there is no driver 'jial'; did you mean 'jail'"),
+        (["nowhere:open_it"], "nowhere:open_it cannot be loaded"),
+        (["mine:answer"], "mine:answer is not an async function"),
+        (["memory", "--only", "tree_kil"], "no promise and no check called 'tree_kil'"),
+    ):
+        ran = conform(*words, cwd=tmp_path)
+        assert ran.returncode == 2, words
+        assert said.split("; did")[0] in ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_a_terminal_sees_one_line_of_progress(tmp_path: Path) -> None:
+    with terminal("conform", "memory", "--only", "range_read", cwd=tmp_path) as person:
+        assert person.end() == 0
+        assert "claimed and kept" in person.shown
+        assert person.shown.count("11 of 11 checks, 0 do not hold") == 1
+        assert "10 of 11 checks" not in person.shown
+        assert "10 of 11 checks" in person.seen

@@ -1,0 +1,82 @@
+"""Every check can be seen to fail: each broken driver fails exactly the checks that it names."""
+
+import os
+import tempfile
+
+import pytest
+
+from handrail.contract.driver import Feature
+from handrail.drivers.memory import open_memory
+from handrail.drivers.open import known_drivers
+from handrail.drivers.posix import open_posix
+from handrail.testing.broken import BROKEN, Broken, bounded
+from handrail.testing.conformance import CHECKS, Opener, Verdict, conform
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 2.0
+"""Seconds that a broken driver keeps a check waiting."""
+SLOW = {"a command that computes for longer than the limit is ended"}
+ORDINARY_USER_ONLY: set[Feature] = {"limit_processes"}
+"""What the jail does not enforce for root, because the kernel does not."""
+IN_MEMORY = {
+    check.name for check in CHECKS if check.feature in ("files", "range_read") and "exec" not in check.needs
+} - {"writes at the same time all arrive"}
+"""Checks that take a thousandth of the time on the memory driver; it does nothing at the same time."""
+
+
+def base(name: str) -> Opener:
+    jail = known_drivers()["jail"]
+    assert not isinstance(jail, str), jail
+    return {"jail": jail, "posix": open_posix, "bounded": bounded(jail), "memory": open_memory}[name]
+
+
+def failed(verdict: Verdict) -> set[str]:
+    claimed = [promise for promise in verdict.promises.values() if promise.standing in ("kept", "broken")]
+    return {check.check.name for promise in claimed for check in promise.failed}
+
+
+def own_checks(broken: Broken) -> tuple[str, list[str]]:
+    """Where it meets the checks of its promise, and which: in memory if it fails there too."""
+    names = [check.name for check in CHECKS if check.feature == broken.feature and check.name not in SLOW]
+    if broken.must_fail & IN_MEMORY and broken.feature in ("files", "range_read"):
+        return "memory", [name for name in names if name in IN_MEMORY]
+    return broken.base, names
+
+
+MEETS = [it for it in BROKEN if os.geteuid() != 0 or it.feature not in ORDINARY_USER_ONLY]
+
+
+@pytest.mark.skipif(tempfile.gettempdir() != "/tmp", reason="what a hole shows depends on where temporary files are")
+@pytest.mark.parametrize("broken", MEETS, ids=lambda broken: broken.name)
+async def test_a_broken_driver_fails_exactly_what_it_names_of_its_promise(broken: Broken) -> None:
+    where, names = own_checks(broken)
+    verdict = await conform(broken.over(base(where)), only=names, patience=PATIENCE)
+    assert failed(verdict) == broken.must_fail & set(names)
+    assert broken.must_fail & set(names), "the control: it has something to fail"
+
+
+async def test_every_check_has_a_broken_driver_that_it_catches() -> None:
+    caught = {name for broken in BROKEN for name in broken.must_fail}
+    assert {check.name for check in CHECKS} - caught == set()
+    assert caught <= {check.name for check in CHECKS}, "no list names a check that is gone"
+
+
+async def test_no_two_broken_drivers_have_one_name() -> None:
+    assert len({broken.name for broken in BROKEN}) == len(BROKEN)
+    assert all(broken.must_fail for broken in BROKEN)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("broken", MEETS, ids=lambda broken: broken.name)
+async def test_a_broken_driver_passes_every_check_that_it_does_not_name(
+    broken: Broken, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole matrix; each row is printed."""
+    bounds = {"limit_memory", "limit_workspace"}
+    names = [it.name for it in CHECKS if (it.feature in bounds) == (broken.base == "bounded")]
+    verdict = await conform(broken.over(base(broken.base)), only=names, patience=PATIENCE)
+    with capsys.disabled():
+        print(f"\n{broken.name}: fails {len(failed(verdict))} of {len(names)} in {verdict.seconds:.1f} s")
+        print("".join(f"    {name}\n" for name in sorted(failed(verdict))), end="")
+    assert failed(verdict) == broken.must_fail
