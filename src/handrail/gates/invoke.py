@@ -1,6 +1,7 @@
 """Call the tool's body, and turn its value or exception into a Result. Nothing else calls a body."""
 
 import errno
+import json
 import logging
 from dataclasses import replace
 from functools import partial
@@ -14,9 +15,19 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.aio import call_on, finish, is_cancelled, running_loop, this_task
 from handrail.contract.driver import Driver
-from handrail.contract.errors import ToolFailed, Unavailable, describe_error
+from handrail.contract.errors import BadEnvelope, ToolFailed, Unavailable, describe_error
 from handrail.contract.expect import kind_of
-from handrail.contract.result import Failure, FailureKind, Result, Success, sendable, to_wire
+from handrail.contract.result import (
+    FAILURE_KINDS,
+    Failure,
+    FailureKind,
+    Result,
+    Success,
+    read_envelope,
+    result_from,
+    sendable,
+    to_wire,
+)
 from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, warnings_of
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
@@ -151,6 +162,11 @@ def _result_of(tool: Tool, value: Any) -> Result:
     if isinstance(value, Success):
         warnings = (value.warnings,) if isinstance(value.warnings, str) else value.warnings
         value = value.value
+    if tool.returns == "envelope" and not isinstance(value, Success):
+        value = _from_envelope(tool, value)
+        if isinstance(value, Failure):
+            return _with_plain_data(value)
+        warnings, value = value.warnings, value.value
     if type(value) in NOTED:
         warnings += notes_of(value)
     odd: Odd = []
@@ -167,6 +183,26 @@ def _result_of(tool: Tool, value: Any) -> Result:
         message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:MAX_MESSAGE]
         return Failure("execution_error", message, warnings=warnings)
     return Success(value, warnings)
+
+
+def _from_envelope(tool: Tool, value: Any) -> Result:
+    """What a body returned that answers with envelopes; those of other systems lack a kind, or the key `result`."""
+    try:
+        envelope = json.loads(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
+        if isinstance(envelope, str):
+            return read_envelope(envelope)
+        envelope = dict(envelope)
+        if envelope.get("ok") is True and "result" not in envelope:
+            rest = {key: item for key, item in envelope.items() if key not in ("ok", "tool", "warnings")}
+            envelope["result"] = rest
+        if envelope.get("ok") is False and envelope.get("kind") not in FAILURE_KINDS:
+            envelope["message"] = str(envelope.get("message") or envelope.get("error") or "It failed.")
+            rest = {key: item for key, item in envelope.items() if key not in ("ok", "tool", "warnings", "message")}
+            envelope |= {"kind": "execution_error", "data": rest}
+        return result_from(envelope)
+    except (BadEnvelope, TypeError, ValueError, RecursionError) as error:
+        write = 'it returns {"ok": true, "result": …} or {"ok": false, "kind": …, "message": …}'
+        return Failure("execution_error", f"{tool.name} did not return an envelope: {error}; {write}."[:MAX_MESSAGE])
 
 
 def _sendable(failure: Failure) -> Failure:

@@ -13,7 +13,7 @@ import anyio
 
 from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
-from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
+from handrail.contract.driver import Chunk, Command, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
@@ -111,6 +111,15 @@ class Sandbox(Files, AsyncWith):
         if self._on_job is not None:
             self._on_job(job)
         return job
+
+    async def dispatch(self, command: Command) -> Completed:
+        """Run a Command to its end, as `run` does. Its `timeout` is kept, and its input is empty."""
+        if not isinstance(command, Command) or (command.argv is None) == (command.line is None):
+            raise ValueError("dispatch() takes a Command with argv or with line: Command(line='ls -l').")
+        if command.input:
+            raise ValueError("dispatch() sends no input; give it to run(…, stdin=…).")
+        given = command.line if command.line is not None else command.argv or ()
+        return await self.run(given, cwd=command.cwd, env=command.env, timeout=command.timeout)
 
     @on_own_loop
     async def converse(

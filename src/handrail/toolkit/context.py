@@ -140,6 +140,10 @@ class Context(Generic[State]):
             self._sandbox = self._session.sandbox_for(self)
         return self._sandbox
 
+    def require_sandbox(self) -> Sandbox:
+        """The same as `sandbox`, as a method: for bodies that were written that way."""
+        return self.sandbox
+
     def show(self, output: str | bytes, *, stream: str = "progress") -> None:
         """Emit live output for the event readers; pieces are joined. It is not part of the result."""
         if not isinstance(output, str | bytes):

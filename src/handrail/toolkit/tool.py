@@ -31,6 +31,7 @@ R = TypeVar("R", default=Any)
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Runs = Literal["async", "thread", "process"]
+Returns = Literal["value", "envelope"]
 TYPES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     ("parameters", (Mapping,), 'a JSON Schema such as {"type": "object", "properties": {"city": {"type": "string"}}}'),
     ("description", (str,), 'a text such as "Find a customer by name."'),
@@ -60,6 +61,7 @@ class ToolOptions(TypedDict, total=False):
     callable_from: Collection[Origin]
     deferred: bool
     output_cap: int | None
+    returns: Returns
     describe: Callable[[Sequence["Tool"]], str] | None
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
 
@@ -106,6 +108,8 @@ class Tool(Generic[P, R]):
     """Stays out of the schemas until it is searched for."""
     output_cap: int | None = field(default=None, kw_only=True)
     """Characters of the answer; None means the default for its kind."""
+    returns: Returns = field(default="value", kw_only=True)
+    """What the body returns: a value, or an envelope, `{"ok": …}`, as a dict or as JSON text."""
     function: Callable[P, R] | None = field(default=None, kw_only=True)
     """The original function, where `@tool` made this."""
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True)
@@ -170,6 +174,8 @@ def _check_options(tool: Tool) -> None:
             refuse(f"{name} {option}", value, write)
     if tool.risk not in get_args(Risk):
         raise HandrailError(f"{name} risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
+    if tool.returns not in get_args(Returns):
+        refuse(f"{name} returns", tool.returns, '"envelope" for a body that returns {"ok": …}, or leave it out')
     seconds = "a number of seconds above 0, or None for a tool that keeps its own clock"
     expect_number(f"{name} timeout", tool.timeout, seconds, least=0, above=True, whole=False)
     characters = "a number of characters above 0, or leave it out"
@@ -233,7 +239,8 @@ def tool(
         name: what the model calls it; the function's own name if None.
         description: what the model reads about it; the docstring if None.
         isolate: run it in a process of its own, which is killed at the deadline with all it started.
-        **options: risk, effects, timeout, lane, needs, callable_from, deferred and output_cap, as Tool explains them.
+        **options: risk, effects, timeout, lane, needs, callable_from, deferred, output_cap and returns; Tool
+            explains them.
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
         wrong, known = sorted(unknown), ("name", "description", "isolate", *ToolOptions.__annotations__)
@@ -269,7 +276,7 @@ def _make(
         derived.parameters,
         _body(fn, derived.context_parameter),
         description=derived.description if description is None else description,
-        output=derived.output,
+        output=None if options.get("returns") == "envelope" else derived.output,
         function=fn,
         convert=derived.convert,
         isolate=isolate,

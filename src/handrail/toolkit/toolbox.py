@@ -9,7 +9,8 @@ from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.expect import nearest, refuse, shown
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Body, Context
+from handrail.toolkit.threads import is_async
 from handrail.toolkit.tool import Tool, ToolOptions, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
@@ -19,7 +20,10 @@ ToolLike = Tool | Callable[..., Any]
 
 
 class Toolbox:
-    """Accepts Tools, typed functions, and any object with `name`, `parameters` and `__call__(context, arguments)`."""
+    """Accepts Tools, typed functions, and any object with `name` and `parameters`.
+
+    Such an object has `__call__(context, arguments)` or `execute(**arguments)`, `def` or `async def`.
+    """
 
     def __init__(self, tools: "Iterable[ToolLike] | Toolbox" = ()) -> None:
         self.changes = 0
@@ -120,15 +124,31 @@ def as_tool(given: object) -> Tool:
             f"{given!r} is the name of a tool, not a tool; give the tool itself: a typed function, a Tool, or those of "
             "builtin_tools()"
         )
-    if hasattr(given, "name") and hasattr(given, "parameters") and callable(given):
+    if hasattr(given, "name") and hasattr(given, "parameters") and (body := _body_of(given)) is not None:
         options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
         options = {option: value for option, value in options.items() if value is not None or option == "timeout"}
-        return Tool(given.name, given.parameters, given, **options)
+        return Tool(given.name, given.parameters, body, **options)
     if callable(given):
         return tool(given)
     raise HandrailError(
-        f"{shown(given)} is not a tool: give a typed function, a Tool, or an object with name and parameters"
+        f"{shown(given)} is not a tool: give a typed function, a Tool, or an object with name and parameters, and with "
+        "`__call__(context, arguments)` or `execute(**arguments)`"
     )
+
+
+def _body_of(given: Any) -> Body | None:
+    """The body of an object: the object itself if it can be called, or its method `execute`."""
+    execute = getattr(given, "execute", None)
+    if callable(given) or not callable(execute):
+        return given if callable(given) else None
+
+    async def waits(context: Context, arguments: Mapping[str, Any]) -> Any:
+        return await execute(**arguments)
+
+    def runs(context: Context, arguments: Mapping[str, Any]) -> Any:
+        return execute(**arguments)
+
+    return waits if is_async(execute) else runs
 
 
 def _refuse_no_list(tools: object) -> None:
