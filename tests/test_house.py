@@ -159,7 +159,7 @@ PUBLIC = [
     "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Scrubber", "Session", "Step",
     "Store", "Success", "Summary", "TaskState", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
     "Unavailable", "Usage",
-    "WeakerThanAsked", "builtin_tools", "open_sandbox", "read_envelope", "run_sync", "tool",
+    "WeakerThanAsked", "builtin_tools", "open_sandbox", "plugin_tools", "read_envelope", "run_sync", "tool",
 ]  # fmt: skip
 
 

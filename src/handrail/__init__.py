@@ -73,6 +73,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.toolkit.tool import tool as tool
     from handrail.toolkit.toolbox import Toolbox as Toolbox
     from handrail.tools.builtin import builtin_tools as builtin_tools
+    from handrail.tools.plugins import plugin_tools as plugin_tools
 else:
     from importlib import import_module
 

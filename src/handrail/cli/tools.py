@@ -1,4 +1,4 @@
-"""`handrail tools`: show the built-in tools to a person, or their schemas to a program."""
+"""`handrail tools`: show the built-in tools and those of plugins to a person, or their schemas to a program."""
 
 import json
 import shutil
@@ -14,9 +14,11 @@ from handrail.lazy import Lazy
 if TYPE_CHECKING:
     from handrail.toolkit import toolbox as _toolbox
     from handrail.tools import builtin as _builtin
+    from handrail.tools import plugins as _plugins
 else:
     _toolbox = Lazy("handrail.toolkit.toolbox")
     _builtin = Lazy("handrail.tools.builtin")
+    _plugins = Lazy("handrail.tools.plugins")
 
 NARROW: Final = 72
 """Columns below which a summary has lines of its own."""
@@ -27,21 +29,29 @@ def tools(
     schema: Annotated[str | None, typer.Option(help="Print the schemas for this provider as JSON.")] = None,
     profile: Annotated[str, typer.Option(help="coding, read_only or all.")] = "all",
 ) -> None:
-    """List the built-in tools, or print their schemas."""
+    """List the built-in tools and those of plugins, with where each comes from, or print their schemas."""
     or_exit(lambda: print(list_tools(schema, profile), flush=True))
 
 
 def list_tools(schema: str | None, profile: Any) -> str:
-    """A line for each tool, or the schemas of one provider as JSON."""
-    box = _toolbox.Toolbox(_builtin.builtin_tools(profile))
+    """A line for each tool, or the schemas of one provider as JSON. A plugin that is left out has a line too."""
+    own, found = _builtin.builtin_tools(profile), _plugins.plugins() if profile == "all" else []
+    box = _toolbox.Toolbox([*own, *(tool for plugin in found for tool in plugin.tools)])
     if schema is not None:
         return json.dumps(box.schemas(schema), indent=2, ensure_ascii=False)
+    source = {tool.name: plugin.source for plugin in found for tool in plugin.tools}
     rows = [
-        (tool.name, tool.risk, ", ".join(sorted(tool.effects)) or "-", tool.description.split("\n")[0]) for tool in box
+        (
+            (tool.name, tool.risk, ", ".join(sorted(tool.effects)) or "-", source.get(tool.name, "built in")),
+            tool.description.split("\n")[0],
+        )
+        for tool in box
     ]
-    width = max(len(name) for name, *_ in rows)
-    head = [f"{name:<{width}}  {risk:<5} {effects:<14} " for name, risk, effects, _ in rows]
-    return "\n".join(_fit(*pair) for pair in zip(head, (row[-1] for row in rows), strict=True))
+    width, home = max(len(row[0][0]) for row in rows), max(len(row[0][3]) for row in rows)
+    head = [f"{name:<{width}}  {risk:<5} {effects:<14} {come:<{home}}  " for (name, risk, effects, come), _ in rows]
+    lines = [_fit(*pair) for pair in zip(head, (row[-1] for row in rows), strict=True)]
+    broken = [f"! {plugin.name} ({plugin.source}) is left out: {plugin.problem}" for plugin in found if plugin.problem]
+    return "\n".join([*lines, *broken])
 
 
 def _fit(head: str, summary: str) -> str:

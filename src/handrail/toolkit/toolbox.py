@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
@@ -16,7 +16,20 @@ from handrail.toolkit.tool import Tool, ToolOptions, tool
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may have."""
 TOOL_OPTIONS: Final = ("description", "output", *ToolOptions.__annotations__)
-ToolLike = Tool | Callable[..., Any]
+
+
+class Executes(Protocol):
+    """A tool of another system."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def execute(self) -> Callable[..., Any]: ...
+
+
+ToolLike = Tool | Callable[..., Any] | Executes
 
 
 class Toolbox:

@@ -1,0 +1,67 @@
+"""Tools of other packages, which offer them through the entry point group `handrail.tools`."""
+
+import importlib.metadata
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from handrail.contract.errors import HandrailError, describe_error
+from handrail.toolkit.tool import Tool
+from handrail.toolkit.toolbox import RESERVED, Toolbox, as_tool
+from handrail.tools.builtin import ALL
+
+GROUP: Final = "handrail.tools"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One entry point: what it offers, or why it is left out."""
+
+    name: str
+    source: str
+    """The package that it comes from, and its version."""
+    tools: tuple[Tool, ...] = ()
+    problem: str = ""
+    """Why none of its tools are offered; empty if they are."""
+
+
+def plugins() -> list[Plugin]:
+    """Every plugin, sorted by name. A broken one is there with its problem, and does not stop the rest."""
+    taken = {tool.name: "Handrail" for tool in ALL} | dict.fromkeys(RESERVED, "Handrail")
+    found = []
+    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+        plugin = _loaded(point, taken)
+        taken |= dict.fromkeys((tool.name for tool in plugin.tools), plugin.source)
+        found.append(plugin)
+    return found
+
+
+def plugin_tools() -> list[Tool]:
+    """The tools of every installed plugin. One that is broken is left out with a warning."""
+    found = plugins()
+    for plugin in found:
+        if plugin.problem:
+            warnings.warn(f"the tools of {plugin.name} ({plugin.source}) are left out: {plugin.problem}", stacklevel=2)
+    return [tool for plugin in found for tool in plugin.tools]
+
+
+def _loaded(point: importlib.metadata.EntryPoint, taken: dict[str, str]) -> Plugin:
+    source = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
+    try:
+        tools = tuple(_tools(point.load()))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is another package's code
+        return Plugin(point.name, source, problem=f"{point.value} cannot be loaded: {describe_error(error)}")
+    for tool in tools:
+        if tool.name in taken:
+            return Plugin(point.name, source, problem=f"its tool {tool.name} has the name of one of {taken[tool.name]}")
+    return Plugin(point.name, source, tools)
+
+
+def _tools(given: Any) -> Iterable[Tool]:
+    """What an entry point names: a tool, or a list of tools."""
+    if isinstance(given, Toolbox | list | tuple):
+        return Toolbox(given)
+    if given is None or isinstance(given, type):
+        raise HandrailError(f"it names {given!r}, which is neither a tool nor a list of tools")
+    return [as_tool(given)]
