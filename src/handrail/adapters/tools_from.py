@@ -1,8 +1,8 @@
 """Function tools of other frameworks as Tools: their schema and their function, through every gate of a session."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from pydantic import ValidationError
@@ -102,7 +102,7 @@ def _from_openai_agents(given: Any) -> Tool:
         function: Callable[..., Any] = given.__wrapped__
     except AttributeError:
         _needs("openai-agents", given.name, "the ToolContext, because it was made without @function_tool,")
-    agents = import_module("agents.function_schema")  # it is installed, because the tool is one of its
+    agents: Any = sys.modules["agents.function_schema"]  # it is loaded, because the tool was made with it
     schema = agents.function_schema(function, strict_json_schema=given.strict_json_schema)
     if schema.takes_context:
         _needs("openai-agents", given.name, "the RunContextWrapper")
