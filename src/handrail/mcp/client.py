@@ -37,6 +37,8 @@ from mcp import MCPError, types
 
 SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}", re.ASCII)
 """No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
+REASON_WAIT: Final = 0.5
+"""Seconds for a connection that was lost to end, which tells why."""
 
 
 def connect(
@@ -263,8 +265,11 @@ class ToolServer(AsyncWith):
         if self._url is not None and error.code == types.INVALID_REQUEST:
             link.lose(error.message)  # an HTTP server that has forgotten its session: the next call begins a new one
         elif error.code != types.CONNECTION_CLOSED:
-            message = f"The MCP server {self.name} refused the call: {error.message} (code {error.code})."
+            about = f"code {error.code}" if self._url is None else f"code {error.code}; {self._log.last_lines(1)}"
+            message = f"The MCP server {self.name} refused the call: {error.message} ({about.removesuffix('; ')})."
             return Failure("execution_error", message)
+        with anyio.move_on_after(REASON_WAIT):
+            await link.over.wait()
         reason = link.reason or error.message
         return Failure(
             "unavailable",
