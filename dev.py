@@ -7,6 +7,7 @@
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py docs [args]          the pages of docs/, built into site/; `docs serve` shows them while you write
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
+    python3 dev.py mcp-conformance      the official suite of the Model Context Protocol, against both sides of ours
     python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
 
 The first run creates .venv and installs the project into it, with uv if it is installed and otherwise with pip, at the
@@ -27,6 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -36,7 +38,7 @@ STAMP = VENV / "installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
 EXTRAS = "cli,otel,models,local,mcp,docs,dev"
-AIMOCK = "@copilotkit/aimock@1.43.0"
+AIMOCK = ("aimock", "@copilotkit/aimock@1.43.0")
 LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
 NO_INDEX = (
@@ -56,7 +58,8 @@ def main(arguments: list[str]) -> int:
         "check": check,
         "bench": bench,
         "docs": docs,
-        "fuzz": fuzz,
+        "fuzz": partial(program, "fuzz"),
+        "mcp-conformance": partial(program, "tests.mcp.conformance"),
         "commits": commits,
     }
     if not arguments or arguments[0] not in commands:
@@ -84,14 +87,10 @@ def docs(arguments: list[str]) -> int:
     return built
 
 
-def fuzz(arguments: list[str]) -> int:
-    return program("fuzz", arguments)
-
-
-def program(directory: str, arguments: list[str]) -> int:
-    """Run the program in a directory beside this file."""
+def program(module: str, arguments: list[str]) -> int:
+    """Run a program beside this file."""
     set_up()
-    return run(PYTHON, "-m", directory, *arguments)
+    return run(PYTHON, "-m", module, *arguments)
 
 
 def check(arguments: list[str]) -> int:
@@ -126,7 +125,7 @@ def test(arguments: list[str]) -> int:
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
-    if missing := fake_provider()[1]:
+    if missing := node_modules(*AIMOCK)[1]:
         say(missing)
     covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
@@ -137,22 +136,23 @@ def test(arguments: list[str]) -> int:
     return tested or checked
 
 
-def fake_provider() -> tuple[Path, str]:
-    """The program of a server that speaks the protocols of providers, for tests/models; and why it is not there."""
-    program = VENV / "aimock" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-    if program.exists() or not VENV.exists():
-        return program, ""
+def node_modules(place: str, *packages: str) -> tuple[Path, str]:
+    """A directory of .venv with these npm packages; and why it is not there."""
+    modules, stamp = VENV / place / "node_modules", VENV / place / "installed"
+    if not VENV.exists() or (stamp.exists() and stamp.read_text() == str(packages)):
+        return modules, ""
     if not (shutil.which("node") and shutil.which("npm")):
-        return program, "the tests of models need Node: node and npm. On Debian: apt-get install nodejs npm"
-    with (VENV / "aimock.lock").open("w") as lock:  # tests run side by side
+        return modules, "some tests need Node: node and npm. On Debian: apt-get install nodejs npm"
+    with (VENV / f"{place}.lock").open("w") as lock:  # tests run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            place: list[str | Path] = ["--prefix", VENV / "aimock", "--no-save", "--no-audit", "--no-fund"]
+        if not (stamp.exists() and stamp.read_text() == str(packages)):
             patience = ["--fetch-retries=1", "--fetch-timeout=30000"]  # without a network npm would try for minutes
-            done = watch(f"installing {AIMOCK}", ["npm", "install", *place, *patience, AIMOCK])
+            options = ["--prefix", VENV / place, "--no-save", "--no-audit", "--no-fund", *patience]
+            done = watch(f"installing {packages[0]}", ["npm", "install", *options, *packages])
             if done.returncode:
-                return program, f"{done.stdout[-2000:]}\nnpm, of Node, could not install {AIMOCK}; is there a network?"
-    return program, ""
+                return modules, f"{done.stdout[-2000:]}\nnpm, of Node, cannot install {packages}; is there a network?"
+            stamp.write_text(str(packages))
+    return modules, ""
 
 
 def commits(arguments: list[str]) -> int:

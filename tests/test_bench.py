@@ -37,6 +37,10 @@ PROMISED = {
         "bubblewrap for each command", "the line, against bash outside", "jails, made one after the other",
         "idle memory (PSS), mean of", *GUARDED,
     ],
+    "mcp": [
+        "a call in memory, 2025-11-25: ours, with all gates", "a call over stdio, 2026-07-28: ours, with all gates",
+        "start until the first answer: handrail mcp", "clients at once: one more command each",
+    ],
     "store": [
         "what the store adds, against as many INSERTs", "memory: growth exponent", "stored: growth exponent",
         "64 sessions together, wall", "Session.resume of",
@@ -52,7 +56,13 @@ def out_of_the_collectors_sight() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize("name", sorted(subjects()))
+LONG = ("mcp",)
+"""Subjects that start many programs of their own."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in sorted(subjects())]
+)
 def test_a_subject_reports_every_row_it_promises(name: str) -> None:
     rows = list(subjects()[name].rows(QUICK))
     names = [each.name for each in rows]

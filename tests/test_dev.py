@@ -359,11 +359,13 @@ def test_uv_is_used_where_it_runs(tmp_path: Path, code: int, found: bool) -> Non
     assert done.stdout.strip() == (str(uv) if found else "None"), done.stderr
 
 
-# The fake provider
+# Programs for Node
 
 
-def test_without_node_the_tests_of_models_say_so(tmp_path: Path) -> None:
+def test_without_node_the_tests_that_need_it_say_so(tmp_path: Path) -> None:
     shutil.copy(ROOT / "dev.py", tmp_path)
     (tmp_path / ".venv").mkdir()
-    said = run(sys.executable, "-c", "import dev; print(dev.fake_provider()[1])", cwd=tmp_path, PATH=str(tmp_path))
+    said = run(
+        sys.executable, "-c", "import dev; print(dev.node_modules(*dev.AIMOCK)[1])", cwd=tmp_path, PATH=str(tmp_path)
+    )
     assert "need Node" in said.stdout

@@ -2,11 +2,12 @@
 
 What can be said as a Tool goes through a session; the rest is in fixture_tools.py and fixture_handlers.py.
 
-    python -m tests.mcp.fixture        # prints its port
+    python -m tests.mcp.fixture [--without TOOL]        # prints its port
 """
 
 import base64
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -105,7 +106,8 @@ SESSION_TOOLS: Final = (
 
 @asynccontextmanager
 async def open_session() -> AsyncIterator[Session]:
-    async with Session(SESSION_TOOLS, policy=Policy(), budget=Budget(calls=None, refusals=None)) as session:
+    tools = [each for each in SESSION_TOOLS if each.name not in sys.argv]  # a server that lacks one must fail
+    async with Session(tools, policy=Policy(), budget=Budget(calls=None, refusals=None)) as session:
         yield session
 
 

@@ -16,10 +16,11 @@ FIXTURES = Path(__file__).with_name("aimock.json")
 @pytest.fixture(scope="session")
 def aimock() -> Iterator[int]:
     """The port of the fake provider."""
-    program, missing = dev.fake_provider()
+    modules, missing = dev.node_modules(*dev.AIMOCK)
     if missing:
         pytest.fail(missing)
-    argv = ["node", str(program), "--port", "0", "--fixtures", str(FIXTURES), "--strict", "--chunk-size", "8"]
+    program = str(modules / "@copilotkit" / "aimock" / "dist" / "cli.js")
+    argv = ["node", program, "--port", "0", "--fixtures", str(FIXTURES), "--strict", "--chunk-size", "8"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         assert server.stdout is not None
         try:

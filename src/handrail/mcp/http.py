@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
+import anyio
 import uvicorn
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend
@@ -30,7 +31,7 @@ EVERYWHERE: Final = ("0.0.0.0", "::", "")
 async def serve_http(
     server: Server[Any], host: str, port: int, tokens: Sequence[str], *, ready: Callable[[str], None]
 ) -> None:
-    """Serve until a signal ends the program; `ready` is told the address. Port 0 is any free one."""
+    """Serve until a signal comes or the caller is cancelled; `ready` is told the address. Port 0 is any free one."""
     with bound(host, port) as listening:
         port = listening.getsockname()[1]
         app = http_app(server, names_of(host), port, tokens)
@@ -38,7 +39,24 @@ async def serve_http(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=CLOSE_WAIT
         )
         ready(f"http://{host if ':' not in host else f'[{host}]'}:{port}/mcp")
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await _run(uvicorn.Server(config), listening)
+
+
+async def _run(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Run it to its own end: a cancelled one would not close its connections, and log a traceback."""
+    ended = anyio.Event()
+
+    async def work() -> None:
+        with anyio.CancelScope(shield=True):
+            await server.serve(sockets=[listening])
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        try:
+            await ended.wait()
+        finally:
+            server.should_exit = True
 
 
 def http_app(server: Server[Any], names: Sequence[str], port: int, tokens: Sequence[str]) -> ASGIApp:

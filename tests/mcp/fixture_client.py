@@ -1,0 +1,35 @@
+"""The client that the official conformance suite tries: Handrail's own, which lists and calls what there is.
+
+python -m tests.mcp.fixture_client URL
+"""
+
+import sys
+from typing import Any
+
+import anyio
+
+from handrail import Policy, Session, Tool
+from handrail.mcp.client import connect
+
+
+def arguments_for(tool: Tool, others: list[Tool]) -> dict[str, Any]:
+    """Values for what the tool requires; one that wants a schema gets that of another tool, as it came."""
+    values: dict[str, Any] = {}
+    for name, schema in tool.parameters.get("properties", {}).items():
+        if name == "schema":
+            values[name] = dict(next(each for each in others if each is not tool).parameters)
+        elif name in tool.parameters.get("required", ()):
+            values[name] = {"number": 5, "integer": 5, "boolean": True}.get(schema.get("type"), "text")
+    return values
+
+
+async def main(url: str) -> None:
+    async with connect("suite", url=url) as server:
+        tools = list(server.tools)
+        async with Session(tools, policy=Policy(mode="open")) as session:
+            for tool in tools:
+                print(await session.call(tool.name, arguments_for(tool, tools)))
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[-1])
