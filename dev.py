@@ -27,7 +27,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -52,7 +52,7 @@ if os.path.exists(CERTIFICATES):  # neither npm nor uv trusts by itself what thi
 
 
 def main(arguments: list[str]) -> int:
-    commands = {
+    commands: dict[str, Callable[[list[str]], int]] = {
         "demo": demo,
         "test": test,
         "check": check,
@@ -147,7 +147,7 @@ def node_modules(place: str, *packages: str) -> tuple[Path, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_text() == str(packages)):
             patience = ["--fetch-retries=1", "--fetch-timeout=30000"]  # without a network npm would try for minutes
-            options = ["--prefix", VENV / place, "--no-save", "--no-audit", "--no-fund", *patience]
+            options = ["--prefix", str(VENV / place), "--no-save", "--no-audit", "--no-fund", *patience]
             done = watch(f"installing {packages[0]}", ["npm", "install", *options, *packages])
             if done.returncode:
                 return modules, f"{done.stdout[-2000:]}\nnpm, of Node, cannot install {packages}; is there a network?"

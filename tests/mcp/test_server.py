@@ -221,6 +221,24 @@ async def test_a_tool_for_others_is_not_offered(protocol: str) -> None:
 
 
 @both
+async def test_a_deferred_tool_is_listed_once_it_was_searched_for(protocol: str) -> None:
+    @tool(deferred=True)
+    def rare_weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: rain"
+
+    async with client_of(server_of(look, rare_weather), protocol, cache=None) as client:
+        before = [each.name for each in (await client.list_tools()).tools]
+        found = envelope(await client.call_tool("search_tools", {"query": "weather"}))
+        after = [each.name for each in (await client.list_tools()).tools]
+        answer = envelope(await client.call_tool("rare_weather", {"city": "Rome"}))
+    assert before == ["look", "search_tools"]
+    assert found["ok"]
+    assert "rare_weather" in after
+    assert answer["result"] == {"text": "Rome: rain"}
+
+
+@both
 async def test_text_that_no_wire_carries_is_replaced(protocol: str) -> None:
     @tool
     def half() -> dict[str, str]:

@@ -20,7 +20,7 @@ from handrail.contract.approval import ApprovalRequest
 from handrail.contract.call import Arguments
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.result import Failure, Result
-from handrail.mcp._clients import Client, Clients, Parked
+from handrail.mcp._clients import Caller, Clients, Parked
 from handrail.mcp._content import HANDLE, HANDLE_TOOLS, call_result
 from handrail.mcp._elicit import ask_now, can_ask, decision, form
 
@@ -68,7 +68,7 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> An
         )
 
 
-async def _begin(context: Context, client: Client, params: types.CallToolRequestParams) -> Parked:
+async def _begin(context: Context, client: Caller, params: types.CallToolRequestParams) -> Parked:
     arguments = context.arguments if isinstance(context, CallContext) else params.arguments or {}
     handle = ""
     if context.lifespan_context.handles and params.name not in HANDLE_TOOLS:
@@ -101,7 +101,7 @@ def _without_handle(arguments: Any) -> tuple[str, Any]:
     return (named if isinstance(named, str) else "" if named is None else json.dumps(named)), rest
 
 
-def _parked(client: Client, state: str) -> tuple[str, Parked]:
+def _parked(client: Caller, state: str) -> tuple[str, Parked]:
     """The call that a state names. Only this server writes states: what a client made up was refused before."""
     key = json.loads(state)["call"]
     if key not in client.parked:
@@ -118,7 +118,7 @@ def _take_answer(parked: Parked, params: types.CallToolRequestParams) -> None:
         parked.pending.answer(asked, decision(answer))
 
 
-async def _follow(context: Context, client: Client, parked: Parked, key: str) -> Answer:
+async def _follow(context: Context, client: Caller, parked: Parked, key: str) -> Answer:
     """Show the call's output until it has ended or asks. It is cancelled if the last request that waits for it is."""
     answer: Answer | None = None
     parked.waiting += 1
@@ -141,7 +141,7 @@ async def _follow(context: Context, client: Client, parked: Parked, key: str) ->
     return answer
 
 
-async def _answer(context: Context, client: Client, parked: Parked, key: str) -> Answer:
+async def _answer(context: Context, client: Caller, parked: Parked, key: str) -> Answer:
     while True:
         came: ApprovalRequest | Result = await parked.pending.next()
         if not isinstance(came, ApprovalRequest):

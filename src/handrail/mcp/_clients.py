@@ -96,7 +96,7 @@ class Place:
                 await self._closing.wait()
 
 
-class Client:
+class Caller:
     """One client: its own place, the sandboxes that it opened besides, and its calls that wait for a person."""
 
     def __init__(self, clients: "Clients", name: str) -> None:
@@ -193,18 +193,18 @@ class Clients:
 
     def __init__(self, open_session: OpenSession, group: TaskGroup, *, handles: bool, idle: float) -> None:
         self.open_session, self.group, self.handles, self.idle = open_session, group, handles, idle
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, Caller] = {}
 
-    def of(self, context: ServerRequestContext["Clients", Any]) -> Client:
+    def of(self, context: ServerRequestContext["Clients", Any]) -> Caller:
         """The client that makes this request."""
         name = who(context)
         if name not in self._clients:
-            self._clients[name] = Client(self, name)
+            self._clients[name] = Caller(self, name)
             if context.protocol_version not in MODERN_PROTOCOL_VERSIONS and context.request is not None:
                 _when_disconnected(context, self._clients[name].close)
         return self._clients[name]
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Caller) -> None:
         """Forget a client that has nothing open."""
         if self._clients.get(client.name) is client:
             del self._clients[client.name]

@@ -23,9 +23,11 @@ _CUT: Final = {"description": "What is left of an answer that was too long; its 
 
 def definitions(session: Session, *, handles: bool) -> list[types.Tool]:
     """Every tool that the session offers to clients of the protocol, sorted by name."""
-    made = []
-    for schema in session.schemas("mcp"):
-        tool = session.toolbox.find(schema["name"])
+    schemas, made = session.schemas("mcp"), []
+    if session.host.lacks_search():
+        schemas = sorted([*schemas, session.host.search_schema()], key=lambda each: each["name"])
+    for schema in schemas:
+        tool = session.host.find(schema["name"])
         if "mcp" not in tool.callable_from:
             continue
         takes_handle = handles and tool.name not in HANDLE_TOOLS

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from handrail.artifacts.store import Scope
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef
-from handrail.mcp._clients import Client, Clients
+from handrail.mcp._clients import Caller, Clients
 from handrail.mcp._content import ARTIFACTS, described
 
 PAGE: Final = 100
@@ -97,7 +97,7 @@ def _found(context: Context, uri: str, ref: str) -> tuple[Scope, ArtifactRef]:
 
 
 def _scopes(context: Context) -> list[Scope]:
-    client: Client = context.lifespan_context.of(context)
+    client: Caller = context.lifespan_context.of(context)
     return [place.opened.artifacts for place in client.places.values() if place.opened is not None]
 
 
