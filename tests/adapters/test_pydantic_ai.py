@@ -2,15 +2,17 @@
 
 from typing import Any
 
+import anyio
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, ToolApproved, ToolDenied
 from pydantic_ai.capabilities import AbstractCapability
 
 from handrail import HandrailError, Policy, Session
 from handrail.adapters import pydantic_ai
+from handrail.adapters._calls import run
 from handrail.testing import approve_all
 from tests.adapters.drive_pydantic_ai import PydanticAI, script
-from tests.adapters.scenarios import SCENARIOS, STREAMING, Ask, Scenario, Told, asks, coding
+from tests.adapters.scenarios import SCENARIOS, STREAMING, Ask, Scenario, Told, asks, coding, until
 
 pytestmark = pytest.mark.anyio
 
@@ -18,6 +20,31 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("scenario", [*SCENARIOS, *STREAMING], ids=lambda each: each.__name__)
 async def test_an_agent_of_pydantic_ai_uses_the_tools_of_a_session(scenario: Scenario) -> None:
     await scenario(PydanticAI())
+
+
+async def test_what_is_shown_after_a_cancelled_run_is_shown_once() -> None:
+    shown: list[str] = []
+    async with coding() as session:
+        run = PydanticAI().agent(session, shown)
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, [[asks("bash", command="echo begun; sleep 1000")]])
+            await until(lambda: shown == ["begun\n"])
+            group.cancel_scope.cancel()
+        await run([[asks("bash", command="echo one"), asks("bash", command="echo two")]])
+    assert sorted(shown) == ["begun\n", "one\n", "two\n"]
+
+
+async def test_whoever_cannot_show_something_does_not_stop_the_call() -> None:
+    """Here the loop of the framework's events has ended with an error of its reader."""
+
+    async def fails(stream: str, text: str) -> None:
+        raise RuntimeError("no screen")
+
+    async with coding() as session:
+        done = await run(session, "bash", {"command": "echo one; sleep 0.2; echo two"}, None, fails)
+        assert done.value["stdout"] == "one\ntwo\n"
+    with pytest.raises(HandrailError, match="is closed"):
+        await run(session, "bash", {"command": "echo"}, None, fails)
 
 
 # Approval by the framework

@@ -1,26 +1,20 @@
 """One call of a framework's model: run by the session under an id of its own, its live output shown as it comes."""
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal
 
-import anyio
-
+from handrail.adapters._live import Show, shown
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.call import Arguments, Call
-from handrail.contract.errors import HandrailError
 from handrail.contract.expect import expect, refuse
 from handrail.contract.limits import DEFAULT_BUDGET, Budget
 from handrail.contract.result import Image, Result, images_in, sendable
-from handrail.log import report
 from handrail.session.session import Session
 
 Approval = Literal["ours", "framework"]
 NO_RUNS: Final = Budget(calls=None, refusals=None)
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What every provider can look at; a request with another type would be refused."""
-Show = Callable[[str, str], Awaitable[object]]
-"""Is given a stream (stdout, stderr, progress) and a piece of what the call shows on it."""
 
 
 def checked(session: Session, approval: Approval = "ours") -> Session:
@@ -88,27 +82,5 @@ async def run(
     [call] = session.ids.for_answer([Call(id or "", name, arguments)])
     if show is None:
         return await session.call(name, arguments, id=call.id, approved=approved)
-    start, failed = session.event_count, None
-    async with anyio.create_task_group() as group:
-        group.start_soon(_follow, session, call.id, start, show)
-        try:
-            result = await session.call(name, arguments, id=call.id, approved=approved)
-        except HandrailError as error:
-            failed = error
-            group.cancel_scope.cancel()
-    if failed is not None:
-        raise failed
-    return result
-
-
-async def _follow(session: Session, id: str, start: int, show: Show) -> None:
-    """Show what a call prints until it ends. A framework that cannot show it does not stop the call."""
-    async for event in session.events(start):
-        if event.call_id == id and event.type == "call_ended":
-            return
-        if event.call_id == id and event.type == "call_output" and event.data.get("text"):
-            try:
-                await show(event.data["stream"], event.data["text"])
-            except Exception as error:  # noqa: BLE001 - it is the code of whoever listens
-                report("What a call shows", error)
-                return
+    async with shown(session, call.id, show):
+        return await session.call(name, arguments, id=call.id, approved=approved)
