@@ -19,6 +19,7 @@ GUARDED = [
     "processes that survived all of this",
 ]  # fmt: skip
 PROMISED = {
+    "adapters": ["pydantic-ai: a call of its own function tool", "pydantic-ai: what that adds"],
     "calls": ["async tool", "def tool, in a thread", "calls of 10 ms in call_all, wall", "1 MiB of text as a result"],
     "derive": ["tools by @tool: derived and compiled"],
     "gates": [
