@@ -5,6 +5,10 @@ such a line stands for any text. A comment before a block says why it is not run
 
     <!-- not run: it needs a key -->
     <!-- not code: a list of signatures -->
+
+A page that needs a framework says so with the name of its extra, and is run in an environment that has it:
+
+    <!-- needs: langchain -->
 """
 
 import re
@@ -21,6 +25,7 @@ BLOCK = re.compile(
     r"^(?P<indent>[ ]*)```(?P<language>\w+).*\n(?P<text>(?:.*\n)*?)(?P=indent)```$",
     re.MULTILINE | re.VERBOSE,
 )
+NEEDS = re.compile(r"^<!-- needs: (\S+) -->$", re.MULTILINE)
 BETWEEN = "\x1e"
 """Printed before each block, to tell apart what they print."""
 
@@ -43,6 +48,12 @@ class Block:
 def pages(root: Path = ROOT) -> list[Path]:
     """What users read: the README and everything in docs/."""
     return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+
+
+def needs(page: Path) -> str:
+    """The extra without which the page cannot be run; "" for most."""
+    found = NEEDS.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else ""
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
@@ -68,11 +79,14 @@ def program(page: Path) -> str:
     return made
 
 
-def complaints(page: Path, directory: Path) -> list[str]:
-    """Run a page in a directory; tell what went wrong, and which block printed something else than it promises."""
+def complaints(page: Path, directory: Path, python: Path | None = None) -> list[str]:
+    """Run a page in a directory; tell what went wrong, and which block printed something else than it promises.
+
+    Warnings are errors, except with another `python`, where they may be a framework's.
+    """
     (directory / "page.py").write_text(program(page), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-W", "error", "page.py"],
+        [sys.executable, "-W", "error", "page.py"] if python is None else [str(python), "page.py"],
         cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     if done.returncode:
@@ -104,7 +118,7 @@ def write_modules(directory: Path, root: Path = ROOT) -> list[Path]:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     made = []
-    for page in pages(root):
+    for page in (each for each in pages(root) if not needs(each)):
         code = [block for block in blocks(page, "python") if block.mark != "not code"]
         texts = [block.text for block in code]
         stem = re.sub(r"\W", "_", str(page.relative_to(root).with_suffix("")))

@@ -2,18 +2,20 @@
 
 import json
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.scenarios import SCENARIOS, STREAMING
+from tests.documents import complaints, needs, pages
 from tests.installing import ROOT, make_environment, must, wheel  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.long
 
-FRAMEWORKS = {"openai_agents": "openai-agents==0.24.0", "langchain": "langchain==1.4.7", "agno": "agno==3.1.10"}
-"""By the module of its adapter: what is installed."""
-INSPECT = "inspect-ai==0.3.285"
+FRAMEWORKS = ("openai-agents", "langchain", "agno")
+"""By its extra."""
 CHECKS = 44
 """Checks of a sandbox that Inspect has."""
 NOT_HERE = {"test_exec_as_user": "it adds a user to the machine; a jail has one user, and /etc cannot be written there"}
@@ -26,11 +28,19 @@ PLAYED = [
 ]
 
 
-def environment(wheel: Path, at: Path, framework: str) -> Path:  # noqa: F811 - the fixture
-    """A fresh environment with Handrail and one framework. Returns its Python."""
-    python = make_environment(at / "environment")
-    must(sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel, framework, cwd=at)
-    return python
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:  # noqa: F811
+    """The Python of a fresh environment with Handrail and one of its extras."""
+    at = tmp_path_factory.mktemp("environments")
+
+    @cache
+    def made(extra: str) -> Path:
+        python = make_environment(at / extra)
+        pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
+        must(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[{extra}]", cwd=at)
+        return python
+
+    return made
 
 
 def ends(said: str) -> dict[str, str]:
@@ -39,21 +49,19 @@ def ends(said: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def played(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], str]:  # noqa: F811
+def played(python: Callable[[str], Path]) -> dict[tuple[str, str], str]:
     """By framework and scenario: "", or what was raised."""
     ended: dict[tuple[str, str], str] = {}
-    for framework, requirement in FRAMEWORKS.items():
-        python = environment(wheel, tmp_path_factory.mktemp(framework), requirement)
-        said = must(python, "-m", "tests.adapters.play", framework, cwd=ROOT)
+    for framework in FRAMEWORKS:
+        said = must(python(framework), "-m", "tests.adapters.play", framework.replace("-", "_"), cwd=ROOT)
         ended |= {(framework, scenario): error for scenario, error in ends(said).items()}
     return ended
 
 
 @pytest.fixture(scope="session")
-def inspected(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:  # noqa: F811
+def inspected(python: Callable[[str], Path]) -> dict[str, str]:
     """How Inspect's own checks of the provider ended, and some evals that use it."""
-    python = environment(wheel, tmp_path_factory.mktemp("inspect"), INSPECT)
-    return ends(must(python, "-m", "tests.adapters.check_inspect", cwd=ROOT, INSPECT_DISPLAY="none"))
+    return ends(must(python("inspect"), "-m", "tests.adapters.check_inspect", cwd=ROOT, INSPECT_DISPLAY="none"))
 
 
 @pytest.mark.parametrize(("framework", "scenario"), PLAYED, ids="-".join)
@@ -63,17 +71,30 @@ def test_an_agent_uses_the_tools_of_a_session(
     assert played[framework, scenario] == "", played[framework, scenario]
 
 
-def test_a_scenario_that_fails_is_reported(wheel: Path, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_scenario_that_fails_is_reported(python: Callable[[str], Path]) -> None:
     """The control: an agent without the adapter's middleware, which LangChain's silent end needs."""
-    python = environment(wheel, tmp_path, FRAMEWORKS["langchain"])
     spoilt = (
         "from handrail.adapters import langchain; from langchain.agents.middleware import AgentMiddleware;"
         "langchain.middleware = lambda session: AgentMiddleware();"
         "from tests.adapters import play; import sys;"
         "sys.argv[1:] = ['langchain', 'the_text_that_the_model_wrote_reaches_the_session']; play.main()"
     )
-    [error] = ends(must(python, "-c", spoilt, cwd=ROOT)).values()
+    [error] = ends(must(python("langchain"), "-c", spoilt, cwd=ROOT)).values()
     assert error != ""
+
+
+@pytest.mark.parametrize("extra", [*FRAMEWORKS, "inspect"])
+def test_the_page_about_a_framework_runs_and_prints_what_it_promises(
+    python: Callable[[str], Path], tmp_path: Path, extra: str
+) -> None:
+    [page] = [page for page in pages() if needs(page) == extra]
+    assert complaints(page, tmp_path, python(extra)) == []
+
+
+@pytest.mark.parametrize("extra", FRAMEWORKS)
+def test_what_an_adapter_adds_to_a_call_can_be_measured(python: Callable[[str], Path], extra: str) -> None:
+    said = must(python(extra), "-m", "bench", "adapters", "--quick", cwd=ROOT)
+    assert f"{extra}: what that adds" in said
 
 
 def test_inspect_finds_the_provider_and_its_own_checks_hold(inspected: dict[str, str]) -> None:

@@ -163,6 +163,7 @@ PLANTED = [
         caught("gates/b.py", PROMISE + "class Wall: ...\nraise ValueError(f'Wall.height is {x}')\n"),
         caught("gates/c.py", PROMISE + "class HighWall: ...\nraise ValueError('HighWall was not given')\n"),
         caught("contract/d.py", PROMISE + "Wall = str\nraise ValueError('it is not a Wall')\n"),
+        kept("adapters/bricks.py", PROMISE + "class Wall: ...\nraise ValueError('a jail needs a Wall around it')\n"),
         kept("gates/e.py", PROMISE + "class Wall: ...\nraise ValueError('Wall against wall. Walls too')\n"),
         kept("gates/f.py", PROMISE + 'class Wall: ...\ndef f(x: "Wall | None") -> None:\n    """Needs a Wall."""\n'),
         kept("__init__.py", PROMISE + "from handrail.a import Wall\nclass Wall: ...\nraise ValueError('not a Wall')\n"),

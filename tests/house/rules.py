@@ -167,9 +167,14 @@ def modules_named_as_text_have_a_typed_twin(root: Path) -> list[str]:
 
 
 def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
-    """A class that a document or a message names is public: from handrail or from one of its doors."""
-    doors = ("", "mcp/", "models/", "otel/", "testing/")
-    public = {bound for door in doors for bound in _exported(package(root) / door / "__init__.py")}
+    """A class that a document or a message names is public: from handrail or from one of its doors, or somebody else's.
+
+    Each adapter is a door of its own: its framework is loaded with it.
+    """
+    doors = [package(root) / door / "__init__.py" for door in ("", "mcp/", "models/", "otel/", "testing/")]
+    public = {bound for door in doors for bound in _exported(door)}
+    adapters = (package(root) / "adapters").glob("[a-z]*.py")
+    public |= {node.name for path in adapters for node in tree(path).body if isinstance(node, ast.ClassDef)}
     ours = {
         node.name
         for path in sources(root)
@@ -182,9 +187,17 @@ def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
         for path, text in texts(root)
         if path.suffix == ".md" and path.parent.name != "decisions"  # which are about what is inside
     ]
-    named = [(path, {name for code in found for name in NAME.findall(code)}) for path, found in documents]
+    named = [
+        (path, {name for code in found for name in NAME.findall(code)} - _of_others(found)) for path, found in documents
+    ]
     named += [(path, _named_in_messages(tree(path))) for path in sources(root)]
     return [f"{path}: mentions {name}" for path, names in named for name in sorted(names & ours - public)]
+
+
+def _of_others(codes: set[str]) -> set[str]:
+    """The names that the code of a page imports from another package."""
+    lines = [line for code in codes for line in re.findall(r"^from (?!handrail)\S+ import (.+)$", code, re.MULTILINE)]
+    return {name.strip() for line in lines for name in line.split(",")}
 
 
 def every_event_type_is_emitted(root: Path) -> list[str]:

@@ -4,15 +4,8 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
-from inspect_ai.util import (
-    ExecResult,
-    OutputLimitExceededError,
-    SandboxEnvironment,
-    SandboxEnvironmentLimits,
-    SandboxUnavailableError,
-    SandboxUserUnsupportedError,
-    sandboxenv,
-)
+import inspect_ai.util as theirs
+from inspect_ai.util import ExecResult, OutputLimitExceededError, SandboxEnvironment, SandboxEnvironmentLimits
 from pydantic import BaseModel
 
 from handrail.contract.driver import StreamName
@@ -32,7 +25,7 @@ class HandrailConfig(BaseModel, frozen=True, extra="forbid"):
     allow_weaker: bool = False
 
 
-@sandboxenv(name="handrail")
+@theirs.sandboxenv(name="handrail")
 class HandrailSandbox(SandboxEnvironment):
     """One sandbox for each sample, on a directory of its own that goes with it."""
 
@@ -78,7 +71,7 @@ class HandrailSandbox(SandboxEnvironment):
     ) -> ExecResult[str]:
         """A timeout ends the whole tree, and is not tried again: what the command did before would be done twice."""
         if user is not None:
-            raise SandboxUserUnsupportedError(f"a command cannot run as {user!r}: the sandbox has one user")
+            raise theirs.SandboxUserUnsupportedError(f"a command cannot run as {user!r}: the sandbox has one user")
         try:
             with _available():
                 done = await self.sandbox.run(cmd, stdin=input, cwd=cwd, env=env, timeout=timeout)
@@ -118,7 +111,7 @@ def _available(file: str | None = None) -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        raise SandboxUnavailableError(str(error)) from error
+        raise theirs.SandboxUnavailableError(str(error)) from error
     except OSError as error:
         if file is None or error.errno is None:
             raise

@@ -1,6 +1,6 @@
 """A session's tools for LangChain, and the middleware of an agent that uses them."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -26,7 +26,15 @@ def tools(session: Session) -> list[BaseTool]:
     calls; the middleware brings it back.
     """
     _calls.without_runs(_calls.checked(session))
-    return [_tool(session, schema) for schema in session.schemas("mcp")]
+    return [
+        _Tool(
+            session=session,
+            name=each["name"],
+            description=each.get("description", ""),
+            args_schema=dict(each["inputSchema"]),
+        )
+        for each in session.schemas("mcp")
+    ]
 
 
 def middleware(session: Session) -> AgentMiddleware[Any, Any, Any]:
@@ -53,15 +61,6 @@ class _Tool(BaseTool):
 
     def _run(self, /, **arguments: Any) -> Any:
         raise HandrailError(f"{self.name} belongs to a session, which is async; use ainvoke or astream")
-
-
-def _tool(session: Session, schema: Mapping[str, Any]) -> BaseTool:
-    return _Tool(
-        session=session,
-        name=schema["name"],
-        description=schema.get("description", ""),
-        args_schema=dict(schema["inputSchema"]),
-    )
 
 
 async def _run(session: Session, name: str, arguments: Arguments, id: str | None) -> Result:
