@@ -20,21 +20,11 @@ from tests.drivers.watching import PATIENCE, collect, guard_pid, run
 pytestmark = pytest.mark.anyio
 
 BAD_COMMANDS = {
-    "nothing": Command(),
-    "both": Command(argv=("true",), line="true"),
-    "empty argv": Command(argv=()),
     "empty program": Command(argv=("",)),
-    "empty line": Command(line=""),
-    "blank line": Command(line=" \n"),
-    "NUL in a line": Command(line="echo a\0b"),
-    "NUL in an argument": Command(argv=("echo", "a\0b")),
     "NUL in cwd": Command(line="true", cwd="/a\0b"),
-    "relative cwd": Command(line="true", cwd="here"),
     "= in a name": Command(line="true", env={"A=B": "c"}),
-    "empty name": Command(line="true", env={"": "c"}),
     "NUL in a value": Command(line="true", env={"A": "\0"}),
     "a large argument": Command(argv=("echo", "x" * 200_000)),
-    "a large line": Command(line="x" * (5 << 20)),
     "too much in all": Command(argv=("echo", *["x" * 100_000] * 30)),
     "half a character": Command(argv=("echo", "\ud800")),
 }
@@ -60,18 +50,6 @@ async def test_a_missing_program_and_a_bad_cwd_are_told_apart(driver: GuardedDri
             await driver.start(command)
         assert raised.value.filename == name
     assert (await run(driver, "echo usable")).stdout == b"usable\n"
-
-
-async def test_streams_stay_apart_and_the_exit_code_is_real(driver: GuardedDriver) -> None:
-    ran = await run(driver, "echo out; echo err >&2; exit 3")
-    assert (ran.code, ran.stdout, ran.stderr) == (3, b"out\n", b"err\n")
-    assert (await run(driver, "kill -SEGV $$")).code == 128 + signal.SIGSEGV
-    assert (await run(driver, "false | true")).code == 1, "pipefail"
-
-
-async def test_an_argv_needs_no_shell(driver: GuardedDriver) -> None:
-    process = await driver.start(Command(argv=("printf", "%s|", "$HOME", "a b", "*", "")))
-    assert (await collect(process)).stdout == b"$HOME|a b|*||"
 
 
 async def test_cwd_and_environment_arrive_and_nothing_else_does(driver: GuardedDriver) -> None:
@@ -116,14 +94,6 @@ async def test_a_command_has_its_streams_and_no_other_descriptor(driver: Guarded
         await other.signal("KILL")
 
 
-async def test_any_byte_survives_exactly(driver: GuardedDriver) -> None:
-    data = bytes(range(256)) * 4
-    process = await driver.start(Command(argv=("cat",), input=True))
-    await process.send(data)
-    await process.send(None)
-    assert (await collect(process)).stdout == data
-
-
 async def test_ten_megabytes_go_through_both_ways(driver: GuardedDriver) -> None:
     data = os.urandom(10 << 20)
     process = await driver.start(Command(argv=("cat",), input=True))
@@ -157,23 +127,6 @@ async def test_input_that_was_taken_is_no_error_even_when_the_command_ends_at_on
             await process.send(b"y")
 
 
-async def test_input_after_its_end_or_where_none_was_announced_is_a_broken_pipe(driver: GuardedDriver) -> None:
-    with anyio.fail_after(PATIENCE):
-        closed = await driver.start(Command(line="sleep 1000", input=True))
-        await closed.send(None)
-        await closed.send(None)
-        with pytest.raises(BrokenPipeError):
-            await closed.send(b"x")
-        never = await driver.start(Command(line="sleep 1000"))
-        with pytest.raises(BrokenPipeError):
-            await never.send(b"x")
-    assert (await run(driver, "echo usable")).stdout == b"usable\n"
-
-
-async def test_without_input_a_command_reads_nothing(driver: GuardedDriver) -> None:
-    assert (await run(driver, "cat; echo done")).stdout == b"done\n"
-
-
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_a_flood_through_a_slow_reader_stays_in_bounded_memory(driver: GuardedDriver, stream: str) -> None:
     size = 400 << 20
@@ -205,18 +158,6 @@ async def test_a_command_whose_output_nobody_reads_disturbs_no_other(driver: Gua
             await process.signal("KILL")
         for process in stuck:
             assert (await collect(process)).code == 137
-
-
-@pytest.mark.guarded
-async def test_a_child_that_keeps_stdout_open_does_not_hold_the_command(driver: GuardedDriver) -> None:
-    with anyio.fail_after(PATIENCE):
-        ran = await run(driver, "setsid sleep 1000 & echo done")
-    assert ran.stdout == b"done\n"
-
-
-async def test_what_was_printed_before_a_kill_is_kept(driver: GuardedDriver) -> None:
-    process = await driver.start(Command(line="head -c 50000 /dev/zero; sleep 0.3; kill -9 0"))
-    assert len((await collect(process)).stdout) == 50_000
 
 
 async def test_256_commands_run_at_once(kind: str, opened: Open) -> None:

@@ -56,27 +56,6 @@ async def start(driver: GuardedDriver, line: str, mark: str) -> GuardedProcess:
     return process
 
 
-@pytest.mark.parametrize("tree", TREES)
-async def test_a_killed_tree_is_dead_when_wait_returns(driver: GuardedDriver, tree: str) -> None:
-    mark = new_mark()
-    process = await start(driver, TREES[tree], mark)
-    assert alive(mark), "the control: it ran"
-    await process.signal("KILL")
-    with anyio.fail_after(PATIENCE):
-        assert await process.wait() == 128 + signal.SIGKILL
-    assert not alive(mark)
-
-
-@pytest.mark.parametrize("tree", ["plain", "background", "setsid", "double-forked", "stopped", "pipeline"])
-async def test_term_reaches_the_whole_tree(driver: GuardedDriver, tree: str) -> None:
-    mark = new_mark()
-    process = await start(driver, TREES[tree], mark)
-    await process.signal("TERM")
-    with anyio.fail_after(PATIENCE):
-        assert await process.wait() == 128 + signal.SIGTERM
-    assert not alive(mark)
-
-
 async def test_term_leaves_a_deaf_tree_alive_until_it_is_killed(driver: GuardedDriver) -> None:
     mark = new_mark()
     process = await start(driver, TREES["deaf"], mark)
@@ -86,17 +65,6 @@ async def test_term_leaves_a_deaf_tree_alive_until_it_is_killed(driver: GuardedD
     await process.signal("KILL")
     with anyio.fail_after(PATIENCE):
         await process.wait()
-    assert not alive(mark)
-
-
-@pytest.mark.parametrize("tree", TREES)
-async def test_nothing_survives_close(kind: str, opened: Open, tree: str) -> None:
-    mark = new_mark()
-    driver = await opened(kind)
-    await start(driver, TREES[tree], mark)
-    assert alive(mark)
-    with anyio.fail_after(PATIENCE):
-        await driver.close()
     assert not alive(mark)
 
 
@@ -161,15 +129,6 @@ async def test_chains_that_fork_and_exit_are_dead_in_the_jail(opened: Open) -> N
         await process.wait()
     assert not alive(mark)
     assert (await run(driver, "echo usable")).stdout == b"usable\n"
-
-
-async def test_a_cancelled_start_leaves_nothing_running(driver: GuardedDriver) -> None:
-    mark = new_mark()
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await driver.start(Command(line="sleep 1000", env={MARK: mark}))
-    assert (await run(driver, "echo usable")).stdout == b"usable\n"
-    assert await anyio.to_thread.run_sync(eventually, lambda: not alive(mark))
 
 
 async def test_a_command_that_kills_its_supervisor_is_swept_up_on_the_host(opened: Open) -> None:

@@ -1,7 +1,11 @@
 """Files go in and come out exactly as they are, and relative paths begin where the view stands."""
 
+from time import monotonic
+
+import anyio
 import pytest
 
+from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
 
@@ -139,3 +143,31 @@ async def test_dots_and_slashes_never_change_what_a_path_means_and_only_director
     assert await sandbox.read_text("//data2///x") == "2"
     assert await sandbox.read_text("../../../../data2/x") == "2"
     assert Sandbox(MemoryDriver(), workspace="/elsewhere").cwd == "/elsewhere"
+
+
+class Silent(MemoryDriver):
+    """Never answers a file operation, not even when it is cancelled."""
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(6)
+        return b"late"
+
+
+async def test_a_driver_that_never_answers_a_file_operation_is_given_up() -> None:
+    sandbox = Sandbox(Silent({"file": "here"}))
+    sandbox.identity.file_wait = 0.2  # type: ignore[attr-defined]
+    began = monotonic()
+    with pytest.raises(Unavailable, match=r"did not answer a file operation within 0.2 s. It may be dead"):
+        await sandbox.read_bytes("file")
+    assert monotonic() - began < 5
+    assert await sandbox.exists("file"), "the control: others are answered"
+
+
+async def test_a_driver_that_never_answers_does_not_hold_up_a_cancellation() -> None:
+    sandbox = Sandbox(Silent({"file": "here"}))
+    began = monotonic()
+    with anyio.move_on_after(0.1) as scope:
+        await sandbox.read_bytes("file")
+    assert scope.cancelled_caught
+    assert monotonic() - began < 5

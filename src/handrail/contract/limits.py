@@ -24,6 +24,8 @@ KILL_WAIT: Final = 1.0
 """Seconds a driver has to confirm a KILL; then the call is answered without it."""
 SLOW_DRIVER: Final = 2.0
 """Seconds that a driver may add to a command, before or after it, without a warning."""
+FILE_WAIT: Final = 120.0
+"""Seconds a driver has to answer a file operation; then it is told to stop, and the sandbox is called unavailable."""
 JOB_START_WAIT: Final = 30.0
 """Seconds a driver has to start a job."""
 CODE_FILE_WAIT: Final = 2.0

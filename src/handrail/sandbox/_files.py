@@ -3,12 +3,15 @@
 import errno
 import os
 import posixpath
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
 
-from handrail.aio import OwnLoop, on_own_loop
+import anyio
+
+from handrail.aio import OwnLoop, finish, in_background, on_own_loop
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
+from handrail.contract.limits import KILL_WAIT
 from handrail.sandbox._shared import SandboxState
 from handrail.sandbox.checks import resolve, whole
 
@@ -33,7 +36,7 @@ class Files:
         whole(start, "start")
         whole(length, "length")
         target = await self._target(path)
-        data = await _answer(self._shared.driver.read(target, start=start, length=length))
+        data = await self._answer(self._shared.driver.read(target, start=start, length=length))
         if not isinstance(data, bytes):
             raise BrokenDriver(f"The driver's read gave {type(data).__name__}, not bytes.")
         return data
@@ -50,7 +53,7 @@ class Files:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ValueError(f"data is bytes, not {type(data).__name__}; write_text takes text.")
         target = await self._target(path)
-        await _answer(self._shared.driver.write(target, bytes(data), mode=mode))
+        await self._answer(self._shared.driver.write(target, bytes(data), mode=mode))
 
     async def write_text(self, path: str, text: str, *, mode: int | None = None, encoding: str = "utf-8") -> None:
         """Write text with unchanged line endings."""
@@ -62,7 +65,7 @@ class Files:
     async def stat(self, path: str) -> FileStat:
         """The type, size and real path of what is at a path."""
         target = await self._target(path)
-        return await _answer(self._shared.driver.stat(target))
+        return await self._answer(self._shared.driver.stat(target))
 
     async def exists(self, path: str) -> bool:
         """Whether there is anything at this path; a dangling link counts."""
@@ -76,19 +79,19 @@ class Files:
     async def make_dir(self, path: str) -> None:
         """Create a directory and its parents. Not an error if it exists."""
         target = await self._target(path)
-        await _answer(self._shared.driver.make_dir(target))
+        await self._answer(self._shared.driver.make_dir(target))
 
     @on_own_loop
     async def remove(self, path: str) -> None:
         """Remove a file, a link (not what it leads to), or a directory with everything in it."""
         target = await self._target(path)
-        await _answer(self._shared.driver.remove(target))
+        await self._answer(self._shared.driver.remove(target))
 
     @on_own_loop
     async def list(self, path: str = ".") -> _Entries:
         """The entries of a directory, sorted by name."""
         target = await self._target(path)
-        return await _answer(self._shared.driver.list(target))
+        return await self._answer(self._shared.driver.list(target))
 
     async def _target(self, path: str) -> str:
         """The absolute path for the driver. `..` is resolved as the kernel does: after following links."""
@@ -105,17 +108,58 @@ class Files:
         return target
 
     async def _real_directory(self, path: str) -> str:
-        stat = await _answer(self._shared.driver.stat(path))
+        stat = await self._answer(self._shared.driver.stat(path))
         if stat.type != "directory":
             number = errno.ENOENT if stat.type == "symlink" else errno.ENOTDIR
             raise OSError(number, os.strerror(number), path)
         return stat.real_path
 
+    async def _answer(self, request: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """What the driver answers. It has a task of its own, so that a silent driver holds up neither a limit nor a
+        cancellation: it is cancelled too, and given a moment to stop.
+        """
+        asked = _Asked(request)
+        task = in_background(asked.run())
+        try:
+            with anyio.move_on_after(self._shared.file_wait):
+                await asked.over.wait()
+        finally:
+            if not asked.over.is_set():
+                task.cancel()
+                await finish(asked.stopped)
+        return asked.answer(self._shared.file_wait)
 
-async def _answer(request: Awaitable[_Answer]) -> _Answer:
-    try:
-        return await request
-    except (OSError, ValueError, Unavailable, BrokenDriver):
-        raise
-    except Exception as error:
-        raise BrokenDriver(f"The driver broke its contract: {type(error).__name__}: {error}") from error
+
+class _Asked(Generic[_Answer]):
+    """One request to the driver, and what became of it."""
+
+    def __init__(self, request: Coroutine[Any, Any, _Answer]) -> None:
+        self.over = anyio.Event()
+        self._request = request
+        self._answers: list[_Answer] = []
+        self._error: Exception | None = None
+
+    async def run(self) -> None:
+        try:
+            self._answers.append(await self._request)
+        except Exception as error:  # noqa: BLE001 - whoever asked is told
+            self._error = error
+        finally:
+            self._request.close()
+            self.over.set()
+
+    async def stopped(self) -> None:
+        """Wait a moment for a driver that was told to stop."""
+        with anyio.move_on_after(KILL_WAIT):
+            await self.over.wait()
+
+    def answer(self, waited: float) -> _Answer:
+        """The answer, or the driver's exception, or Unavailable when it gave neither."""
+        if self._answers:
+            return self._answers[0]
+        error = self._error
+        if isinstance(error, OSError | ValueError | Unavailable | BrokenDriver):
+            raise error
+        if error is not None:
+            raise BrokenDriver(f"The driver broke its contract: {type(error).__name__}: {error}") from error
+        raise Unavailable(f"The sandbox did not answer a file operation within {waited:g} s. It may be dead.")

@@ -13,7 +13,7 @@ import anyio
 from handrail.aio import OwnLoop, finish, in_background
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
-from handrail.contract.limits import KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
+from handrail.contract.limits import FILE_WAIT, KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
 from handrail.log import report
 from handrail.sandbox._running import Running
 from handrail.sandbox._spool import Spool
@@ -42,6 +42,8 @@ class SandboxState:
         self.advice: dict[str, None] = {}
         """What a person could change about the sandbox, in the order in which commands showed it."""
         self.closed = False
+        self.file_wait = FILE_WAIT
+        """Seconds for one file operation of the driver."""
         self._holders = 0
         self._holding = threading.Lock()
         self._gone: anyio.Event | None = None
