@@ -416,6 +416,7 @@ async def message_of(code: str) -> str:
     names: dict[str, Any] = {name: getattr(handrail, name) for name in handrail.__all__}
     names |= {name: getattr(handrail.testing, name) for name in handrail.testing.__all__}
     names |= {"anyio": anyio, "Path": Path, "__name__": "mistake"}
+    gc.freeze()  # only what this code leaves is collected below: all else would take a third of a second
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         exec(PRELUDE, names)
@@ -427,6 +428,7 @@ async def message_of(code: str) -> str:
             return f"{type(error).__name__}: {error}"
         finally:
             gc.collect()  # what was never awaited, or left open, warns now
+            gc.unfreeze()
     if warned:
         return f"{warned[0].category.__name__}: {warned[0].message}"
     return str(names["result"].message)
