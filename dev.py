@@ -39,6 +39,10 @@ CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
 EXTRAS = "cli,otel,models,local,mcp,docs,dev"
 AIMOCK = ("aimock", "@copilotkit/aimock@1.43.0")
+MCP_SERVERS = (
+    "mcp-servers",
+    *(f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem", "memory")),
+)
 LONGEST_SUBJECT = 72
 OLDEST = (3, 11)
 NO_INDEX = (
@@ -125,8 +129,9 @@ def test(arguments: list[str]) -> int:
     if "--long" in arguments:  # the guard is compiled for the other machine too
         wanted |= {"aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"}
     install_system_packages(wanted)
-    if missing := node_modules(*AIMOCK)[1]:
-        say(missing)
+    for packages in (AIMOCK, MCP_SERVERS):
+        if missing := node_modules(*packages)[1]:
+            say(missing)
     covered = ["--cov=handrail"] if "--cover" in arguments else []
     arguments = [word for word in arguments if word != "--cover"]
     together = [] if arguments else ["-n", "4"]  # most tests wait for something; a named test runs alone

@@ -56,6 +56,8 @@ RUNS: Final = (
                 "tools_call",
                 "request-metadata",
                 "http-standard-headers",
+                "http-custom-headers",
+                "http-invalid-tool-headers",
                 "json-schema-ref-no-deref",
                 "json-schema-2020-12-preservation",
             ),

@@ -3,6 +3,8 @@
 python -m tests.mcp.fixture_client URL
 """
 
+import json
+import os
 import sys
 from typing import Any
 
@@ -24,11 +26,13 @@ def arguments_for(tool: Tool, others: list[Tool]) -> dict[str, Any]:
 
 
 async def main(url: str) -> None:
+    given = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")).get("toolCalls", ())
+    wanted = {f"suite__{call['name']}": call["arguments"] for call in given}
     async with connect("suite", url=url) as server:
         tools = list(server.tools)
         async with Session(tools, policy=Policy(mode="open")) as session:
             for tool in tools:
-                print(await session.call(tool.name, arguments_for(tool, tools)))
+                print(await session.call(tool.name, wanted.get(tool.name, arguments_for(tool, tools))))
 
 
 if __name__ == "__main__":
