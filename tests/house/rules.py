@@ -178,7 +178,7 @@ def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
     ours = {
         node.name
         for path in sources(root)
-        if path.name != "_script_child.py"  # a script has these names, without an import
+        if path.name not in ("_script_channel.py", "_script_child.py")  # a script has these names, without an import
         for node in tree(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     } | _aliases(root)

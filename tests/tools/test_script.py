@@ -545,7 +545,7 @@ async def test_the_description_shows_the_sessions_tools_as_python_and_is_always_
 
     texts = {json.dumps(Toolbox([script_tool(), find]).schemas("anthropic")) for _ in range(3)}
     assert len(texts) == 1
-    assert "find(name: str, limit: int = 5) -> list[str]  # Find people by name." in texts.pop()
+    assert "def find(*, name: str, limit: int = 5) -> list[str]: ...  # Find people by name." in texts.pop()
 
 
 async def test_a_sandbox_without_python_says_so(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def permit(step: Step, proceed: Next) -> Result:
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
     if tool.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
-        return await _whole(step, verdict, proceed)
+        return await _whole(step, _naming_tools(step, verdict), proceed)
     change = None if tool.changed is None or verdict.action == "deny" else tool.changed()
     if change is not None:
         verdict = Verdict("ask", change.reason)
@@ -57,11 +57,6 @@ async def permit(step: Step, proceed: Next) -> Result:
 
 async def _whole(step: Step, verdict: Verdict, proceed: Next) -> Result:
     """Ask once for a script and for the tools that it names; a critical one still asks by itself."""
-    asks = _asking(step)
-    if asks and verdict is not DOUBT:
-        riskiest = max((tool.risk for tool in asks), key=get_args(Risk).index)
-        names = ", ".join(tool.name for tool in asks)
-        verdict = Verdict("ask", f"it calls {names}; the highest risk of these is {riskiest}")
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
         return refused
     if verdict.action != "allow":
@@ -70,6 +65,16 @@ async def _whole(step: Step, verdict: Verdict, proceed: Next) -> Result:
         return await proceed(step)
     finally:
         step.shared.covered.pop(step.call.id, None)
+
+
+def _naming_tools(step: Step, verdict: Verdict) -> Verdict:
+    """The verdict on a whole script: it asks if a tool that the script names does."""
+    asks = () if verdict is DOUBT else _asking(step)
+    if not asks:
+        return verdict
+    riskiest = max((tool.risk for tool in asks), key=get_args(Risk).index)
+    names = ", ".join(tool.name for tool in asks)
+    return Verdict("ask", f"it calls {names}; the highest risk of these is {riskiest}")
 
 
 def _asking(step: Step) -> list[Tool]:
@@ -290,4 +295,6 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
         return Failure("rejected", f"{tool.name} was not run: the user changed its arguments, and {verdict.reason}.")
     if doubtful(tool, step.repairs):
         return DOUBT
+    if tool.covers is not None and shared.policy.scripts == "whole":
+        verdict = _naming_tools(step, verdict)
     return None if verdict.action == "allow" or verdict.reason == was.reason else verdict

@@ -1,23 +1,22 @@
 """The program inside the sandbox: it reads one script from its input, runs it, and passes on its calls.
 
-It is given to the sandbox's Python as text, with `_script_syntax.py` before it, and works with Python 3.8 and later.
+It is given to the sandbox's Python as text, after `_script_syntax.py` and `_script_channel.py`, and works with Python
+3.8 and later.
 """
 
 import builtins
-import json
 import linecache
 import os
-import struct
 import sys
-import threading
 import traceback
 from typing import Any
 
-from handrail.tools._script_syntax import NAME, compiled
+from handrail.tools._script_channel import PIECE, Channel, ToolError
+from handrail.tools._script_syntax import NAME, compiled, parsed
 
-FRAME_BYTES = 4 << 20
-PIECE = 1 << 20
 DEEPEST = 200
+WINDOW = 32  # calls of one gather that are made at once
+LONGEST_NUMBER = 13_000  # bits
 ADVICE = {
     "set": "use sorted(…)",
     "frozenset": "use sorted(…)",
@@ -30,115 +29,6 @@ ADVICE = {
     "map": "use list(…)",
 }
 """What to write instead of a value that has no JSON form."""
-
-
-class ToolError(Exception):
-    """A call that did not succeed. `kind` says why; `retryable`, whether the same call may work later."""
-
-    def __init__(self, kind: str, message: str, field: "str | None" = None, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.kind, self.message, self.field, self.retryable = kind, message, field, retryable
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-
-class Channel:
-    """Requests are numbered from 1. Whoever waits for an answer reads for all who wait."""
-
-    def __init__(self) -> None:
-        self._in, self._out = os.dup(0), os.dup(1)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
-        os.dup2(2, 1)
-        self._last = 0
-        self._answers: dict[int, Any] = {}
-        self._reading = False
-        self._closed = False
-        self._sending = threading.Lock()
-        self._changed = threading.Condition()
-        os.register_at_fork(after_in_child=self._close)
-
-    def _close(self) -> None:
-        """A forked child has no tools."""
-        self._closed = True
-        for fd in (self._in, self._out):
-            try:
-                os.close(fd)
-            except OSError:
-                pass
-
-    def read(self) -> Any:
-        size = struct.unpack(">I", self._exactly(4))[0]
-        return json.loads(self._exactly(size))
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            try:
-                more = b"" if self._closed else os.read(self._in, min(size - len(data), PIECE))
-            except OSError:
-                more = b""
-            if not more:
-                raise ToolError("unavailable", "the way to the tools is closed")
-            data += more
-        return data
-
-    def write(self, frame: Any) -> None:
-        data = json.dumps(frame, ensure_ascii=True, allow_nan=False).encode()
-        if len(data) > FRAME_BYTES:
-            raise ToolError(
-                "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
-            )
-        self._put(data)
-
-    def _put(self, data: bytes) -> None:
-        view = memoryview(struct.pack(">I", len(data)) + data)
-        while view:
-            try:
-                view = view[os.write(self._out, view) :] if not self._closed else self._gone()
-            except OSError:
-                self._gone()
-
-    def _gone(self) -> Any:
-        raise ToolError("unavailable", "the way to the tools is closed: a forked process has none")
-
-    def ask(self, frame: "dict[str, Any]") -> int:
-        """Send a request; returns its number."""
-        data = json.dumps(frame, ensure_ascii=True, allow_nan=False)
-        if len(data) > FRAME_BYTES - 100:
-            raise ToolError(
-                "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
-            )
-        with self._sending:
-            number = self._last + 1
-            self._put(json.dumps({"number": number}).encode()[:-1] + b", " + data[1:].encode())
-            self._last = number
-        return number
-
-    def answer(self, number: int) -> Any:
-        """Wait for the answer to a request. Raises ToolError."""
-        while True:
-            with self._changed:
-                if number in self._answers:
-                    answer = self._answers.pop(number)
-                    break
-                if self._reading:
-                    self._changed.wait(1.0)
-                    continue
-                self._reading = True
-            try:
-                frame = self.read()
-                with self._changed:
-                    self._answers[frame["number"]] = frame
-            finally:
-                with self._changed:
-                    self._reading = False
-                    self._changed.notify_all()
-        if "error" in answer:
-            raise ToolError(**answer["error"])
-        return answer.get("value")
 
 
 class Ref:
@@ -233,6 +123,8 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         return {"$artifact": value._ref}
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise TypeError(f"{path} is {value}, which JSON does not have; use None")
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        raise TypeError(f"{path} is a number of more than 4,000 digits; use str(…) or float(…)")
     if value is None or isinstance(value, (bool, str, int, float)):
         return value
     if isinstance(value, (list, tuple)):
@@ -256,13 +148,13 @@ class Planned:
         self.name, self.arguments = name, arguments
 
 
-def call(name: str, **arguments: Any) -> Planned:
+def call(tool: Any, /, **arguments: Any) -> Planned:
     """A call for `tools.gather`."""
-    return Planned(str(getattr(name, "__name__", name)), arguments)
+    return Planned(str(getattr(tool, "__name__", tool)), arguments)
 
 
 class Tools:
-    """`tools.NAME(**arguments)` calls a tool and returns its value, or raises ToolError."""
+    """`tools.NAME(**arguments)`, or `tools["NAME"]`, calls a tool and returns its value, or raises ToolError."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -270,7 +162,9 @@ class Tools:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        return self[name]
 
+    def __getitem__(self, name: str) -> Any:
         def use(*misplaced: Any, **arguments: Any) -> Any:
             if misplaced:
                 raise ToolError("invalid_args", f"tools.{name} takes arguments by name: tools.{name}(name=value)")
@@ -286,21 +180,24 @@ class Tools:
                 raise ToolError(
                     "invalid_args", "tools.gather takes call('NAME', argument=value), ...: calls not made yet"
                 )
-        numbers: list[Any] = []
+        begun: list[Any] = []
+        values: list[Any] = []
         for each in calls:
+            if len(begun) - len(values) == WINDOW:
+                values.append(self._ended(begun[len(values)]))
             try:
-                numbers.append(self._begin(each.name, each.arguments))
+                begun.append(self._begin(each.name, each.arguments))
             except ToolError as error:
-                numbers.append(error)
-        values = [number if isinstance(number, ToolError) else self._ended(number) for number in numbers]
+                begun.append(error)
+        values += [self._ended(number) for number in begun[len(values) :]]
         for value in values:
             if isinstance(value, ToolError) and not return_exceptions:
                 raise value
         return values
 
-    def _ended(self, number: int) -> Any:
+    def _ended(self, number: Any) -> Any:
         try:
-            return given(self._channel, self._channel.answer(number))
+            return number if isinstance(number, ToolError) else given(self._channel, self._channel.answer(number))
         except ToolError as error:
             return error
 
@@ -336,12 +233,14 @@ def trouble(error: BaseException) -> "dict[str, Any]":
     return said
 
 
-def outcome(code: str, channel: Channel) -> "dict[str, Any]":
+def outcome(code: str, cwd: str, channel: Channel) -> "dict[str, Any]":
     """Run the script; its value, or its error."""
     names = {"tools": Tools(channel), "call": call, "ToolError": ToolError, "Ref": Ref}
     scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins, **names}
     try:
-        run, expression = compiled(code)
+        os.chdir(cwd)
+        sys.path.append(cwd)  # last: a file in the workspace does not take the place of a module of Python's own
+        run, expression = compiled(parsed(code))
         exec(run, scope)
         value = None if expression is None else eval(expression, scope)
         return {"value": plain(value, "the result")}
@@ -355,8 +254,8 @@ def tell(ended: "dict[str, Any]", channel: Channel) -> None:
     """Say how it ended."""
     try:
         channel.write({"ended": ended})
-    except ToolError as error:
-        message = f"the result is too large: {error}"
+    except ValueError as error:
+        message = f"the result cannot be sent: {error}"
         channel.write({"ended": {"error": {"type": "ValueError", "message": message, "line": None}}})
     except BaseException as error:  # noqa: BLE001 - a value may be anything
         channel.write({"ended": {"error": trouble(error)}})
@@ -366,11 +265,9 @@ def main() -> None:
     channel = Channel()
     begun = channel.read()
     code = begun["code"]
-    os.chdir(begun["cwd"])
-    sys.path.insert(0, os.getcwd())
     sys.argv = ["script"]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
-    ended = outcome(code, channel)
+    ended = outcome(code, begun["cwd"], channel)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

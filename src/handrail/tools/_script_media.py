@@ -1,4 +1,4 @@
-"""Files under media/ that a script made or changed: pictures are shown, other files are artifacts."""
+"""Files under media/ that a script made or changed: pictures are shown, other files are named."""
 
 import posixpath
 from typing import Any, Final
@@ -12,7 +12,6 @@ from handrail.tools.read import LARGEST_IMAGE, image_type
 
 MOST_FILES: Final = 50
 DEEPEST: Final = 3
-LARGEST_FILE: Final = 64 << 20
 
 
 class Media:
@@ -28,16 +27,21 @@ class Media:
         view = sandbox.at(sandbox.workspace)
         return cls(view, {path: _version(stat) for path, stat in (await _files(view, MEDIA)).items()})
 
-    async def made(self) -> list[dict[str, Any]]:
-        """What was made or changed since, in the order of the names."""
+    async def made(self) -> dict[str, Any]:
+        """What was made or changed since, in the order of the names, as `media`; nothing if there is none."""
         files = await _files(self._sandbox, MEDIA)
         new = [path for path, stat in sorted(files.items()) if self._known.get(path) != _version(stat)]
-        return [await self._one(path, files[path]) for path in new[:MOST_FILES]]
+        told: dict[str, Any] = {"media": [await self._one(path, files[path]) for path in new[:MOST_FILES]]}
+        more = {"media_left_out": len(new) - MOST_FILES} if len(new) > MOST_FILES else {}
+        return {**told, **more} if new else {}
 
     async def _one(self, path: str, stat: FileStat) -> dict[str, Any]:
         told: dict[str, Any] = {"path": path, "size": stat.size}
         if stat.size <= LARGEST_IMAGE:
-            data = await self._sandbox.read_bytes(path)
+            try:
+                data = await self._sandbox.read_bytes(path)
+            except OSError as error:
+                return {**told, "unreadable": str(error)}
             if media_type := image_type(data[:64]):
                 told["image"] = Image(data, media_type)
         return told

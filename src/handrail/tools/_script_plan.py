@@ -8,21 +8,11 @@ from typing import Any, Final
 from handrail.contract.expect import nearest
 from handrail.contract.result import Failure
 from handrail.toolkit.tool import Tool
-from handrail.tools._script_syntax import parsed
+from handrail.tools._script_syntax import compiled, parsed
 
 OWN_NAMES: Final = frozenset({"gather"})
-LONGEST_CODE: Final = 1 << 20
+LONGEST_CODE: Final = 1 << 18
 """Characters of a script."""
-NOT_INSIDE: Final = frozenset({"script", "task"})
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The tools that a script names, and whether it may call others too."""
-
-    tools: frozenset[str]
-    open: bool
-    """Whether it uses `tools` in a way that can call anything, such as getattr(tools, name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +22,35 @@ class _Use:
     keywords: tuple[str, ...] = ()
 
 
-def read_plan(code: str, tools: Sequence[Tool]) -> Plan | Failure:
-    """What it calls; a Failure for a script that cannot work."""
+def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
+    """The tools that it names; a Failure for a script that cannot work."""
     if len(code) > LONGEST_CODE:
         return _refused(f"it has {len(code):,} characters, and the limit is {LONGEST_CODE:,}")
+    finder = _Finder()
     try:
         tree = parsed(code)
+        finder.visit(tree)
+        compiled(tree)
     except SyntaxError as error:
         where = f"line {error.lineno}: " if error.lineno else ""
         text = f" ({error.text.strip()[:100]})" if error.text and error.text.strip() else ""
-        return _refused(f"{where}{error.msg}{text}")
-    except (ValueError, RecursionError, MemoryError) as error:
-        return _refused(str(error) or "it is nested too deeply")
-    finder = _Finder()
-    finder.visit(tree)
+        hint = "; tools are called without await" if "'await' outside" in str(error.msg) else ""
+        return _refused(f"{where}{error.msg}{text}{hint}")
+    except (RecursionError, MemoryError):
+        return _refused("it is nested too deeply")
+    except ValueError as error:
+        return _refused(str(error))
     known = {tool.name: tool for tool in tools}
-    for use in finder.uses:
+    for use in () if finder.rebound else finder.uses:
         if why := _wrong(use, known):
             return _refused(f"line {use.line}: {why}")
-    return Plan(frozenset(use.name for use in finder.uses), finder.open)
+    return frozenset(use.name for use in finder.uses)
 
 
 def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozenset[str]:
     """The tools that the script in these arguments names."""
     plan = read_plan(str(arguments.get("code", "")), tools)
-    return frozenset() if isinstance(plan, Failure) else plan.tools
+    return frozenset() if isinstance(plan, Failure) else plan
 
 
 def _refused(why: str) -> Failure:
@@ -67,7 +61,7 @@ def _wrong(use: _Use, known: Mapping[str, Tool]) -> str:
     tool = known.get(use.name)
     if tool is None:
         return f"there is no tool {use.name!r}; {nearest(use.name, sorted(known))}"
-    if use.name in NOT_INSIDE or "script" not in tool.callable_from:
+    if "script" not in tool.callable_from:
         return f"{use.name} cannot be called by a script; call it directly"
     allowed = tool.parameters.get("properties", {})
     is_open = tool.parameters.get("additionalProperties", True) is not False
@@ -82,12 +76,13 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.uses: list[_Use] = []
-        self.open = False
+        self.rebound = False
+        """Whether `tools` or `call` may be something else in this script."""
 
     def visit_Call(self, node: ast.Call) -> None:
         name = _tool_name(node.func)
         keywords = tuple(word.arg for word in node.keywords if word.arg is not None)
-        if name is not None and name not in OWN_NAMES:
+        if name is not None and not _is_own(node.func):
             self.uses.append(_Use(name, node.lineno, keywords))
             self._visit_all([*node.args, *node.keywords])
         elif isinstance(node.func, ast.Name) and node.func.id == "call":
@@ -101,22 +96,38 @@ class _Finder(ast.NodeVisitor):
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             named = first.value
         if named is None:
-            self.open = True
             self.generic_visit(node)
             return
         self.uses.append(_Use(named, node.lineno, keywords))
         self._visit_all([*node.args[1:], *node.keywords])
 
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        name = _tool_name(node)
+        if name is None:
+            self.generic_visit(node)
+        else:
+            self.uses.append(_Use(name, node.lineno))
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
         name = _tool_name(node)
         if name is None:
             self.generic_visit(node)
-        elif name not in OWN_NAMES:
+        elif not _is_own(node):
             self.uses.append(_Use(name, node.lineno))
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in ("tools", "call", "globals", "vars", "locals", "eval", "exec", "sys", "__import__"):
-            self.open = True
+        if node.id in ("tools", "call") and not isinstance(node.ctx, ast.Load):
+            self.rebound = True
+
+    def visit_arg(self, node: ast.arg) -> None:
+        if node.arg in ("tools", "call"):
+            self.rebound = True
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if node.name in ("tools", "call"):
+            self.rebound = True
+        self.generic_visit(node)
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
@@ -124,6 +135,16 @@ class _Finder(ast.NodeVisitor):
 
 
 def _tool_name(node: ast.AST | None) -> str | None:
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tools":
+    """The NAME of tools.NAME and of tools["NAME"]."""
+    if not isinstance(node, ast.Attribute | ast.Subscript) or not isinstance(node.value, ast.Name):
+        return None
+    if node.value.id != "tools":
+        return None
+    if isinstance(node, ast.Attribute):
         return None if node.attr.startswith("_") else node.attr
-    return None
+    named = node.slice
+    return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else None
+
+
+def _is_own(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in OWN_NAMES

@@ -1,10 +1,11 @@
 """The description of `script`: what a model may write, and the session's tools as typed Python."""
 
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any, Final
 
 from handrail.toolkit.tool import Tool
-from handrail.tools._script_plan import NOT_INSIDE
+from handrail.tools._script_plan import OWN_NAMES
 
 INTRODUCTION: Final = """\
 Run a Python script that calls tools itself: one script instead of many calls. Every call in it is checked, counted and
@@ -21,13 +22,14 @@ LONGEST_SUMMARY: Final = 120
 def describe(tools: Sequence[Tool]) -> str:
     """Always the same text for the same tools."""
     usable = sorted(
-        (tool for tool in tools if tool.name not in NOT_INSIDE and "script" in tool.callable_from),
+        (tool for tool in tools if "script" in tool.callable_from),
         key=lambda it: it.name,
     )
     shown = [stub(tool) for tool in usable if not tool.deferred]
     hidden = sum(tool.deferred for tool in usable)
-    more = [f"and {hidden} more: tools.search_tools(query=…) finds them"] if hidden else []
-    return "\n".join([INTRODUCTION, "The tools:", *(shown or ["none"]), *more])
+    search = "; tools.search_tools finds them" if any(tool.name == "search_tools" for tool in usable) else ""
+    more = [f"# and {hidden} more{search}"] if hidden else []
+    return "\n".join([INTRODUCTION, "The tools:", *(shown or ["# none"]), *more])
 
 
 def stub(tool: Tool) -> str:
@@ -35,13 +37,34 @@ def stub(tool: Tool) -> str:
     schema = tool.parameters
     required = schema.get("required", ())
     fields = sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required)
-    given = [
-        f"{name}: {type_of(field, schema)}" + ("" if name in required else f" = {field.get('default')!r}")
-        for name, field in fields
-    ]
+    given = [_parameter(name, field, schema, name in required) for name, field in fields if _is_name(name)]
+    unnamed = [name for name, _ in fields if not _is_name(name)]
+    if unnamed:
+        given.append("**more: Any")
     returns = f" -> {type_of(tool.output, tool.output)}" if tool.output else ""
-    summary = tool.description.strip().partition("\n")[0][:LONGEST_SUMMARY]
-    return f"{tool.name}({', '.join(given)}){returns}" + (f"  # {summary}" if summary else "")
+    plain = _is_name(tool.name) and tool.name not in OWN_NAMES and not tool.name.startswith("_")
+    title = tool.name if plain else "".join(char if char.isidentifier() else "_" for char in f"_{tool.name}")
+    notes = [
+        *([] if plain else [f"tools[{tool.name!r}]"]),
+        *([f"**{{{', '.join(f'{name!r}: …' for name in unnamed)}}}"] if unnamed else []),
+        *(
+            [summary]
+            if (summary := " ".join(tool.description.strip().partition("\n")[0][:LONGEST_SUMMARY].split()))
+            else []
+        ),
+    ]
+    return f"def {title}({'*, ' * any(map(_is_name, dict(fields)))}{', '.join(given)}){returns}: ..." + (
+        f"  # {'; '.join(notes)}" if notes else ""
+    )
+
+
+def _is_name(name: str) -> bool:
+    return name.isidentifier() and not iskeyword(name)
+
+
+def _parameter(name: str, field: Any, root: Mapping[str, Any], required: bool) -> str:
+    default = field.get("default") if isinstance(field, Mapping) else None
+    return f"{name}: {type_of(field, root)}" + ("" if required else f" = {default!r}")
 
 
 def type_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
@@ -54,20 +77,21 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     if isinstance(ref := schema.get("$ref"), str) and ref.startswith("#/$defs/"):
         return type_of(root.get("$defs", {}).get(ref[len("#/$defs/") :]), root, depth + 1)
     if isinstance(values := schema.get("enum"), list):
-        return f"Literal[{', '.join(map(repr, values))}]"
+        return f"Literal[{', '.join(map(repr, values))}]" if values else "Any"
     if "const" in schema:
         return f"Literal[{schema['const']!r}]"
     if branches := schema.get("anyOf") or schema.get("oneOf"):
         return " | ".join(dict.fromkeys(type_of(branch, root, depth + 1) for branch in branches))
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " | ".join(dict.fromkeys(type_of({**schema, "type": each}, root, depth + 1) for each in kind))
+        return " | ".join(dict.fromkeys(type_of({**schema, "type": each}, root, depth + 1) for each in kind)) or "Any"
     if kind == "array":
         return f"list[{type_of(schema.get('items', {}), root, depth + 1)}]"
-    if kind == "object":
-        inner = schema.get("additionalProperties")
-        fields = schema.get("properties")
-        if isinstance(fields, Mapping) and fields:
-            return "{" + ", ".join(f"{name}: {type_of(held, root, depth + 1)}" for name, held in fields.items()) + "}"
-        return f"dict[str, {type_of(inner, root, depth + 1)}]" if isinstance(inner, Mapping) else "dict"
-    return TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
+    return _object(schema, root, depth) if kind == "object" else TYPES.get(str(kind), "Any")
+
+
+def _object(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+    inner, fields = schema.get("additionalProperties"), schema.get("properties")
+    if isinstance(fields, Mapping) and fields:
+        return "{" + ", ".join(f"{name!r}: {type_of(held, root, depth + 1)}" for name, held in fields.items()) + "}"
+    return f"dict[str, {type_of(inner, root, depth + 1)}]" if isinstance(inner, Mapping) else "dict"

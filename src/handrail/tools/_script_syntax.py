@@ -4,6 +4,7 @@ It imports nothing of Handrail, and works with Python 3.8 and later: its text is
 """
 
 import ast
+import warnings
 from typing import Any
 
 NAME = "<script>"
@@ -11,42 +12,53 @@ NAME = "<script>"
 
 def parsed(code: str) -> ast.Module:
     """The script's own lines keep their numbers. Raises SyntaxError and others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about an escape such as "\d"
+        try:
+            return ast.parse(code, NAME)
+        except IndentationError:
+            tree = indented(code)
+            if tree is None:
+                raise
+            return tree
+
+
+def indented(code: str) -> "ast.Module | None":
+    """A script all of whose lines are indented; its strings stay as they are."""
     try:
-        return ast.parse(code, NAME)
-    except IndentationError:
-        try:  # the whole script may be indented; its strings must stay as they are
-            tree = ast.parse("if True:\n" + code, NAME)
-        except SyntaxError:
-            tree = None
-        if tree is None:
-            raise
-        tree.body = tree.body[0].body  # type: ignore[attr-defined]
-        for node in ast.walk(tree):
-            for name in ("lineno", "end_lineno"):
-                if getattr(node, name, None) is not None:
-                    setattr(node, name, max(1, getattr(node, name) - 1))
-        return tree
+        tree = ast.parse("if True:\n" + code, NAME)
+    except SyntaxError:
+        return None
+    tree.body = tree.body[0].body  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        for name in ("lineno", "end_lineno"):
+            if getattr(node, name, None) is not None:
+                setattr(node, name, max(1, getattr(node, name) - 1))
+    return tree
 
 
-def compiled(code: str) -> "tuple[Any, Any]":
+def compiled(tree: ast.Module) -> "tuple[Any, Any]":
     """Two code objects: what to run, and the expression whose value is the result, if there is one."""
-    tree = parsed(code)
-    if any(map(returns, tree.body)):
-        body: list[ast.stmt] = list(tree.body)
-        function: Any = ast.parse("def script(): pass", NAME)
-        function.body[0].body = as_value(body)
-        return compile(function, NAME, "exec"), compile("script()", NAME, "eval")
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    expression = None if last is None else compile(ast.Expression(last.value), NAME, "eval")  # type: ignore[attr-defined]
-    return compile(tree, NAME, "exec"), expression
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if any(map(returns, tree.body)):
+            return compile(as_function(tree), NAME, "exec"), compile("script()", NAME, "eval")
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        expression = None if last is None else compile(ast.Expression(last.value), NAME, "eval")  # type: ignore[attr-defined]
+        return compile(tree, NAME, "exec"), expression
 
 
-def as_value(body: "list[ast.stmt]") -> "list[ast.stmt]":
-    """With a return for a last expression, as in a script without one."""
+def as_function(tree: ast.Module) -> ast.Module:
+    """The script as the body of a function, which returns its last expression as a script without `return` does."""
+    first = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    body = [node for node in tree.body if node not in first]
     last = body[-1]
     if isinstance(last, ast.Expr):
         body[-1] = ast.copy_location(ast.Return(last.value), last)
-    return body
+    made: Any = ast.parse("def script(): pass", NAME)
+    made.body[0].body = body
+    made.body[:0] = first
+    return made  # type: ignore[no-any-return]
 
 
 def returns(node: ast.AST) -> bool:

@@ -4,6 +4,8 @@ import json
 import posixpath
 from typing import Any, Final
 
+from anyio import to_thread
+
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import REF_BYTES
 from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
@@ -14,8 +16,10 @@ PREVIEW: Final = 200
 """Characters of a value that a Ref shows."""
 MEDIA: Final = "media"
 """The directory in the workspace whose files are media."""
-LONGEST_READ: Final = 1 << 20
-"""Bytes of one piece of a reference."""
+LONGEST_READ: Final = 1 << 19
+"""Bytes of one piece of a reference; as JSON they are at most six times as many, which is less than a frame."""
+LARGEST_JSON: Final = 64 << 20
+"""Bytes of an object or a list whose parts can be asked for."""
 _ENDINGS: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
 
@@ -116,8 +120,15 @@ class Values:
             raise ToolFailed(
                 Failure("invalid_args", f"It is {_kind(ref)}, which has no parts: use .read() or .lines().")
             )
+        if ref.size > LARGEST_JSON:
+            raise ToolFailed(
+                Failure(
+                    "invalid_args", f"Its {ref.size:,} bytes are too many to take parts of: use .read() or .lines()."
+                )
+            )
         if self._parsed[0] != ref.ref:
-            self._parsed = (ref.ref, json.loads(await self._context.artifacts.read(ref)))
+            data = await self._context.artifacts.read(ref)
+            self._parsed = (ref.ref, await to_thread.run_sync(json.loads, data))
         return self._parsed[1]
 
     async def _as_file(self, image: Image) -> dict[str, Any]:

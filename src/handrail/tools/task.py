@@ -9,7 +9,7 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.excerpt import cut
 from handrail.contract.result import Failure, Result, Success
 from handrail.toolkit.context import Context
-from handrail.toolkit.tool import tool
+from handrail.toolkit.tool import ALL, tool
 
 
 class Part(BaseModel):
@@ -21,7 +21,7 @@ class Part(BaseModel):
     cwd: str | None = None
 
 
-@tool(timeout=None)
+@tool(timeout=None, callable_from=ALL - {"script"})
 async def task(
     context: Context,
     prompt: str = "",

@@ -1,0 +1,123 @@
+"""The engine of the full language: the sandbox's own Python, one interpreter for each script, the next one waiting."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from handrail.aio import in_background
+from handrail.contract.errors import HandrailError, Unavailable
+from handrail.sandbox.conversation import Conversation
+from handrail.sandbox.sandbox import Sandbox
+from handrail.toolkit.context import Context
+from handrail.tools import _script_channel, _script_child, _script_syntax
+from handrail.tools._script_engine import BROKEN, Frame, ScriptCalls
+from handrail.tools.bash import watcher
+
+PROGRAM: Final = "\n".join(
+    line
+    for part in (_script_syntax, _script_channel, _script_child)
+    for line in Path(str(part.__file__)).read_text(encoding="utf-8").splitlines()
+    if not line.startswith("from handrail.")
+)
+"""As it was when this process first needed it: a command that changes the file changes nothing here."""
+ARGV: Final = ("python3", "-I", "-u", "-c", PROGRAM)
+MOST_AT_ONCE: Final = 256
+"""Requests of a script that are not answered yet, from which on its next one waits."""
+_spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
+"""By sandbox: an interpreter that waits for its script."""
+
+
+class CPython:
+    """A script in an interpreter inside the session's sandbox. Its requests are numbered from 1 without gaps."""
+
+    name = "cpython"
+
+    def __init__(self, sandbox: Sandbox, conversation: Conversation) -> None:
+        self._sandbox = sandbox
+        self._conversation = conversation
+        self._last = 0
+        self._room = anyio.Semaphore(MOST_AT_ONCE)
+
+    @classmethod
+    async def open(cls, context: Context) -> "CPython":
+        """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
+        sandbox = context.sandbox
+        conversation = await _interpreter(sandbox)
+        in_background(_keep_spare(sandbox))
+        conversation.watch(watcher(context))
+        return cls(sandbox, conversation)
+
+    @property
+    def logs(self) -> str:
+        return self._conversation.logs
+
+    async def close(self) -> None:
+        await self._conversation.kill()
+
+    async def run(self, code: str, calls: ScriptCalls) -> Frame:
+        await self._send({"code": code, "cwd": self._sandbox.cwd})
+        async with anyio.create_task_group() as group:
+            while "ended" not in (frame := await self._receive(calls)):
+                self._last += 1
+                if type(frame.get("number")) is not int or frame["number"] != self._last:
+                    raise calls.failed(BROKEN)
+                await self._room.acquire()
+                group.start_soon(self._serve, self._last, calls.check(frame), calls)
+            group.cancel_scope.cancel()
+        ended = frame["ended"]
+        return ended if isinstance(ended, dict) else {"error": {"message": "no result", "line": None}}
+
+    async def _receive(self, calls: ScriptCalls) -> Frame:
+        try:
+            data = await self._conversation.receive()
+        except HandrailError as error:
+            raise calls.failed(f"{BROKEN}: {error}") from None
+        if data is None:
+            code = self._conversation.exit_code
+            how = "" if code is None else f" (exit code {code})"
+            raise calls.failed(f"The script's interpreter ended without a result{how}")
+        try:
+            frame: Any = json.loads(data)
+        except (ValueError, RecursionError):
+            frame = None
+        if not isinstance(frame, dict):
+            raise calls.failed(BROKEN)
+        return frame
+
+    async def _serve(self, number: int, frame: Frame, calls: ScriptCalls) -> None:
+        try:
+            await self._send({"number": number, **await calls.ask(frame)})
+        finally:
+            self._room.release()
+
+    async def _send(self, frame: Frame) -> None:
+        try:
+            await self._conversation.send(json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        except (OSError, Unavailable):
+            pass  # the interpreter has ended; `run` tells
+
+
+async def _interpreter(sandbox: Sandbox) -> Conversation:
+    """A waiting interpreter, or a new one."""
+    spare = _spares.pop(sandbox.identity, None)
+    if spare is not None and not spare.ended:
+        return spare
+    try:
+        return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
+    except FileNotFoundError as error:
+        raise Unavailable(
+            "python3 is not installed in this sandbox: call the tools directly.", retryable=False
+        ) from error
+
+
+async def _keep_spare(sandbox: Sandbox) -> None:
+    """Start an interpreter for the next script."""
+    try:
+        spare = await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
+    except (OSError, ValueError, Unavailable, HandrailError):
+        return  # the next script starts one itself, or says why it cannot
+    if _spares.setdefault(sandbox.identity, spare) is not spare:
+        await spare.kill()

@@ -1,0 +1,120 @@
+"""What an engine runs a script with: the calls that it may make, and how it ends."""
+
+from typing import Any, Final, Protocol
+
+from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
+from handrail.contract.result import Failure, Result
+from handrail.toolkit.context import Context
+from handrail.tools._script_values import Values
+
+Frame = dict[str, Any]
+MOST_REFUSED: Final = 1_000
+"""Calls of one script that are refused, after which it is ended: each of them is in the transcript."""
+LONGEST_MESSAGE: Final = 100_000
+"""Characters of the message of a ToolError."""
+BROKEN: Final = "The script wrote into the way to its tools, and was ended"
+CHANGED_NOTHING: Final = frozenset({"budget_exhausted", "invalid_args", "tool_not_found", "rejected"})
+
+
+class Engine(Protocol):
+    """Runs one script, and is closed after it."""
+
+    name: str
+
+    @property
+    def logs(self) -> str:
+        """What the script printed so far, cut like a command's output."""
+
+    async def run(self, code: str, calls: "ScriptCalls") -> Frame:
+        """How the script ended: `{"value": …}`, or `{"error": {"message", "line"}}`.
+
+        What it asks goes to `calls.ask`. Raises ToolFailed when the engine itself ended, and CannotRun, before the
+        first call, for what its language does not have.
+        """
+
+    async def close(self) -> None:
+        """End the script and what it started. Returns when they are gone."""
+
+
+class _Over(Exception):
+    """The session is closed: the script must end."""
+
+
+class CannotRun(Exception):
+    """The script needs another engine. Nothing was called."""
+
+
+class ScriptCalls:
+    """What one script may ask: calls through every gate, and pieces of the values that it was given."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._refused = 0
+        self.values = Values(context)
+        self.made = 0
+        """Calls that have begun."""
+        self.ended: list[dict[str, Any]] = []
+        """The calls that have ended, in order."""
+
+    async def ask(self, frame: Frame) -> Frame:
+        """The answer to a frame: `value`, or `error`. Raises ToolFailed when the script must end."""
+        try:
+            return {"value": await self._answer(frame)}
+        except ToolFailed as error:
+            return {"error": _error(error.failure)}
+        except _Over as error:
+            raise self.failed(f"The script was ended: {error}", "unavailable") from None
+        except (OSError, Unavailable) as error:
+            return {"error": _error(Failure("unavailable", f"The value cannot be given to the script: {error}"))}
+
+    async def _answer(self, frame: Frame) -> Any:
+        if "read" in frame:
+            return await self.values.read(frame["read"], frame.get("start"), frame.get("end"))
+        if "part" in frame:
+            return await self.values.part(frame)
+        name = frame["call"]
+        self.made += 1
+        result = await self._use(name, frame["arguments"])
+        self.ended.append({"tool": name[:64], "ok": result.ok, **({} if result.ok else {"kind": result.kind})})
+        if result.ok:
+            return await self.values.wire(result.value)
+        self._refused += result.kind in CHANGED_NOTHING
+        raise ToolFailed(result)
+
+    async def _use(self, name: str, arguments: Frame) -> Result:
+        try:
+            return await self._context.use(name, arguments, origin="script")
+        except HandrailError as error:
+            raise _Over(str(error)) from None
+
+    def check(self, frame: object) -> Frame:
+        """The frame, if a script can ask it. Raises ToolFailed, which ends the script."""
+        if self._refused >= MOST_REFUSED:
+            raise self.failed(
+                f"The script went on after {MOST_REFUSED:,} of its calls were refused, and was ended",
+                "budget_exhausted",
+            )
+        if not isinstance(frame, dict):
+            raise self.failed(BROKEN)
+        is_call = isinstance(frame.get("call"), str) and isinstance(frame.get("arguments"), dict)
+        if not is_call and "read" not in frame and "part" not in frame:
+            raise self.failed(BROKEN)
+        return frame
+
+    def failed(self, why: str, kind: Any = "execution_error") -> ToolFailed:
+        """The failure of the script, with what was done before."""
+        return ToolFailed(Failure(kind, f"{why}. {self.done()}", data={"calls": self.ended[-200:]}))
+
+    def done(self) -> str:
+        """Which calls have been made, as a sentence."""
+        if not self.ended:
+            return "No call of it was finished."
+        names = ", ".join(call["tool"] for call in self.ended[-20:])
+        return f"{len(self.ended)} calls were finished, and are not made again by themselves: {names}."
+
+
+def _error(failure: Failure) -> Frame:
+    return {
+        "kind": failure.kind, "message": str(failure.message)[:LONGEST_MESSAGE], "field": failure.field,
+        "retryable": failure.retryable,
+    }  # fmt: skip

@@ -1,0 +1,455 @@
+"""What a script may try against its calls, its clock and the session around it."""
+
+import ast
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
+from handrail.testing import HeldApprovals, approve_all
+from handrail.tools.script import script_tool
+from tests.drivers.watching import eventually
+from tests.tools.test_script import ask_whole, opened, result_of, trouble
+from tests.tools.world import World, in_time
+
+pytestmark = pytest.mark.anyio
+
+DEEP = "x = " + "-" * 2000 + "1"
+LANGUAGE: list[tuple[str, Any]] = [
+    ("import re\nre.findall('\\d', 'a1')", ["1"]),
+    ("from __future__ import annotations\nif True:\n    return 4", 4),
+    ("def f(tools):\n    return tools['x']\nf({'x': 3})", 3),
+    ("tools['glob'](pattern='*')['count']", 0),
+    ("[each['count'] for each in tools.gather(call(tools.glob, pattern='*'), call('glob', pattern='a'))]", [0, 0]),
+    ("1 if 'a' is 'a' else 2", 1),
+]
+
+
+async def test_scripts_that_are_unusual_but_right_run(real: World) -> None:
+    for code, expected in LANGUAGE:
+        result = await real.call("script", code=code)
+        assert result.ok, (code, result)
+        assert expected is None or result.value["result"] == expected, code
+
+
+REFUSED: list[tuple[str, str]] = [
+    (DEEP, "nested too deeply"),
+    ("(" * 3000 + ")" * 3000, "too many nested parentheses"),
+    ("break", "line 1: 'break' outside loop"),
+    ("x = 1\nawait tools.glob(pattern='*')", "tools are called without await"),
+    ("tools['no-such'](x=1)", "there is no tool 'no-such'"),
+    ("#" * 300_000, "it has 300,000 characters, and the limit is 262,144"),
+]
+
+
+async def test_a_script_that_no_python_can_compile_is_refused_before_anything_runs(real: World) -> None:
+    for code, said in REFUSED:
+        failure = await trouble(real, code)
+        assert failure.kind == "invalid_args", (code[:50], failure)
+        assert said in failure.message, (code[:50], failure)
+
+
+async def test_code_of_control_characters_and_of_the_greatest_length_arrives(real: World) -> None:
+    text = "\x01" * 200_000
+    assert await result_of(real, f"len('{text}')") == 200_000
+
+
+def odd_tools() -> list[Tool]:
+    async def echo(context: Any, arguments: Any) -> Any:
+        return dict(arguments)
+
+    properties = {"max-results": {"type": "integer"}, "class": {"type": "string"}, "name": {"type": "string"}}
+    return [Tool(name, {"type": "object", "properties": properties}, echo) for name in ("a-b", "gather", "_own")]
+
+
+async def test_tools_and_arguments_whose_names_are_no_python_are_called_by_their_names(tmp_path: Path) -> None:
+    code = """
+a = tools["a-b"](**{"max-results": 3, "class": "c"}, name="n")
+b = tools["gather"](name="m")
+c = tools.gather(call("a-b", name="self"))
+d = getattr(tools, "_own")(name="o")
+[a, b, c, d]
+"""
+    async with opened("jail", tmp_path, odd_tools()) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == [
+        {"max-results": 3, "class": "c", "name": "n"}, {"name": "m"}, [{"name": "self"}], {"name": "o"},
+    ]  # fmt: skip
+
+
+async def test_the_stubs_are_python_whatever_the_tools_are_called() -> None:
+    toolbox = Toolbox([script_tool(), *odd_tools(), *(each for each in builtin_tools("all") if each.name != "script")])
+    described = toolbox.schema_for("script")["description"]
+    stubs = ast.parse(described.partition("The tools:")[2])
+    assert len(stubs.body) == len(toolbox) - 2, "every tool but script and task"
+    assert "tools['a-b']" in described
+    assert "**{'max-results': …, 'class': …}" in described
+
+
+KEYS: list[Any] = [
+    {"$ref": {"ref": "x", "preview": "", "size": 1, "kind": "text"}},
+    {"$ref": 5},
+    {"$plain": [["a", 1]]},
+    {"$plain": {"$ref": 1}},
+    {"$artifact": "no-such"},
+    {"$artifact": "no-such", "$ref": 1},
+]
+
+
+async def test_values_that_look_like_references_are_plain_data(tmp_path: Path) -> None:
+    @tool
+    def held(number: int) -> dict[str, Any]:
+        """One of them."""
+        value: dict[str, Any] = KEYS[number]
+        return value
+
+    async with opened("jail", tmp_path, [held]) as session:
+        for number, value in enumerate(KEYS):
+            result = await session.call("script", {"code": f"tools.held(number={number})"})
+            assert result.ok, (value, result)
+            assert result.value["result"] == value
+
+
+async def test_text_that_json_makes_six_times_as_long_is_read_by_reference(real: World) -> None:
+    text = "\x01é" * 600_000
+    await real.put("odd", text)
+    code = "text = tools.read(path='odd')['text']\nwhole = text.read()\n[len(whole), whole == '\\x01é' * 600_000]"
+    assert await result_of(real, code) == [1_200_000, True]
+
+
+async def test_three_hundred_gathered_calls_are_all_answered(tmp_path: Path) -> None:
+    @tool
+    def pad(n: int) -> str:
+        """A text just below the size of a reference."""
+        return f"{n}" + "x" * 4000
+
+    budget = Budget(script_calls=400)
+    async with opened("jail", tmp_path, [pad], budget=budget) as session:
+        code = "values = tools.gather(*[call('pad', n=n) for n in range(300)])\n[v[:-4000] for v in values]"
+        with in_time():
+            result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == [str(n) for n in range(300)]
+
+
+async def test_a_script_that_goes_on_when_its_calls_are_refused_is_ended(tmp_path: Path) -> None:
+    code = "while True:\n    try:\n        tools.todo(items=5)\n    except ToolError: pass"
+    async with opened("jail", tmp_path) as session:
+        with in_time():
+            result = await session.call("script", {"code": code})
+        assert isinstance(result, Failure)
+        assert result.kind == "budget_exhausted"
+        assert "1,000 of its calls were refused" in result.message
+
+
+async def test_frames_that_nobody_waits_for_are_calls_like_any_other(tmp_path: Path) -> None:
+    code = """
+for n in range(20_000):
+    tools._channel.ask({"call": "todo", "arguments": {"items": []}})
+"""
+    async with opened("jail", tmp_path) as session:
+        with in_time():
+            result = await session.call("script", {"code": code})
+        made = [event for event in session.trace if event.type == "call_ended" and event.data["tool"] == "todo"]
+    assert sum(event.data["status"] == "ok" for event in made) <= 50
+    assert not result.ok or result.value["calls"] < 2_000
+
+
+async def test_refused_calls_of_a_script_are_given_back_to_its_budget(tmp_path: Path) -> None:
+    code = """
+made = 0
+for n in range(4):
+    try:
+        tools.todo(items=n)
+    except ToolError as error:
+        assert error.kind == "invalid_args"
+for n in range(5):
+    try:
+        tools.todo(items=[])
+        made += 1
+    except ToolError as error:
+        assert error.kind == "budget_exhausted"
+made
+"""
+    async with opened("jail", tmp_path, budget=Budget(script_calls=3)) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == 3
+
+
+async def test_a_task_cannot_be_started_by_a_script_that_hides_its_name(real: World) -> None:
+    assert (
+        "task cannot be called from script" in (await trouble(real, "getattr(tools, 'ta' + 'sk')(prompt='x')")).message
+    )
+
+
+async def test_an_unknown_tool_called_by_getattr_is_a_tool_error(real: World) -> None:
+    code = "try:\n    getattr(tools, 'nope')()\nexcept ToolError as error:\n    kind = error.kind\nkind"
+    assert await result_of(real, code) == "tool_not_found"
+
+
+async def test_a_signal_handler_that_interrupts_a_call_leaves_the_next_one_whole(real: World) -> None:
+    await real.put("a", "x" * 3000)
+    code = """
+import signal
+class Late(Exception): pass
+def late(*_): raise Late
+signal.signal(signal.SIGALRM, late)
+interrupted = 0
+for n in range(40):
+    signal.setitimer(signal.ITIMER_REAL, 0.0004 + n * 0.00005)
+    try:
+        tools.read(path="a")
+    except Late:
+        interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+[interrupted > 0, tools.glob(pattern="*")["paths"]]
+"""
+    assert await result_of(real, code) == [True, ["a"]]
+
+
+async def test_a_fork_while_threads_call_tools_does_not_hang(real: World) -> None:
+    code = """
+import os, threading
+def work():
+    for n in range(8): tools.glob(pattern="*")
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+kinds = []
+for n in range(5):
+    pid = os.fork()
+    if pid == 0:
+        try: tools.glob(pattern="*")
+        except ToolError as error: os._exit(7)
+        os._exit(1)
+    kinds.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+for thread in threads: thread.join()
+kinds
+"""
+    with in_time():
+        assert await result_of(real, code) == [7] * 5
+
+
+async def test_a_file_in_the_workspace_does_not_take_the_place_of_a_module(real: World) -> None:
+    await real.put("csv.py", "raise SystemExit('mine')")
+    await real.put("own.py", "x = 5")
+    assert await result_of(real, "import csv, own\n[own.x, csv.__file__ != 'csv.py']") == [5, True]
+
+
+async def test_a_working_directory_that_is_gone_is_an_error_of_the_script(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    async with (
+        open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox,
+        Session(builtin_tools("all"), sandbox=sandbox.at("sub"), policy=Policy(mode="open")) as session,
+    ):
+        code = "import os\n[os.path.basename(os.getcwd()), tools.glob(pattern='*')['paths']]"
+        assert (await session.call("script", {"code": code})).value["result"] == ["sub", []]
+        (tmp_path / "sub").rmdir()
+        result = await session.call("script", {"code": code})
+    assert not result.ok
+    assert "sub" in result.message
+
+
+async def test_secrets_are_in_no_value_log_or_event(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("the key is hunter2hunter2\n")
+    shown: list[str] = []
+    async with opened(
+        "jail", tmp_path, secrets=["hunter2hunter2"], readers=[lambda event: shown.append(json.dumps(event.data))]
+    ) as session:
+        code = """
+text = tools.read(path="key")["text"]
+print(open("key").read())
+open("media.txt", "w").write(text)
+[text, open("key").read(), tools.bash(command="cat key")["stdout"]]
+"""
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert "hunter2" not in json.dumps(result.to_envelope("script"))
+    assert "[secret]" in (tmp_path / "media.txt").read_text(), "the script itself is not given it by a tool"
+    assert "hunter2" not in "".join(shown)
+
+
+@tool(isolate=True)
+def far_away(n: int) -> int:
+    """Runs in a process of its own."""
+    return os.getpid() * 0 + n * 2
+
+
+async def test_isolated_tools_answer_scripts(tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, [far_away]) as session:
+        result = await session.call("script", {"code": "tools.gather(call('far_away', n=1), call('far_away', n=2))"})
+    assert result.ok, result
+    assert result.value["result"] == [2, 4]
+
+
+async def test_scripts_of_one_session_run_at_once(real: World) -> None:
+    code = """
+import os, time
+tools.bash(command="touch NAME")
+while not os.path.exists("OTHER"): time.sleep(0.01)
+tools.read(path="NAME")["path"]
+"""
+    calls = [
+        Call(name, "script", {"code": code.replace("NAME", name).replace("OTHER", other)})
+        for name, other in (("one", "two"), ("two", "one"))
+    ]
+    with in_time():
+        results = await real.session.call_all(calls)
+    assert [result.value["result"] for result in results if result.ok] == ["one", "two"], results
+
+
+async def test_live_output_has_every_line(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def reader(event: Any) -> None:
+        if event.type == "call_output":
+            seen.append(event.data["text"])
+
+    async with opened("jail", tmp_path, readers=[reader]) as session:
+        code = "import sys\nfor n in range(1000): print(n, file=sys.stderr)"
+        assert (await session.call("script", {"code": code})).ok
+    assert "".join(seen) == "".join(f"{n}\n" for n in range(1000))
+
+
+def interpreters(workspace: Path) -> list[str]:
+    """The processes that work in this directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "cwd") == str(workspace):
+                found.append((entry / "cmdline").read_bytes()[:40].decode())
+        except OSError:
+            continue
+    return found
+
+
+CALLS = "n = 0\nwhile True:\n    n += 1\n    tools.gather(call('glob', pattern='*'), call('bash', command='sleep 600'))"
+
+
+async def test_a_script_cancelled_at_any_moment_leaves_no_process(tmp_path: Path) -> None:
+    async with opened("host", tmp_path) as session:
+        for steps in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150, 400):
+            work = asyncio.ensure_future(session.call("script", {"code": CALLS}))
+            for _ in range(steps):
+                await asyncio.sleep(0 if steps < 60 else 0.001)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError), in_time():
+                await work
+            running = [event.call_id for event in session.trace if event.type == "call_started"]
+            ended = [event.call_id for event in session.trace if event.type == "call_ended"]
+            assert sorted(running) == sorted(ended), steps
+        assert eventually(lambda: len(interpreters(tmp_path)) <= 1), "the one that waits for the next script"
+    assert eventually(lambda: not interpreters(tmp_path)), interpreters(tmp_path)
+
+
+async def test_a_session_that_closes_ends_its_scripts(tmp_path: Path) -> None:
+    async with open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        results: list[Any] = []
+        budget = Budget(calls=None, refusals=None, script_calls=None)
+        async with anyio.create_task_group() as group:
+            async with Session(
+                builtin_tools("all"), sandbox=sandbox, policy=Policy(mode="open"), budget=budget
+            ) as session:
+
+                async def run() -> None:
+                    code = "while True:\n    try: tools.bash(command='touch on')\n    except ToolError: pass"
+                    results.append(await session.call("script", {"code": code}))
+
+                group.start_soon(run)
+                while not (tmp_path / "on").exists():  # noqa: ASYNC110 - a file of a command has no event
+                    await anyio.sleep(0.02)
+                pending = session.begin("script", {"code": "while True: pass"})
+                await anyio.sleep(0.05)
+            with in_time():
+                end = await pending.next()
+            assert isinstance(end, Failure)
+            with in_time():
+                while not results:  # noqa: ASYNC110
+                    await anyio.sleep(0.02)
+        assert not results[0].ok
+    assert eventually(lambda: not interpreters(tmp_path))
+
+
+@pytest.fixture
+async def gathering(tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
+    held = HeldApprovals()
+    policy = Policy(allow=["script"], ask=["write"], mode="open")
+    async with opened("jail", tmp_path, policy=policy, approver=held, budget=Budget(script_seconds=60)) as session:
+        yield session, held
+
+
+async def test_approvals_inside_gather_are_asked_together(gathering: tuple[Session, HeldApprovals]) -> None:
+    session, held = gathering
+    code = """
+made = tools.gather(call("write", path="a", content=""), call("write", path="b", content=""), return_exceptions=True)
+[getattr(each, "kind", "made") for each in made]
+"""
+    results: list[Any] = []
+
+    async def run() -> None:
+        results.append(await session.call("script", {"code": code}))
+
+    with in_time():
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            while len(held.pending) < 2:  # noqa: ASYNC110 - both are asked before one is answered
+                await anyio.sleep(0.01)
+            by_path = {request.arguments["path"]: request.id for request in held.pending.values()}
+            held.answer(by_path["b"], Decision.deny("no"))
+            held.answer(by_path["a"], Decision.approve())
+    assert results[0].value["result"] == ["made", "user_denied"]
+
+
+async def test_a_repair_that_changes_a_value_asks_in_a_script_that_was_approved(tmp_path: Path) -> None:
+    asked, result = await ask_whole(tmp_path, "tools.write(path='a', content=5)")
+    assert result.ok, result
+    assert [each.partition(":")[0] for each in asked] == ["script", "write"]
+
+
+async def test_a_script_that_was_edited_is_asked_about_again_if_it_calls_other_tools(tmp_path: Path) -> None:
+    shown: list[str] = []
+
+    async def approver(request: Any) -> Decision:
+        shown.append(f"{request.tool}: {request.reason}")
+        if len(shown) == 1:
+            return Decision.edit({"code": "tools.bash(command='touch made')"})
+        return Decision.approve()
+
+    async with opened("jail", tmp_path, policy=Policy(mode="ask", scripts="whole"), approver=approver) as session:
+        result = await session.call("script", {"code": "tools.write(path='a', content='')"})
+    assert result.ok, result
+    assert [each.partition(";")[0] for each in shown] == ["script: it calls write", "script: it calls bash"]
+    assert (tmp_path / "made").exists()
+    assert not (tmp_path / "a").exists()
+
+
+async def test_what_was_approved_for_one_script_is_not_approved_for_another(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def approver(request: Any) -> Decision:
+        asked.append(request.tool)
+        return Decision.approve()
+
+    async with opened("jail", tmp_path, policy=Policy(mode="ask", scripts="whole"), approver=approver) as session:
+        for path in ("a", "b"):
+            assert (await session.call("script", {"code": f"tools.write(path='{path}', content='')"})).ok
+        await session.call("write", {"path": "c", "content": ""})
+    assert asked == ["script", "script", "write"]
+
+
+async def test_a_picture_cannot_be_given_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "media").write_text("a file, not a directory")
+    (tmp_path / "shot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(60))
+    code = "try:\n    tools.read(path='shot.png')\nexcept ToolError as error:\n    kind = error.kind\nkind"
+    async with opened("jail", tmp_path, approver=approve_all) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == "unavailable"
