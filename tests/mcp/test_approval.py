@@ -218,3 +218,20 @@ async def test_a_state_outlives_its_session_but_its_call_does_not() -> None:
                 await anyio.sleep(0.3)
     assert envelope(answer)["kind"] in ("unavailable", "cancelled")
     assert paid == []
+
+
+@pytest.mark.long
+@both
+async def test_a_person_who_does_not_answer_in_time_has_not_approved(protocol: str) -> None:
+    async def silent(context: Any, params: Any) -> types.ElicitResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with client_of(server_of(pay, policy=ASK), protocol, elicitation_callback=silent) as client:
+        if protocol == OLD:
+            answer = await client.call_tool("pay", {"amount": 5})
+        else:
+            asked = await first_round(client)
+            await anyio.sleep(60)
+            answer = await call(client, 5, asked)
+    assert (envelope(answer)["kind"], paid) == ("approval_timeout", [])

@@ -8,7 +8,7 @@ import anyio
 import mcp_types as types
 import pytest
 
-from handrail import Session, tool
+from handrail import Failure, Session, ToolFailed, tool
 from handrail.mcp._clients import CALLS_KEPT, MOST_SANDBOXES
 from tests.mcp.commands import TOKEN, http_server
 from tests.mcp.served import NEW, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
@@ -57,6 +57,25 @@ async def test_a_session_is_not_idle_while_a_call_runs() -> None:
     async with client_of(server_of(slow, seen=seen, idle=0.1), NEW) as client:
         assert envelope(await client.call_tool("slow", {}))["result"] == {"text": "done"}
     assert len(seen) == 1
+
+
+async def test_what_failed_again_and_again_is_tried_anew_after_a_pause() -> None:
+    found: list[str] = []
+
+    @tool(effects=["reads"])
+    def look() -> str:
+        """Look for something."""
+        if not found:
+            raise ToolFailed(Failure("not_found", "There is none."))
+        return found[0]
+
+    async with client_of(server_of(look, pause=0.5), NEW) as client:
+        kinds = [envelope(await client.call_tool("look", {}))["kind"] for _ in range(4)]
+        found.append("it")
+        await anyio.sleep(1.0)
+        answer = envelope(await client.call_tool("look", {}))
+    assert kinds == ["not_found"] * 3 + ["rejected"]
+    assert answer["result"] == {"text": "it"}
 
 
 async def test_a_session_forgets_old_calls_and_mints_its_own_ids() -> None:

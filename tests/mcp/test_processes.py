@@ -47,8 +47,8 @@ async def client_over(transport: str, protocol: str, directory: Path) -> AsyncIt
 @pytest.mark.parametrize(
     ("transport", "protocol"),
     [
-        ("stdio", OLD),
         ("http", NEW),
+        pytest.param("stdio", OLD, marks=pytest.mark.long),
         pytest.param("stdio", NEW, marks=pytest.mark.long),
         pytest.param("http", OLD, marks=pytest.mark.long),
     ],

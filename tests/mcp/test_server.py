@@ -241,13 +241,20 @@ async def test_a_deferred_tool_is_listed_once_it_was_searched_for(protocol: str)
 @both
 async def test_text_that_no_wire_carries_is_replaced(protocol: str) -> None:
     @tool
-    def half() -> dict[str, str]:
-        """Answer with half of a character."""
+    def half(context: Context) -> dict[str, str]:
+        """Show and answer with half of a character."""
+        context.show("c\ud800d")
         return {"text": "a\ud800b"}
 
+    seen: list[str | None] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
     async with client_of(server_of(half), protocol) as client:
-        result = await client.call_tool("half", {})
+        result = await client.call_tool("half", {}, progress_callback=progress)
     assert envelope(result)["result"] == {"text": "a?b"}
+    assert seen == ["c?d"]
 
 
 @both

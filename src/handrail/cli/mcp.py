@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from handrail.session.session import Session
     from handrail.toolkit.tool import Tool
     from handrail.tools import builtin as _builtin
+    from handrail.tools import plugins as _plugins
 else:
     _open = Lazy("handrail.drivers.open")
     _http = Lazy("handrail.mcp.http")
@@ -36,6 +37,7 @@ else:
     _policy = Lazy("handrail.policy.policy")
     _session = Lazy("handrail.session.session")
     _builtin = Lazy("handrail.tools.builtin")
+    _plugins = Lazy("handrail.tools.plugins")
 
 TOKEN: Final = "HANDRAIL_MCP_TOKEN"
 Http = Annotated[
@@ -50,7 +52,9 @@ TokenFile = Annotated[
     ),
 ]
 Handles = Annotated[bool, typer.Option("--handles", help="Let clients open more sandboxes, with sandbox_open.")]
-Tools = Annotated[str, typer.Option(help="coding, read_only or all, or the names of tools with commas between them.")]
+Tools = Annotated[
+    str, typer.Option(help="coding, read_only or all, or names with commas between them, of plugins too.")
+]
 group = typer.Typer(cls=TyperGroup, invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(group, name="mcp")
 
@@ -142,7 +146,7 @@ def chosen(words: str) -> "list[Tool]":
     """The tools of a profile, or those that are named. Raises HandrailError for others."""
     if words in get_args(_builtin.Profile):
         return _builtin.builtin_tools(words)  # type: ignore[arg-type]
-    known = {tool.name: tool for tool in _builtin.builtin_tools("all")}
+    known = {tool.name: tool for tool in (*_builtin.builtin_tools("all"), *_plugins.plugin_tools())}
     names = [name.strip() for name in words.split(",")]
     for name in names:
         if name not in known:

@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from handrail.contract.approval import ApprovalRequest
 from handrail.contract.call import Arguments
 from handrail.contract.errors import HandrailError, ToolFailed
-from handrail.contract.result import Failure, Result
+from handrail.contract.result import Failure, Result, sendable
 from handrail.mcp._clients import Caller, Clients, Parked
 from handrail.mcp._content import HANDLE, HANDLE_TOOLS, call_result
 from handrail.mcp._elicit import ask_now, can_ask, decision, form
@@ -76,6 +76,8 @@ async def _begin(context: Context, client: Caller, params: types.CallToolRequest
     place = client.place(handle)
     with place.in_use():
         session = await place.session()
+        if place.has_rested():
+            session.begin_run()
         start = session.event_count
         pending = session.begin(params.name, _as_given(arguments), origin="mcp", asks=can_ask(context))
     return Parked(pending, session, place, params.name, start)
@@ -166,6 +168,7 @@ async def _show_output(context: Context, parked: Parked, *, task_status: TaskSta
             parked.next_event = event.seq + 1
             text = event.data.get("text") if event.type == "call_output" and id in (event.call_id, event.parent) else ""
             if text:
+                text = sendable(text)
                 parked.progress += len(text.encode("utf-8", "replace"))
                 await context.session.report_progress(parked.progress, message=text)
             if event.type == "call_ended" and event.call_id == id:

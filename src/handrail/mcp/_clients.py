@@ -23,6 +23,8 @@ CLIENT_IDLE: Final = 1_800.0
 """Seconds without a call after which a client's session, or a sandbox that it opened, is closed."""
 CALLS_KEPT: Final = 1_000
 """Ended calls of a session whose events are kept."""
+RUN_PAUSE: Final = 60.0
+"""Seconds without a call after which the counts of equal failures begin anew: what failed then may work now."""
 MOST_SANDBOXES: Final = 16
 """Sandboxes that one client may have open besides its own."""
 MOST_PARKED: Final = 256
@@ -36,8 +38,10 @@ class Place:
     It lives in a task of its own: what opens it in a request must not end with that request.
     """
 
-    def __init__(self, open_session: OpenSession, idle: float, prepare: Callable[[Session], None]) -> None:
-        self._open_session, self._idle, self._prepare = open_session, idle, prepare
+    def __init__(
+        self, open_session: OpenSession, idle: float, pause: float, prepare: Callable[[Session], None]
+    ) -> None:
+        self._open_session, self._idle, self._pause, self._prepare = open_session, idle, pause, prepare
         self._session: Session | None = None
         self._error: Exception | None = None
         self._opened, self._closing = anyio.Event(), anyio.Event()
@@ -72,6 +76,10 @@ class Place:
     def opened(self) -> Session | None:
         """The session, if it is open."""
         return self._session
+
+    def has_rested(self) -> bool:
+        """Whether nobody but the caller has used it for a while."""
+        return self._users == 1 and monotonic() - self._used > self._pause
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -129,7 +137,9 @@ class Caller:
 
     def _open(self, handle: str) -> Place:
         prepare = self._offer_handles if self._clients.handles and not handle else keep_few_events
-        place = self.places[handle] = Place(self._clients.open_session, self._clients.idle, prepare)
+        place = self.places[handle] = Place(
+            self._clients.open_session, self._clients.idle, self._clients.pause, prepare
+        )
 
         def forget() -> None:
             if self.places.get(handle) is place:
@@ -191,8 +201,11 @@ class Parked:
 class Clients:
     """The clients of one server while it runs."""
 
-    def __init__(self, open_session: OpenSession, group: TaskGroup, *, handles: bool, idle: float) -> None:
-        self.open_session, self.group, self.handles, self.idle = open_session, group, handles, idle
+    def __init__(
+        self, open_session: OpenSession, group: TaskGroup, *, handles: bool, idle: float, pause: float
+    ) -> None:
+        self.open_session, self.group, self.handles = open_session, group, handles
+        self.idle, self.pause = idle, pause
         self._clients: dict[str, Caller] = {}
 
     def of(self, context: ServerRequestContext["Clients", Any]) -> Caller:
@@ -216,10 +229,12 @@ class Clients:
 
 
 @asynccontextmanager
-async def open_clients(open_session: OpenSession, *, handles: bool, idle: float) -> AsyncIterator[Clients]:
+async def open_clients(
+    open_session: OpenSession, *, handles: bool, idle: float, pause: float
+) -> AsyncIterator[Clients]:
     """The clients of a server; at the end, all their sessions are closed."""
     async with anyio.create_task_group() as group:
-        clients = Clients(open_session, group, handles=handles, idle=idle)
+        clients = Clients(open_session, group, handles=handles, idle=idle, pause=pause)
         try:
             yield clients
         finally:

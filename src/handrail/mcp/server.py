@@ -15,7 +15,7 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.expect import expect_number, refuse
 from handrail.contract.version import __version__
 from handrail.mcp._calls import call_tool, keep_arguments
-from handrail.mcp._clients import CLIENT_IDLE, Clients, OpenSession, open_clients, who
+from handrail.mcp._clients import CLIENT_IDLE, RUN_PAUSE, Clients, OpenSession, open_clients, who
 from handrail.mcp._content import definitions
 from handrail.mcp._resources import list_resources, list_templates, read_resource
 
@@ -26,7 +26,9 @@ INSTRUCTIONS: Final = (
 )
 
 
-def make_server(open_session: OpenSession, *, handles: bool = False, idle: float = CLIENT_IDLE) -> Server[Clients]:
+def make_server(
+    open_session: OpenSession, *, handles: bool = False, idle: float = CLIENT_IDLE, pause: float = RUN_PAUSE
+) -> Server[Clients]:
     """A server of the SDK, for `serve_stdio`, `serve_http`, or any other transport of the SDK.
 
     Args:
@@ -34,13 +36,15 @@ def make_server(open_session: OpenSession, *, handles: bool = False, idle: float
             Give it `Budget(calls=None, refusals=None)`, because a server has no turns after which counts begin anew.
         handles: clients may open more sandboxes, with the tool `sandbox_open`.
         idle: seconds without a call after which a client's session is closed.
+        pause: seconds without a call after which a new run begins: calls that failed again and again are tried anew.
     """
     if not callable(open_session):
         refuse("open_session", open_session, "a function that returns a new Session, such as lambda: Session(tools)")
-    expect_number("idle", idle, "a number of seconds above 0", least=0, above=True, whole=False)
+    for name, seconds in (("idle", idle), ("pause", pause)):
+        expect_number(name, seconds, "a number of seconds above 0", least=0, above=True, whole=False)
 
     def live(_: Server[Clients]) -> AbstractAsyncContextManager[Clients]:
-        return open_clients(open_session, handles=handles, idle=idle)
+        return open_clients(open_session, handles=handles, idle=idle, pause=pause)
 
     server: Server[Clients] = Server(
         NAME,
