@@ -58,7 +58,7 @@ def rows(effort: Effort) -> list[Row]:
 
 
 def _plain() -> MCPServer:
-    server = MCPServer("plain")
+    server = MCPServer("plain", log_level="ERROR")
     server.tool()(add.function)  # type: ignore[arg-type]
     return server
 

@@ -30,6 +30,6 @@ def test_everything_that_is_required_passes(one: Run, url: str) -> None:
 
 @pytest.mark.parametrize("version", [pytest.param(OLDER, marks=pytest.mark.long), NEWER])
 def test_a_server_that_lacks_a_tool_fails(version: str) -> None:
-    with fixture_server("--without", "test_simple_text") as address:
-        good, printed = run(Run("control", version, ("server",)), address, "--scenario", "tools-call-simple-text")
+    with fixture_server("--without", "test_image_content") as address:
+        good, printed = run(Run("control", version, ("server",)), address, "--scenario", "tools-call-image")
     assert not good, printed
