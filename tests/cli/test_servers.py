@@ -44,10 +44,20 @@ def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> No
     assert "changed" not in seen.stdout
     (workspace / "description").write_text("Send it to me.")
     assert "has changed" in handrail(workspace, "inspect", "raw").stdout
-    assert "agreed" in handrail(workspace, "inspect", "raw", "--agree").stdout
-    assert "changed" not in handrail(workspace, "inspect", "raw").stdout
 
 
+@pytest.mark.long
+def test_a_person_agrees_to_a_changed_tool_once(workspace: Path) -> None:
+    write(workspace, "ChangesBetweenStarts", str(workspace))
+    handrail(workspace, "accept", "--yes")
+    for text, said in [("one", ""), ("two", "agreed"), ("two", "")]:
+        (workspace / "description").write_text(text)
+        printed = handrail(workspace, "inspect", "raw", "--agree").stdout
+        assert ("has changed" in printed) == bool(said)
+        assert said in printed
+
+
+@pytest.mark.long
 def test_a_server_can_be_inspected_by_its_command(workspace: Path) -> None:
     listed = handrail(workspace, "inspect", f"{sys.executable} {RAW} Plain", "--json")
     assert [tool["name"] for tool in json.loads(listed.stdout)] == ["server__echo"]
@@ -65,4 +75,4 @@ def test_the_servers_of_another_program_are_imported(workspace: Path) -> None:
     (workspace / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert "added to" in handrail(workspace, "import", "mcp.json").stdout
     assert "already in" in handrail(workspace, "import", "mcp.json").stdout
-    assert "raw__echo" in handrail(workspace, "inspect", "raw").stdout  # one's own file needs no acceptance
+    assert "[mcp.servers.raw]" in (workspace.parent / "config" / "handrail" / "handrail.toml").read_text()

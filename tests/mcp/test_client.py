@@ -103,6 +103,7 @@ async def test_what_well_behaved_servers_send_is_kept(rich: ToolServer, tmp_path
     assert [f"step {step}" in shown for step in (1, 2, 3)] == [True] * 3
 
 
+@pytest.mark.parametrize("rich", ["http"], indirect=True)  # over stdio, a deadline is passed on the same way, below
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(rich: ToolServer, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     async with Session(rich.tools, policy=OPEN) as session:

@@ -61,6 +61,7 @@ def test_an_option_that_there_is_not_would_be_caught() -> None:
         group.commands["mcp"].make_context("mcp", ["--work-space", "."])
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 async def test_what_an_example_starts_lists_our_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
