@@ -63,6 +63,10 @@ class Terminal:
     def type(self, text: str) -> None:
         self._child.send(text.encode())
 
+    def resize(self, columns: int) -> None:
+        self._child.setwinsize(60, columns)
+        self._screen.resize(columns=columns)
+
     def press_control_c(self) -> None:
         self.type("\x03")
 

@@ -8,7 +8,19 @@ from handrail.cli import _installed
 start: Callable[[], object] | None = None
 lacking = ""
 try:
-    from handrail.cli import call, conform, demo, doctor, mcp, servers, shell, tools  # noqa: F401 - each adds its command to the app
+    from handrail.cli import (  # noqa: F401 - each adds its command to the app
+        call,
+        chat,
+        conform,
+        demo,
+        doctor,
+        mcp,
+        run,
+        servers,
+        sessions,
+        shell,
+        tools,
+    )
     from handrail.cli._app import app as start
 except ModuleNotFoundError as error:
     lacking = (error.name or "handrail").partition(".")[0]

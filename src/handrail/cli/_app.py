@@ -72,6 +72,10 @@ class Command(TyperCommand):
     context_class = _Context
 
 
+class Advice(HandrailError):
+    """A mistake whose answer has several lines, all of them our own."""
+
+
 MODES: Final = (
     "What needs your approval: contained, whatever leaves the sandbox; ask, also writes and commands; strict, "
     "everything that is not safe; open, nothing."
@@ -149,7 +153,7 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
         raise typer.Exit(1) from None
     except (HandrailError, OSError) as error:
         said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
-        typer.echo(_approval.visible(said, lines=False), err=True)
+        typer.echo(_approval.visible(said, lines=isinstance(error, Advice)), err=True)
         raise typer.Exit(mistake) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None

@@ -5,7 +5,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -14,6 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from handrail.cli._kept import state_directory
 from handrail.cli._words import choices_of, command_field, described, fields_of, lone_text
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
@@ -29,7 +30,7 @@ Names = Callable[[], list[str]]
 async def typed_lines(tools: Toolbox, jobs: Names, before: Callable[[], None]) -> AsyncIterator[str]:
     """The lines that a person types, until Ctrl-D. Ctrl-C drops the line. `before` is called before each prompt."""
     # the terminal is not asked where its cursor is, because a slow one would answer into the next line
-    output = Vt100_Output(sys.stderr, _size, term=os.environ.get("TERM"), enable_cpr=False)
+    output = Vt100_Output(sys.stderr, lambda: terminal_size(sys.stderr), term=os.environ.get("TERM"), enable_cpr=False)
     session: PromptSession[str] = PromptSession(
         history=open_history(), completer=LineCompleter(tools, jobs), complete_while_typing=False, output=output
     )
@@ -44,8 +45,9 @@ async def typed_lines(tools: Toolbox, jobs: Names, before: Callable[[], None]) -
         yield line
 
 
-def _size() -> Size:
-    found = os.get_terminal_size(sys.stderr.fileno())
+def terminal_size(stream: TextIO) -> Size:
+    """The size of the terminal that the stream writes to, now."""
+    found = os.get_terminal_size(stream.fileno())
     return Size(rows=found.lines or 24, columns=found.columns or 80)
 
 
@@ -93,14 +95,17 @@ class LineCompleter(Completer):
 
     def _values(self, tool: Tool, field: str, typed: str) -> list[str]:
         if typed.startswith("@"):
-            return [f"@{path}" for path in _files(typed[1:])]
+            return [f"@{path}" for path in files_beginning(typed[1:])]
         return self._jobs() if field == "job" else choices_of(tool, field)
 
 
-def _files(typed: str) -> list[str]:
-    """The files of this machine whose paths begin so; one with characters that a line would split is left out."""
+def files_beginning(typed: str, at: str = ".") -> list[str]:
+    """The files of this machine whose paths begin so; relative ones are in `at`.
+
+    One with characters that a line would split is left out.
+    """
     directory, _, name = typed.rpartition("/")
-    where = Path(os.path.expanduser(directory or ("/" if typed.startswith("/") else ".")))
+    where = Path(at, os.path.expanduser(directory or ("/" if typed.startswith("/") else ".")))
     head = f"{directory}/" if "/" in typed else ""
     try:
         entries = sorted(where.iterdir())
@@ -124,12 +129,10 @@ class _KeptHistory(FileHistory):
             return
 
 
-def open_history() -> History:
-    """The history of earlier shells, in a file that only this user can read; where there can be none, of this one."""
+def open_history(name: str = "history") -> History:
+    """The history of earlier times, in a file that only this user can read; where there can be none, of this one."""
     try:
-        state = os.environ.get("XDG_STATE_HOME", "")
-        home = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-        path = home / "handrail" / "history"
+        path = state_directory() / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

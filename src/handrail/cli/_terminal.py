@@ -6,11 +6,14 @@ import sys
 import termios
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from difflib import unified_diff
+from time import time
+from typing import Any, Final, Protocol
 
 import anyio
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.panel import Panel
+from rich.syntax import Syntax
 from rich.text import Text
 
 from handrail.cli._editor import edit_text
@@ -18,7 +21,7 @@ from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import TERMINAL_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
-from handrail.policy.approval import visible
+from handrail.policy.approval import look_alikes, render, shorten, visible
 from handrail.schema.prepare import prepare
 from handrail.toolkit.toolbox import Toolbox
 
@@ -33,13 +36,53 @@ CHOICES: Final = {
     "s": ("skip", "[s]kip"),
 }
 """By letter: the whole word, and how it is offered."""
+LANGUAGES: Final = {"bash": "bash", "run_code": "python", "script": "python"}
+"""By tool: the language of the text that it runs."""
 Shown = Callable[[str], Awaitable[None]]
 """Returns when everything before the request of this id is on the screen."""
 
 
 def can_ask() -> bool:
     """Whether a person can be asked: what they type arrives here, and what they are asked can be read."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+class Desk(Protocol):
+    """Where a person reads and types."""
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+
+    def print(self, what: RenderableType) -> None:
+        """Show something."""
+
+    def forget(self) -> None:
+        """Drop what was typed before the question was on the screen."""
+
+    async def line(self, question: str, until: float | None = None) -> str | None:
+        """What the person answers; None for end of input. `until` is when nobody waits any more, by time.time."""
+
+    async def edit(self, text: str) -> str | None:
+        """The text as the person left it in their editor; None without one."""
+
+
+class PlainDesk:
+    """A terminal that is read line by line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.forget, self.edit = forget_typed, edit_text
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def print(self, what: RenderableType) -> None:
+        self._console.print(what)
+
+    async def line(self, question: str, until: float | None = None) -> str | None:
+        return await ask_line(question)
 
 
 class TerminalApprover:
@@ -47,8 +90,8 @@ class TerminalApprover:
 
     wait = TERMINAL_APPROVAL_WAIT
 
-    def __init__(self, console: Console, tools: Toolbox, *, remembers: bool, shown: Shown | None = None) -> None:
-        self._console = console
+    def __init__(self, desk: Console | Desk, tools: Toolbox, *, remembers: bool, shown: Shown | None = None) -> None:
+        self._desk: Desk = PlainDesk(desk) if isinstance(desk, Console) else desk
         self._tools = tools
         self._remembers = remembers
         self._shown = shown
@@ -61,30 +104,32 @@ class TerminalApprover:
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
         self._show(request, "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
-        forget_typed()
+        self._desk.forget()
         while True:
-            answer = await ask_line(self._wrapped(", ".join(CHOICES[letter][1] for letter in offered) + "? "))
+            offer = ", ".join(CHOICES[letter][1] for letter in offered) + "? "
+            answer = await self._desk.line(self._wrapped(offer), request.expires_at)
             letter = self._letter(answer, offered)
             if letter == "e":
                 draft = await self._edited(draft)
                 if (arguments := self._checked(draft, request)) is not None:
                     return Decision.edit(arguments)
             elif letter == "n":
-                why = "" if answer is None else await ask_line("Why not? (the model reads it) ") or ""
+                why = "" if answer is None else await self._desk.line("Why not? (the model reads it) ") or ""
                 return Decision.deny(why.strip())
             elif letter is not None:
                 return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
 
     def _show(self, request: ApprovalRequest, always: bool) -> None:
-        body = Text(request.text)
+        body = described_call(request)
         for repair in request.repairs:
             body.append(f"\nrepaired: {repair}", style="yellow")
         body.append(f"\n\nwhy: {visible(request.reason)}", style="dim")
         if always:
             body.append(f"\nalways means: {visible(request.suggested_rule)}", style="dim")
+        body.append(f"\ntime left: {max(0.0, request.expires_at - time()) / 60:.0f} min", style="dim")
         title = Text(f"May {visible(request.tool, lines=False)} run?")
-        width = min(self._console.width, WIDEST)
-        self._console.print(Panel(body, title=title, border_style="yellow", width=width))
+        width = min(self._desk.width, WIDEST)
+        self._desk.print(Panel(body, title=title, border_style="yellow", width=width))
 
     def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
         """The answer that the person means; end of input is a no, an empty line skips. Say so where it means none."""
@@ -102,14 +147,14 @@ class TerminalApprover:
     async def _edited(self, draft: str) -> str:
         self.editing = True
         try:
-            edited = await edit_text(draft)
+            edited = await self._desk.edit(draft)
         finally:
             self.editing = False
         if edited is not None:
             return edited
         self._say("No editor was found ($VISUAL, $EDITOR, editor, nano, vi).")
-        self._console.print(Text(visible(draft)))
-        return await ask_line("The new arguments, as JSON: ") or draft
+        self._desk.print(Text(visible(draft)))
+        return await self._desk.line("The new arguments, as JSON: ") or draft
 
     def _checked(self, draft: str, request: ApprovalRequest) -> dict[str, Any] | None:
         """The arguments, if the tool would take them; otherwise say why not, and keep what was written."""
@@ -134,10 +179,36 @@ class TerminalApprover:
         return edited
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(text, style="red"))
+        self._desk.print(Text(text, style="red"))
 
     def _wrapped(self, question: str) -> str:
-        return "\n".join(textwrap.wrap(question, max(20, self._console.width - 2))) + " "
+        return "\n".join(textwrap.wrap(question, max(20, self._desk.width - 2))) + " "
+
+
+def described_call(request: ApprovalRequest) -> Text:
+    """The call as the request tells it: a command is highlighted, and a change of a text is shown as a difference."""
+    changed = _difference(request.arguments)
+    if changed is None:
+        lexer = LANGUAGES.get(request.tool)
+        text = Text(request.text) if lexer is None else Syntax("", lexer).highlight(request.text)
+        text.rstrip()
+        return text
+    kept = {key: value for key, value in request.arguments.items() if key not in ("old", "new")}
+    body = Text(render(request.tool, kept))
+    for line in visible(shorten("\n".join(changed))).split("\n"):
+        style = {"+": "green", "-": "red"}.get(line[:1], "")
+        body.append(f"\n{line}", style=style)
+    for strange in look_alikes("\n".join(changed)):
+        body.append(f"\n! a letter that looks like another: {strange}", style="yellow")
+    return body
+
+
+def _difference(arguments: Mapping[str, Any]) -> list[str] | None:
+    """The lines that an `edit` takes out and puts in, with those around them; None for other calls."""
+    old, new = arguments.get("old"), arguments.get("new")
+    if not isinstance(old, str) or not isinstance(new, str):
+        return None
+    return list(unified_diff(old.splitlines(), new.splitlines(), n=1_000, lineterm=""))[3:]
 
 
 class TerminalHost:

@@ -1,0 +1,258 @@
+"""A conversation in a terminal: what a typed line does, and who runs the turns."""
+
+import re
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.from_thread
+from rich.text import Text
+
+from handrail.agent import Agent
+from handrail.aio import in_background
+from handrail.cli._app import Options
+from handrail.cli._chat_screen import Front, LineFront, PromptFront, is_plain
+from handrail.cli._output import job_line
+from handrail.cli._shelf import list_line
+from handrail.cli._stored import find_session, open_store, writable_store
+from handrail.cli._talk import Talk, Wish, first_line, open_talk
+from handrail.cli._terminal import TerminalApprover
+from handrail.cli._which_model import model_name, open_named
+from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.result import Failure
+from handrail.policy.approval import visible
+from handrail.policy.approvers import approve_all
+from handrail.policy.policy import Policy
+from handrail.toolkit.toolbox import Toolbox
+from handrail.tools.builtin import builtin_tools
+
+COMMANDS: Final = {
+    "/help": "what can be typed",
+    "/jobs": "the background jobs; /jobs stop JOB ends one",
+    "/tools": "the tools that the model has",
+    "/sessions": "the stored conversations",
+    "/resume": "go on with another conversation: /resume ID",
+    "/report": "what the sandbox enforces here",
+    "/model": "the model; /model PROVIDER:NAME takes another",
+    "/mode": "what needs your approval; /mode contained, ask, strict or open",
+    "/exit": "leave, as Ctrl-D does",
+}
+OTHERS: Final = {
+    "!COMMAND": "run a command in the sandbox; the model does not see it",
+    "@FILE": "add a file of the workspace to the message",
+    "Alt-Enter": "begin a new line; what you paste keeps its lines",
+    "Ctrl-C": "end the running call; twice: the turn; three times: the program",
+}
+LONGEST_FILE: Final = 64 * 1024
+MOST_SESSIONS: Final = 20
+_MENTION: Final = re.compile(r"(?<!\S)@([^\s@]+)")
+
+
+async def run_chat(named: str | None, resume: str | None, options: Options) -> int:
+    """Serve one conversation after the other, until the person leaves."""
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise HandrailError("chat needs a terminal; for one task without one, type: handrail run 'the task'")
+    front: Front = LineFront() if is_plain() else PromptFront(COMMANDS, options.workspace)
+    wish = Wish(model_name(named), None, resume and find_session(open_store(), resume).id)
+    while True:
+        store, why_not = writable_store()
+        if store is None:
+            front.note(f"this conversation is not kept: {why_not}")
+        following = await _converse(front, replace(wish, store=store), options)
+        if following is None:
+            return 0
+        wish = following
+
+
+async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
+    """One conversation. Returns the next one, if the person asked for another."""
+    tools = Toolbox(builtin_tools("all"))
+    person = TerminalApprover(front, tools, remembers=True, shown=front.until_shown)
+    approver: Any = approve_all if options.yes else person
+    model = open_named(wish.model, lambda shown: anyio.from_thread.run(front.ask_person, shown))
+    async with open_talk(options, wish, model, tools, approver, front.see) as talk, front.serving(talk):
+        chat = Chat(front, talk, wish)
+        chat.greet()
+        working = in_background(chat.work())
+        try:
+            while not chat.left and (line := await front.read()) is not None:
+                await chat.take(line)
+                if not front.reads_while_working:
+                    await chat.idle()
+        finally:
+            talk.end_turn()
+            await chat.settled()
+            working.cancel()
+            chat.say_goodbye()
+    return chat.following
+
+
+class Chat:
+    """What the lines of one conversation do."""
+
+    def __init__(self, front: Front, talk: Talk, wish: Wish) -> None:
+        self._front, self._talk, self._wish = front, talk, wish
+        self._queue: deque[Callable[[], Awaitable[object]]] = deque()
+        self._news = anyio.Event()
+        self._idle = anyio.Event()
+        self._idle.set()
+        self.left = False
+        self.following: Wish | None = None
+
+    def greet(self) -> None:
+        """The first line says what holds here; a conversation that goes on shows what was said in it."""
+        self._front.print(Text(first_line(self._talk), style="bold"))
+        self._front.print(Text("/help lists the commands; Ctrl-D leaves.", style="dim"))
+        for note in self._talk.sandbox.report.notes:
+            self._front.note(note)
+        if self._wish.resume is not None:
+            for event in self._talk.agent.session.trace:
+                self._front.story.see(event)
+
+    def say_goodbye(self) -> None:
+        jobs = [job.id for job in self._talk.sandbox.jobs() if job.running]
+        if jobs:
+            self._front.note(f"{', '.join(jobs)} ends now, with this conversation")
+        if self._wish.store is not None and self.following is None:
+            self._front.note(f"to go on: handrail chat --resume {self._talk.agent.session.id}")
+
+    async def take(self, line: str) -> None:
+        """Do what a line says: a command at once, a message when those before it are done."""
+        text = line.strip()
+        if not text:
+            return
+        if text.startswith("/") and text.split()[0] in COMMANDS:
+            await self._command(*text.split())
+        elif re.fullmatch(r"/[a-z]+", text.split()[0]):
+            self._front.note(f"there is no {text.split()[0]}; /help lists the commands")
+        elif text.startswith("!"):
+            self._add(partial(self._run, text[1:].strip()))
+        else:
+            self._add(partial(self._turn, line.rstrip()))
+
+    def _add(self, work: Callable[[], Awaitable[object]]) -> None:
+        if not self._idle.is_set():
+            self._front.queued = len(self._queue) + 1
+        else:
+            self._idle = anyio.Event()
+        self._queue.append(work)
+        self._news.set()
+
+    async def work(self) -> None:
+        """Do what is queued, one after the other."""
+        while True:
+            while self._queue:
+                work = self._queue.popleft()
+                self._front.queued = len(self._queue)
+                try:
+                    await work()
+                except Exception as error:  # noqa: BLE001 - a turn that fails must not end the conversation
+                    self._front.note(f"{type(error).__name__}: {error}", "red")
+            self._idle.set()
+            self._news = anyio.Event()
+            await self._news.wait()
+
+    async def idle(self) -> None:
+        """Return when everything that was queued is done."""
+        await self._idle.wait()
+
+    async def settled(self) -> None:
+        """Drop what is queued, and return when what runs has ended."""
+        self._queue.clear()
+        await self.idle()
+
+    async def _turn(self, text: str) -> None:
+        await self._talk.turn(await self._with_files(text))
+
+    async def _run(self, command: str) -> None:
+        if not command:
+            return
+        result = await self._talk.call("bash", {"command": command})
+        if isinstance(result, Failure):
+            self._front.print(Text(visible(str(result.data.get("stdout", "")))))
+            return
+        value: Any = result.value
+        for stream in ("stdout", "stderr"):
+            if text := str(value.get(stream) or "").rstrip("\n"):
+                self._front.print(Text(visible(text)))
+
+    async def _with_files(self, text: str) -> str:
+        """The message and the files that it mentions, read through the sandbox: no link leads out of it."""
+        parts = [text]
+        for path in dict.fromkeys(_MENTION.findall(text)):
+            try:
+                data = await self._talk.sandbox.read_bytes(path, length=LONGEST_FILE + 1)
+            except (OSError, HandrailError, ToolFailed, ValueError) as error:
+                self._front.note(f"@{path} was not added: {error}")
+                continue
+            cut = "\n(cut here)" if len(data) > LONGEST_FILE else ""
+            parts.append(f"{path}:\n```\n{data[:LONGEST_FILE].decode('utf-8', 'replace')}{cut}\n```")
+        return "\n\n".join(parts)
+
+    async def _command(self, name: str, *words: str) -> None:
+        doing: Any = getattr(self, f"_{name[1:]}")
+        try:
+            await doing(*words)
+        except TypeError:
+            self._front.note(f"{name}: {COMMANDS[name]}")
+        except HandrailError as error:
+            self._front.note(str(error), "red")
+
+    async def _help(self) -> None:
+        for name, about in (*COMMANDS.items(), *OTHERS.items()):
+            self._front.print(Text(f"{name:<10}", style="bold") + Text(f" {about}"))
+
+    async def _jobs(self, *words: str) -> None:
+        if words and (len(words) != 2 or words[0] != "stop"):
+            raise TypeError
+        if words and not await self._talk.agent.session.terminate(words[1]):
+            self._front.note(f"no job {words[1]} runs")
+        for job in self._talk.sandbox.jobs():
+            state = {"job": job.id, "running": job.running, "exit_code": job.exit_code, "command": job.command}
+            self._front.note(job_line(state), "")
+        if not self._talk.sandbox.jobs():
+            self._front.note("no jobs")
+
+    async def _tools(self) -> None:
+        for tool in self._talk.agent.session.toolbox:
+            self._front.print(Text(tool.name, style="bold") + Text(f"  {tool.description.splitlines()[0]}"))
+
+    async def _sessions(self) -> None:
+        for each in open_store().sessions()[:MOST_SESSIONS]:
+            self._front.print(list_line(each))
+
+    async def _resume(self, id: str) -> None:
+        self.following = replace(self._wish, resume=find_session(open_store(), id).id)
+        if self.following.resume == self._talk.agent.session.id:
+            self.following = None
+            raise HandrailError("that is this conversation")
+        self.left = True
+
+    async def _report(self) -> None:
+        for promise in self._talk.sandbox.report.promises:
+            why = f"  {promise.reason}" if promise.standing != "enforced" else ""
+            self._front.note(f"{promise.standing:<9} {promise.feature}{why}", "")
+
+    async def _model(self, name: str = "") -> None:
+        agent = self._talk.agent
+        if name and self._talk.works:
+            raise HandrailError("the model can be changed when it has answered; Ctrl-C twice ends the turn")
+        if name:
+            model = open_named(name, lambda shown: anyio.from_thread.run(self._front.ask_person, shown))
+            self._talk.agent = Agent(model, session=agent.session, rounds=agent.rounds, system=agent.system)
+            self._wish = replace(self._wish, model=name)
+        self._front.note(f"model {self._talk.agent.model_name}", "")
+
+    async def _mode(self, name: str = "") -> None:
+        shared = self._talk.agent.session.shared
+        if name:
+            mode: Any = name
+            shared.policy = replace(shared.policy, mode=Policy(mode=mode).mode)
+        self._front.note(f"policy {shared.policy.mode}", "")
+
+    async def _exit(self) -> None:
+        self.left = True

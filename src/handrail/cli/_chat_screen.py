@@ -1,0 +1,316 @@
+"""The terminal of a conversation: a prompt that stays below what is printed, or a plain one, line by line."""
+
+import io
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, Protocol
+
+import anyio
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.cells import set_cell_size
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from handrail.aio import in_background
+from handrail.cli._editor import edit_text
+from handrail.cli._prompt import files_beginning, open_history, terminal_size
+from handrail.cli._story import Print, Story, tokens
+from handrail.cli._talk import Talk
+from handrail.cli._terminal import PlainDesk, ask_line
+from handrail.contract.event import Event
+from handrail.policy.approval import visible
+
+HISTORY: Final = "chat_history"
+PROMPT: Final = "> "
+REFRESH: Final = 0.25
+"""Seconds between two pictures of what runs."""
+ANSWER_LINES: Final = 4
+"""Lines of an unfinished block of the answer that are shown."""
+LEAVE: Final = 3
+"""How many Ctrl-C in a row end the program."""
+
+
+def is_plain() -> bool:
+    """Whether the terminal can only print lines."""
+    return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
+
+
+class Front(Protocol):
+    """What a conversation needs of a terminal."""
+
+    queued: int
+    """How many messages wait."""
+    reads_while_working: bool
+    story: Story
+
+    @property
+    def width(self) -> int: ...
+    def print(self, what: RenderableType) -> None: ...
+    def note(self, text: str, style: str = "dim") -> None: ...
+    def see(self, event: Event) -> None: ...
+    def forget(self) -> None: ...
+    def serving(self, talk: Talk) -> AbstractAsyncContextManager[None]: ...
+    async def until_shown(self, request_id: str) -> None: ...
+    async def read(self) -> str | None: ...
+    async def line(self, question: str, until: float | None = None) -> str | None: ...
+    async def edit(self, text: str) -> str | None: ...
+    async def ask_person(self, shown: str) -> str | None: ...
+
+
+class _Shown:
+    """What both kinds of terminal share: events are told, and a request is put after what came before it."""
+
+    queued = 0
+
+    def __init__(self, show: Print) -> None:
+        self.talk: Talk | None = None
+        self.story = Story(show)
+        self._show = show
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """One remark."""
+        self._show(Text(visible(text, lines=False), style=style))
+
+    def see(self, event: Event) -> None:
+        """Tell an event; after a turn, what it took."""
+        if event.type != "user":  # the person has typed it here
+            self.story.see(event)
+        if event.type == "run_ended" and event.parent is None:
+            self.note(tokens(self.story.usage))
+
+    async def until_shown(self, request_id: str) -> None:
+        if self.talk is not None:
+            await self.talk.until_shown(request_id)
+
+
+class LineFront(_Shown):
+    """A terminal that cannot move its cursor: everything is a line, and nothing is read while a turn runs."""
+
+    reads_while_working = False
+
+    def __init__(self) -> None:
+        super().__init__(self.print)
+        self._desk = PlainDesk(Console(highlight=False, width=self.width))
+        self.forget, self.line, self.edit = self._desk.forget, self._desk.line, self._desk.edit
+
+    @property
+    def width(self) -> int:
+        return terminal_size(sys.stdout).columns
+
+    def print(self, what: RenderableType) -> None:
+        self._desk.print(what)
+
+    @asynccontextmanager
+    async def serving(self, talk: Talk) -> AsyncIterator[None]:
+        """Ctrl-C is a signal here."""
+        self.talk = talk
+        watching = in_background(self._interrupts(talk))
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def _interrupts(self, talk: Talk) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+            async for _ in signals:
+                if talk.interrupt() >= LEAVE:
+                    raise SystemExit(0)
+
+    async def read(self) -> str | None:
+        """The next line."""
+        return await ask_line(PROMPT)
+
+    async def ask_person(self, shown: str) -> str | None:
+        """A line of the person who plays the model."""
+        return await ask_line(visible(shown))
+
+
+class PromptFront(_Shown):
+    """A prompt at the bottom, with what runs now above it; everything final is printed above both."""
+
+    reads_while_working = True
+
+    def __init__(self, commands: Mapping[str, str], workspace: str) -> None:
+        super().__init__(self.print)
+        self._question: tuple[str, float | None] | None = None
+        self._answer: str | None = None
+        self._answered = anyio.Event()
+        self._draft = ""
+        self._output = Vt100_Output(
+            sys.stdout, lambda: terminal_size(sys.stdout), term=os.environ.get("TERM"), enable_cpr=False
+        )
+        self._session: PromptSession[str] = PromptSession(
+            history=open_history(HISTORY), completer=_Words(commands, workspace), complete_while_typing=False,
+            output=self._output, multiline=True, key_bindings=self._keys(), refresh_interval=REFRESH,
+            message=self._message, prompt_continuation="  ",
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        return terminal_size(sys.__stdout__ or sys.stdout).columns
+
+    def print(self, what: RenderableType) -> None:
+        """Print above the prompt; what the encoding lacks is written with plain signs."""
+        sys.stdout.write(self._rendered(what))
+        sys.stdout.flush()
+
+    def _rendered(self, what: RenderableType) -> str:
+        text = io.StringIO()
+        Console(file=text, force_terminal=True, highlight=False, width=self.width, height=25).print(what)
+        encoding = (sys.__stdout__ or sys.stdout).encoding
+        return text.getvalue().encode(encoding, "handrail").decode(encoding)
+
+    @asynccontextmanager
+    async def serving(self, talk: Talk) -> AsyncIterator[None]:
+        """What is printed while a prompt is on the screen goes above it."""
+        self.talk = talk
+        with patch_stdout(raw=True):
+            yield
+
+    async def read(self) -> str | None:
+        """The next message or command; answers to questions go to those who asked."""
+        while True:
+            try:
+                text = await self._session.prompt_async(default=self._draft if self._question is None else "")
+            except EOFError:
+                if self._question is None:
+                    return None
+                self._settle(None)
+                continue
+            except KeyboardInterrupt:
+                return None
+            if self._question is not None:
+                self._settle(text)
+                continue
+            self._draft = ""
+            return text
+
+    def _settle(self, answer: str | None) -> None:
+        self._answer, self._question = answer, None
+        self._answered.set()
+
+    async def line(self, question: str, until: float | None = None) -> str | None:
+        """Ask below everything else; what was typed before is kept for later."""
+        self._answered = anyio.Event()
+        self._question = (question, until)
+        self.forget()
+        try:
+            await self._answered.wait()
+            return self._answer
+        finally:
+            self._question = None
+            self._session.app.invalidate()
+
+    def forget(self) -> None:
+        """Put away what was typed before the question: it is no answer to it."""
+        buffer = self._session.default_buffer
+        if self._session.app.is_running and buffer.text:
+            self._draft = buffer.text
+            buffer.reset()
+
+    async def edit(self, text: str) -> str | None:
+        """The editor has the terminal meanwhile."""
+        async with in_terminal():
+            return await edit_text(text)
+
+    async def ask_person(self, shown: str) -> str | None:
+        """A line of the person who plays the model."""
+        head, _, question = shown.rpartition("\n")
+        self.print(Text(visible(head)))
+        return await self.line(question)
+
+    def _message(self) -> ANSI:
+        """What runs now, the question if there is one, and the prompt."""
+        lines = [] if self.talk is None else list(self._live())
+        if status := self._status():
+            lines.append(status)
+        if self._question is not None:
+            question, until = self._question
+            left = "" if until is None else f" ({max(0, int(until - time.time()))} s left)"
+            *above, last = question.rstrip().split("\n")
+            lines += [*above, f"{last}{left}", PROMPT]
+        else:
+            lines.append(PROMPT)
+        encoding = (sys.__stdout__ or sys.stdout).encoding
+        return ANSI("\n".join(lines).encode(encoding, "handrail").decode(encoding))
+
+    def _live(self) -> Iterable[str]:
+        width, story = self.width - 1, self.story
+        for line in visible(story.answer).rstrip().split("\n")[-ANSWER_LINES:]:
+            if line.strip():
+                yield set_cell_size(line, width).rstrip()
+        if story.doing and not story.running:
+            yield set_cell_size(f"… {story.doing}", width).rstrip()
+        calls = list(story.running.values())
+        for call in calls:
+            state = f" · {call.state}" if call.state else ""
+            text = f"{'  ' * call.depth}… {call.tool} {call.title}"
+            seconds = f"{state} · {max(0.0, time.time() - call.began):.0f} s"
+            yield set_cell_size(text, max(10, width - len(seconds))).rstrip() + seconds
+        tail = [line for call in calls[-1:] for line in call.tail if line]
+        for line in tail:
+            yield set_cell_size(f"  | {line.expandtabs(4)}", width).rstrip()
+
+    def _status(self) -> str:
+        """Who is asked, what it took so far, and how many messages wait."""
+        if self.talk is None or not self.talk.works:
+            return ""
+        queued = f" · {self.queued} queued" if self.queued else ""
+        name = visible(self.talk.agent.model_name, lines=False)
+        text = f"{name}{queued} · {tokens(self.story.usage)} · Ctrl-C ends the call"
+        return set_cell_size(text, max(1, self.width - 1)).rstrip()
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        @keys.add("c-j")  # Enter, pressed before the prompt was there
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        @keys.add("<sigint>")
+        def _(event: KeyPressEvent) -> None:
+            self._interrupt(event)
+
+        return keys
+
+    def _interrupt(self, event: KeyPressEvent) -> None:
+        """Ctrl-C: drop the line if nothing runs; otherwise end the call, then the turn; the third leaves."""
+        if self.talk is None or self.talk.interrupt() >= LEAVE:
+            event.app.exit(exception=KeyboardInterrupt())
+        elif not self.talk.works and self._question is None:
+            event.current_buffer.reset()
+
+
+class _Words(Completer):
+    """Completes commands, and after @ the files of the workspace."""
+
+    def __init__(self, commands: Mapping[str, str], workspace: str) -> None:
+        self._commands, self._workspace = commands, workspace
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        last = before.split()[-1] if before and not before[-1].isspace() else ""
+        if last.startswith("/") and before.strip() == last:
+            for name, about in self._commands.items():
+                if name.startswith(last):
+                    yield Completion(name, start_position=-len(last), display_meta=about)
+        elif last.startswith("@"):
+            for path in files_beginning(last[1:], self._workspace):
+                yield Completion(f"@{path}", start_position=-len(last))

@@ -1,0 +1,53 @@
+"""The person's own store of sessions: where it is, and how a session is named on the command line."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from handrail.cli._kept import state_directory
+from handrail.contract.errors import HandrailError
+from handrail.store.store import Store
+from handrail.store.summary import Summary
+
+FILE: Final = "sessions.db"
+LAST: Final = "last"
+
+
+def store_path() -> Path:
+    """Where sessions are kept."""
+    return state_directory() / FILE
+
+
+def open_store() -> Store:
+    """The store, to read it. Raises HandrailError where there can be none."""
+    try:
+        return Store(store_path())
+    except RuntimeError as error:  # no home at all
+        raise HandrailError(f"there are no sessions: {error}") from None
+
+
+def writable_store() -> tuple[Store | None, str]:
+    """The store, to write new sessions; or None, and why they are not kept."""
+    try:
+        path = store_path()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside = [path.parent, *([path] if path.exists() else [])]
+        locked = next((each for each in beside if not os.access(each, os.W_OK)), None)
+        if locked is not None:
+            return None, f"{locked} cannot be written"
+        return Store(path), ""
+    except (OSError, RuntimeError) as error:
+        return None, str(error)
+
+
+def find_session(store: Store, named: str) -> Summary:
+    """The session of this id, of an id that begins so, or the `last` one. Raises HandrailError for none or several."""
+    sessions = store.sessions()
+    if named == LAST and sessions:
+        return sessions[0]
+    found = [each for each in sessions if each.id == named] or [each for each in sessions if each.id.startswith(named)]
+    if len(found) == 1 and named:
+        return found[0]
+    if len(found) > 1:
+        raise HandrailError(f"{len(found)} sessions begin with {named!r}: {', '.join(each.id for each in found[:5])}")
+    raise HandrailError(f"there is no session {named!r}; `handrail sessions list` shows those that there are")

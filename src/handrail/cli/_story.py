@@ -1,0 +1,260 @@
+"""Tell a person what happens in a session: the model's answer block by block, and a line for each call."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+
+from handrail.cli._output import duration
+from handrail.contract.event import Event
+from handrail.contract.model import Usage
+from handrail.policy.approval import visible
+
+TITLES: Final = ("command", "path", "pattern", "prompt", "question", "job", "ref", "summary", "code")
+"""The fields that tell best what a call is about, the best first."""
+LONGEST_TITLE: Final = 300
+TAIL: Final = 5
+"""Lines of a running command's output that are shown live."""
+SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "red")}
+Print = Callable[[RenderableType], None]
+
+
+@dataclass(slots=True)
+class Running:
+    """A call that has no end yet."""
+
+    tool: str
+    title: str
+    began: float
+    depth: int
+    state: str = ""
+    announced: bool = False
+    """Whether its line was printed before its end, because calls inside it came first."""
+    tail: deque[str] = field(default_factory=lambda: deque([""], maxlen=TAIL + 1))
+
+
+class Story:
+    """Prints events as they come. What is not final yet, it tells on request: `answer`, `doing` and `running`."""
+
+    def __init__(self, calls: Print, answers: Print | None = None) -> None:
+        self._calls, self._answers = calls, answers or calls
+        self.running: dict[str, Running] = {}
+        self.answer = ""
+        """The block of the answer that is not complete."""
+        self.doing = ""
+        """What the model does now."""
+        self.usage = Usage()
+
+    def see(self, event: Event) -> None:
+        """Print what a person should know of the event; much of it prints nothing."""
+        if event.parent is not None and event.type in OF_THE_MODEL:
+            if event.type == "model_answered":
+                self.usage += Usage(**event.data["usage"])
+            return  # a task's own words; its caller gets its answer as a result
+        if (tell := getattr(self, f"_{event.type}", None)) is not None:
+            tell(event)
+
+    def _session_resumed(self, event: Event) -> None:
+        self.running.clear()
+        self._note("resumed; what was open when it ended was not run again")
+
+    def _user(self, event: Event) -> None:
+        self._calls(Text(""))
+        for line in visible(event.data["text"]).splitlines() or [""]:
+            self._calls(Text(f"> {line}", style="bold"))
+
+    def _model_asked(self, event: Event) -> None:
+        self.doing = "asking the model"
+
+    def _thinking(self, event: Event) -> None:
+        self.doing = "the model thinks"
+
+    def _call_text(self, event: Event) -> None:
+        self.doing = f"the model writes a call of {visible(str(event.data['name']), lines=False)}"
+
+    def _text(self, event: Event) -> None:
+        self.doing = "the model writes"
+        whole, self.answer = whole_blocks(self.answer + event.data["text"])
+        self._print_answer(whole)
+
+    def _retried(self, event: Event) -> None:
+        self.answer = ""
+        void = "; what it wrote is void" if event.data["taken_back"] else ""
+        self._note(f"the model is asked again in {event.data['wait']:.1f} s{void}: {event.data['why']}", "yellow")
+
+    def _model_answered(self, event: Event) -> None:
+        self._print_answer(self.answer)
+        self.answer = self.doing = ""
+        self.usage += Usage(**event.data["usage"])
+
+    def _print_answer(self, text: str) -> None:
+        if text.strip():
+            self._answers(Group(Text(""), Markdown(visible(text), hyperlinks=False)))
+
+    def _call_started(self, event: Event) -> None:
+        depth = 0
+        if event.parent is not None and (parent := self._parent(event.parent)) is not None:
+            self._announce(parent)
+            depth = parent.depth + 1
+        tool = visible(str(event.data["tool"]), lines=False)
+        self.running[event.call_id or ""] = Running(tool, title(event.data["arguments"]), event.time, depth)
+
+    def _parent(self, id: str) -> Running | None:
+        """The call that made this one, itself or by a task (CALL/N)."""
+        return self.running.get(id) or self.running.get(id.rpartition("/")[0])
+
+    def _announce(self, call: Running) -> None:
+        if not call.announced:
+            call.announced = True
+            self._line(Text("▸ ", style="cyan") + _named(call), call.depth)
+
+    def _call_repaired(self, event: Event) -> None:
+        if call := self.running.get(event.call_id or ""):
+            for each in event.data["repairs"]:
+                where = each.get("path") or "the arguments"
+                self._line(Text(f"repaired {visible(str(where), lines=False)}: {_change(each)}", "dim"), call.depth + 1)
+
+    def _call_waiting(self, event: Event) -> None:
+        self._set_state(event, "waits for its turn")
+
+    def _call_running(self, event: Event) -> None:
+        self._set_state(event, "")
+
+    def _approval_asked(self, event: Event) -> None:
+        self._set_state(event, "waits for an approval")
+
+    def _approval_settled(self, event: Event) -> None:
+        self._set_state(event, "")
+        if event.data["decision"] not in ("approve", "cancelled"):
+            call = self.running.get(event.call_id or "")
+            rule = f": {event.data['rule']}" if event.data.get("rule") else ""
+            said = visible(f"approval: {event.data['decision']}{rule}", lines=False)
+            self._line(Text(said, "dim"), call.depth + 1 if call else 0)
+
+    def _set_state(self, event: Event, state: str) -> None:
+        if call := self.running.get(event.call_id or ""):
+            call.state = state
+
+    def _call_output(self, event: Event) -> None:
+        if call := self.running.get(event.call_id or ""):
+            first, *rest = visible(event.data["text"].replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+            call.tail[-1] += first
+            call.tail.extend(rest)
+
+    def _call_ended(self, event: Event) -> None:
+        data = event.data
+        call = self.running.pop(event.call_id or "", None) or Running(data["tool"], "", event.time, 0)
+        sign, style = SIGNS.get(data["status"], SIGNS["failed"])
+        envelope = data.get("result") or {}
+        line = Text(f"{sign} ", style=style) + _named(call)
+        facts = [*([data["kind"]] if data.get("kind") else []), *_outcome(envelope), duration(data["duration_ms"])]
+        self._line(line + Text(f" · {' · '.join(map(str, facts))}", style="dim"), call.depth)
+        if envelope.get("ok") is False:
+            self._line(Text(_one_line(envelope.get("message", "")), style="dim"), call.depth + 1)
+
+    def _job_started(self, event: Event) -> None:
+        self._note(f"{event.data['job']} runs in the background")
+
+    def _job_ended(self, event: Event) -> None:
+        how = event.data.get("error") or f"exit {event.data['exit_code']}"
+        self._note(f"{event.data['job']} has ended: {how}")
+
+    def _collapsed(self, event: Event) -> None:
+        self._note(f"{len(event.data['results'])} old results gave way, because the context is nearly full")
+
+    def _summarised(self, event: Event) -> None:
+        self._note(f"the oldest {event.data['messages']} messages gave way to a summary")
+
+    def _warning(self, event: Event) -> None:
+        self._note(f"! {event.data['message']}", "yellow")
+
+    def _run_ended(self, event: Event) -> None:
+        self._print_answer(self.answer)
+        self.answer = self.doing = ""
+        reason, text = event.data["reason"], event.data["text"]
+        if reason == "asked_user":
+            self._print_answer(text)
+        elif reason != "done":
+            told = f": {_one_line(text)}" if reason in ("model_error", "round_limit", "budget") and text else ""
+            self._note(f"The run ended: {reason}{told}", "red")
+
+    def _note(self, text: str, style: str = "dim") -> None:
+        self._line(Text(_one_line(text), style=style), 0)
+
+    def _line(self, text: Text, depth: int) -> None:
+        self._calls(Padding(text, (0, 0, 0, 2 + 2 * depth)))
+
+
+OF_THE_MODEL: Final = frozenset(
+    {"user", "steered", "model_asked", "text", "thinking", "call_text", "retried", "model_answered", "run_ended"}
+)
+
+
+def whole_blocks(text: str) -> tuple[str, str]:
+    """The part of a text that is complete as markdown, up to an empty line outside of code, and the rest."""
+    end = place = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        place += len(line)
+        mark = line.strip()[:3]
+        if mark in ("```", "~~~"):
+            fence = "" if mark == fence else fence or mark
+        elif not line.strip() and line.endswith("\n") and not fence:
+            end = place
+    return text[:end], text[end:]
+
+
+def title(arguments: Any) -> str:
+    """What a call is about, in one line."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        given = arguments
+    if isinstance(given, Mapping):
+        best = next((given[name] for name in TITLES if isinstance(given.get(name), str)), None)
+        given = json.dumps(dict(given), ensure_ascii=False, default=str) if best is None else best
+    return _one_line(str(given))[:LONGEST_TITLE]
+
+
+def tokens(usage: Usage) -> str:
+    """What requests took, for people."""
+    cost = "" if usage.cost is None else f" · ${usage.cost:.4f}"
+    return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
+
+
+def size(count: int) -> str:
+    """So many bytes, for people."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1_000:
+            return f"{count} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count = count / 1_000  # type: ignore[assignment]
+    return f"{count:.1f} GB"
+
+
+def _named(call: Running) -> Text:
+    return Text(call.tool, style="bold") + Text(f" {call.title}" if call.title not in ("", "{}") else "")
+
+
+def _outcome(envelope: Mapping[str, Any]) -> list[str]:
+    """The exit code of a command that failed, and how large the result is."""
+    result = envelope.get("result")
+    code = result.get("exit_code") if isinstance(result, Mapping) else None
+    exited = [f"exit {code}"] if isinstance(code, int) and code else []
+    if result is None:
+        return exited
+    return [*exited, size(len(json.dumps(result, ensure_ascii=False, default=str).encode("utf-8", "replace")))]
+
+
+def _change(repair: Mapping[str, Any]) -> str:
+    before, after = (json.dumps(repair.get(key), ensure_ascii=False, default=str) for key in ("before", "after"))
+    return _one_line(f"{before} → {after}")[:LONGEST_TITLE]
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()), lines=False)

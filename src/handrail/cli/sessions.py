@@ -1,0 +1,79 @@
+"""`handrail sessions`: list, show, export, replay, go on with, branch and remove stored conversations."""
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from handrail.cli._app import Command, Options, app, or_exit, run, with_options
+from handrail.cli.run import MOST_CALLS, MOST_ROUNDS, Model
+from handrail.lazy import Lazy
+
+if TYPE_CHECKING:
+    from handrail.cli import _one_task, _shelf
+else:
+    _one_task = Lazy("handrail.cli._one_task")
+    _shelf = Lazy("handrail.cli._shelf")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A session, by the beginning of its id; `last` is the newest.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(group, name="sessions", help="List, show, export, replay, go on with, branch and remove conversations.")
+
+
+@group.command("list", cls=Command)
+def list_sessions(json: Json = False) -> None:
+    """List the stored conversations, the one that changed last first."""
+    or_exit(lambda: _shelf.list_sessions(json))
+
+
+@group.command(cls=Command)
+def show(id: Id, json: Json = False) -> None:
+    """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
+    or_exit(lambda: _shelf.show(id, json))
+
+
+@group.command(cls=Command)
+def replay(
+    id: Id, speed: Annotated[float, typer.Option(min=0, help="How many times faster; 0 does not wait.")] = 1.0
+) -> None:
+    """Show the stored events again, in the time that they took, with long pauses cut. Nothing runs."""
+    or_exit(lambda: _shelf.replay(id, speed))
+
+
+@group.command(cls=Command)
+def export(
+    id: Id, file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None
+) -> None:
+    """Write a conversation as lines of JSON, with its artifacts."""
+    or_exit(lambda: _shelf.export(id, file))
+
+
+@group.command(cls=Command)
+@with_options
+def resume(
+    id: Id,
+    prompt: Annotated[str, typer.Argument(help="What the model should do next.")],
+    model: Model = None,
+    *,
+    options: Options,
+) -> None:
+    """Go on with a conversation, as `handrail run --resume ID PROMPT` does. Calls that had begun are not repeated."""
+    run(partial(_one_task.run_task, prompt, model, id, MOST_ROUNDS, MOST_CALLS, options, sys.stdin))
+
+
+@group.command(cls=Command)
+def fork(
+    id: Id,
+    at: Annotated[int | None, typer.Option(min=0, help="The last event that the copy has; all if absent.")] = None,
+) -> None:
+    """Copy a conversation, or the beginning of it, and print the id of the copy."""
+    or_exit(lambda: _shelf.fork(id, at))
+
+
+@group.command(cls=Command)
+def rm(ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As for the other commands.")]) -> None:
+    """Remove conversations, with the artifacts that no other has."""
+    or_exit(lambda: _shelf.remove(ids))

@@ -1,0 +1,313 @@
+"""`handrail chat` in a real terminal: turns, approvals, what runs now, Ctrl-C, jobs, and conversations that go on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from handrail import Message, Success
+from handrail.drivers.guard.build import build, stale
+from tests.cli.story import bash, called, recorded
+from tests.cli.terminal import ENV, MAIN, Terminal, plain, terminal
+
+WAIT = "until [ -e go ]; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guard() -> None:
+    if stale():
+        build()
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {"HOME": str(tmp_path_factory.mktemp("home"))}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def begun(screen: Terminal) -> None:
+    screen.wait_until(lambda: screen.shown.splitlines()[-1:] == [">"], "the prompt")
+
+
+def say(screen: Terminal, text: str) -> None:
+    screen.type(text)
+    screen.wait_shown(text.strip()[:30])
+    screen.type("\r")
+
+
+def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Say hi", [bash("echo hi; exit 3"), "# Title\n\nIt **said** hi.\n\n- one"]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        first = screen.shown.replace("\n", " ")
+        for word in ("jail: ", "promises enforced", "network none", "policy contained", "ScriptedModel"):
+            assert word in first, word
+        say(screen, "Say hi")
+        screen.wait_shown("tokens in")
+        screen.wait_shown("• one")
+        assert "✓ bash echo hi; exit 3 · exit 3 · " in screen.shown
+        assert "It said hi." in screen.shown
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert "to go on: handrail chat --resume " in screen.shown.replace("\n", " ")
+    assert "Traceback" not in screen.seen
+
+
+@pytest.mark.parametrize(
+    ("typed", "made", "told"),
+    [
+        ("y\r", 1, "✓ bash"),
+        ("a\r", 2, "approval: remember"),
+        ("n\rnot now\r", 0, "not now"),
+        ("s\r", 0, "skip"),
+        ("what\ry\r", 1, "is not an answer"),
+    ],
+)
+def test_each_answer_to_an_approval(typed: str, made: int, told: str, work: Path, home: dict[str, str]) -> None:
+    twice = [bash("echo x >> made"), bash("echo x >> made")] if made == 2 else [bash("echo x >> made")]
+    model = recorded(work.parent / "r", ("Go", [*twice, "Done with it."]))
+    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("s left)")
+        assert "May bash run?" in screen.shown
+        assert "always means: bash(echo x >> made)" in screen.shown
+        assert "time left: " in screen.shown
+        for line in typed.splitlines(keepends=True):
+            screen.type(line)
+            time.sleep(0.3)
+        screen.wait_shown("Done with it.")
+        assert told in screen.shown
+    text = (work / "made").read_text() if (work / "made").exists() else ""
+    assert text == "x\n" * made
+
+
+def test_edited_arguments_are_run_and_a_change_is_shown_as_a_difference(work: Path, home: dict[str, str]) -> None:
+    (work / "f").write_text("one\ntwo\n")
+    editor = work.parent / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/THREE/four/ "$1"\n')
+    editor.chmod(0o755)
+    change = called(("edit", {"path": "f", "old": "one\ntwo\n", "new": "one\nTHREE\n"}))
+    model = recorded(work.parent / "r", ("Go", [called(("read", {"path": "f"})), change, "Done with it."]))
+    env = {**home, "EDITOR": str(editor)}
+    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env=env) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("s left)")
+        assert "-two" in screen.shown
+        assert "+THREE" in screen.shown
+        screen.type("e\r")
+        screen.wait_shown("Done with it.")
+    assert (work / "f").read_text() == "one\nfour\n"
+
+
+def test_the_tail_of_a_running_command_is_shown_and_a_message_is_queued(work: Path, home: dict[str, str]) -> None:
+    talks = [("Go", [bash(f"echo alpha; {WAIT}"), "First done."]), ("And now?", ["Second done."])]
+    model = recorded(work.parent / "r", *talks)
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("| alpha")
+        assert "… bash echo alpha" in screen.shown
+        say(screen, "And now?")
+        screen.wait_shown("1 queued")
+        (work / "go").touch()
+        screen.wait_shown("Second done.")
+        assert screen.shown.index("First done.") < screen.shown.index("Second done.")
+
+
+def test_control_c_once_ends_the_call_and_the_turn_goes_on(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("echo began; sleep 99"), "It was stopped."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("| began")
+        screen.press_control_c()
+        screen.wait_shown("It was stopped.")
+        assert "✗ bash echo began; sleep 99 · cancelled" in screen.shown
+
+
+def test_control_c_twice_ends_the_turn_and_the_conversation_goes_on(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("echo began; sleep 99"), "Never said."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("| began")
+        screen.type("\x03\x03")
+        screen.wait_shown("The run ended: cancelled")
+        say(screen, "!echo still $((40 + 2))")
+        screen.wait_shown("still 42")
+        assert "Never said." not in screen.shown
+
+
+def test_control_c_three_times_ends_the_program_and_loses_nothing(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("echo $$ > pid; echo began; sleep 99"), "Never said."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("| began")
+        screen.type("\x03\x03\x03")
+        assert screen.end() == 0
+    shown = plain("sessions", "show", "last", cwd=work, env=home).stdout
+    assert "> Go" in shown
+    assert "✗ bash" in shown
+    assert "The run ended: cancelled" in shown
+
+
+def test_a_conversation_goes_on_after_its_program_was_killed(work: Path, home: dict[str, str]) -> None:
+    waits = bash("touch began; sleep 99")
+    model = recorded(work.parent / "r", ("Go", [waits, "Never said."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        while not (work / "began").exists():
+            time.sleep(0.05)
+        os.kill(screen.pid, signal.SIGKILL)
+        screen.end()
+    before = [Message("user", "Go"), Message("assistant", calls=waits.calls), Message("tool", results=(Success(1),))]
+    model = recorded(work.parent / "again", ("And?", ["I do not know how it ended."]), before=before)
+    (work / "began").unlink()
+    with terminal("chat", "--model", model, "--resume", "last", cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "And?")
+        screen.wait_shown("I do not know how it ended.")
+    assert not (work / "began").exists(), "nothing runs again by itself"
+    assert "unknown_outcome" in plain("sessions", "show", "last", "--json", cwd=work, env=home).stdout
+
+
+def test_the_commands(work: Path, home: dict[str, str]) -> None:
+    (work / "f.txt").write_text("content of f\n")
+    mentioned = "Read @f.txt\n\nf.txt:\n```\ncontent of f\n\n```"
+    talks = [("Go", [bash("sleep 99", background=True), "Started."]), (mentioned, ["I have read it."])]
+    model = recorded(work.parent / "r", *talks)
+    with terminal("chat", "--model", model, cwd=work, columns=100, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("Started.")
+        say(screen, "/jobs")
+        screen.wait_shown("job-1  runs  sleep 99")
+        say(screen, "/jobs stop job-1")
+        screen.wait_shown("job-1  ended, exit")
+        say(screen, "Read @f.txt")
+        screen.wait_shown("I have read it.")
+        for command, told in (
+            ("/tools", "read_artifact"),
+            ("/sessions", "running"),
+            ("/report", "enforced  file_isolation"),
+            ("/mode strict", "policy strict"),
+            ("/mode opne", "opne"),
+            ("/model person", "model person"),
+            ("/resume nothing", "there is no session 'nothing'"),
+            ("/nonsense", "there is no /nonsense"),
+            ("/help", "Alt-Enter"),
+        ):
+            say(screen, command)
+            screen.wait_shown(told)
+        screen.type("/exit\r")
+        assert screen.end() == 0
+    assert "Traceback" not in screen.seen
+
+
+def test_several_lines_are_one_message_and_history_is_private(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("one\ntwo", ["Both."]), ("three\nfour", ["Pasted."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        screen.type("one\x1b\rtwo")
+        screen.wait_shown("two")
+        screen.type("\r")
+        screen.wait_shown("Both.")
+        screen.type("\x1b[200~three\nfour\x1b[201~")
+        screen.wait_shown("four")
+        screen.type("\r")
+        screen.wait_shown("Pasted.")
+    history = Path(home["HOME"], ".local/state/handrail/chat_history")
+    assert (oct(history.stat().st_mode)[-3:], "four" in history.read_text()) == ("600", True)
+
+
+def test_resume_in_a_conversation_takes_up_another(work: Path, home: dict[str, str]) -> None:
+    first = recorded(work.parent / "r", ("One", ["First answer."]))
+    plain("run", "One", "--model", first, cwd=work, env=home)
+    before = [Message("user", "One"), Message("assistant", "First answer.")]
+    model = recorded(work.parent / "again", ("Two", ["Second answer."]), before=before)
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "/resume last")
+        screen.wait_until(lambda: screen.shown.count("/help lists") == 2, "the other conversation")
+        say(screen, "Two")
+        screen.wait_shown("Second answer.")
+
+
+def test_two_chats_on_one_session_are_refused(work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("One", ["First answer."]))
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "One")
+        screen.wait_shown("First answer.")
+        with terminal("chat", "--model", model, "--resume", "last", cwd=work, env=home) as second:
+            assert second.end() == 2
+        assert f"in use by process {screen.pid}" in second.shown.replace("\n", " ")
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+def test_a_narrow_window_a_resize_and_foreign_escape_sequences_break_nothing(
+    columns: int, work: Path, home: dict[str, str]
+) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred"
+    talk = [bash(f"printf '%s\\n' '{hostile}'; {WAIT}"), f"Saw {hostile}"]
+    model = recorded(work.parent / "r", ("Go", talk))
+    with terminal("chat", "--model", model, cwd=work, columns=columns, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("| \\x1b]0")
+        screen.resize(60)
+        (work / "go").touch()
+        screen.wait_shown("Saw \\x1b]0")
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert ("\x1b]0;owned" in screen.seen, "\x1b[2J" in screen.seen) == (False, False)
+    assert "Traceback" not in screen.seen
+
+
+@pytest.mark.parametrize(
+    "env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"LC_ALL": "C"}, {"HOME": "/proc/nowhere"}], ids=str
+)
+def test_plain_terminals_work_too(env: dict[str, str], work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("touch made"), "Done é."]))
+    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env={**home, **env}) as screen:
+        screen.wait_shown("lists the commands")
+        screen.type("Go\r")
+        screen.wait_shown("kip?")
+        time.sleep(0.3)
+        screen.type("y\r")
+        screen.wait_shown("Done ")
+        screen.wait_shown("tokens in")
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert (work / "made").exists()
+    assert "Traceback" not in screen.seen
+
+
+def test_without_a_terminal_or_a_model_it_says_what_to_type(work: Path, home: dict[str, str]) -> None:
+    ran = plain("chat", cwd=work, env=home)
+    assert (ran.returncode, "handrail run" in ran.stderr) == (2, True)
+    with terminal("chat", cwd=work, env=home) as screen:
+        assert screen.end() == 2
+    for word in ("ANTHROPIC_API_KEY", "ollama:", "gguf:", "handrail demo", "person"):
+        assert word in screen.shown
+    closed = subprocess.run(
+        ["sh", "-c", f'exec {sys.executable} -c "{MAIN}" chat <&-'],
+        cwd=work,
+        env={**ENV, **home},
+        capture_output=True,
+        check=False,
+    )
+    assert (closed.returncode, b"Traceback" in closed.stderr) == (2, False)

@@ -1,0 +1,127 @@
+"""`handrail sessions` lists, shows, exports, replays, goes on with, branches and removes stored conversations."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from handrail import Message, Store, Success
+from handrail.drivers.guard.build import build, stale
+from tests.cli.story import bash, called, recorded
+from tests.cli.terminal import plain, terminal
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one stored conversation, and a workspace in it."""
+    if stale():
+        build()
+    home = tmp_path_factory.mktemp("home")
+    (home / "work").mkdir()
+    model = recorded(home / "r", ("Say\x1b[2J hi", [bash("echo hi; touch ran"), "It **said** hi."]))
+    ran = plain("run", "Say\x1b[2J hi", "--model", model, cwd=home / "work", env={"HOME": str(home)})
+    assert ran.returncode == 0, ran.stderr
+    return home
+
+
+def sessions(place: Path, *words: str) -> str:
+    ran = plain("sessions", *words, cwd=place / "work", env={"HOME": str(place)})
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+    return ran.stdout
+
+
+def test_the_list_has_a_line_for_each_and_json_for_programs(place: Path) -> None:
+    first = sessions(place, "list").splitlines()[0]
+    assert "done" in first
+    assert "1 calls  Say\\x1b[2J hi" in first
+    listed = json.loads(sessions(place, "list", "--json"))
+    assert (listed[0]["state"], listed[0]["calls"], listed[0]["id"] in first) == ("done", 1, True)
+
+
+def test_show_tells_the_conversation_and_its_events(place: Path) -> None:
+    shown = sessions(place, "show", "last")
+    assert shown.index("> Say\\x1b[2J hi") < shown.index("✓ bash echo hi; touch ran") < shown.index("It said hi.")
+    events = [json.loads(line)["type"] for line in sessions(place, "show", "last", "--json").splitlines()]
+    assert (events[0], events[-1], "call_ended" in events) == ("session_started", "run_ended", True)
+
+
+def test_replay_shows_the_same_in_its_time_and_runs_nothing(place: Path) -> None:
+    (place / "work" / "ran").unlink()
+    assert sessions(place, "replay", "last", "--speed", "0") == sessions(place, "show", "last")
+    assert not (place / "work" / "ran").exists()
+    times = [json.loads(line)["time"] for line in sessions(place, "show", "last", "--json").splitlines()]
+    began = time.monotonic()
+    sessions(place, "replay", "last", "--speed", "0.5")
+    assert time.monotonic() - began >= (times[-1] - times[0]) / 0.5
+
+
+def test_an_export_is_read_by_another_store_and_a_file_is_not_overwritten(place: Path, tmp_path: Path) -> None:
+    lines = sessions(place, "export", "last").splitlines()
+    loaded = Store(tmp_path / "other.db")
+    assert [event.type for event in loaded.events(loaded.load(lines))][-1] == "run_ended"
+    sessions(place, "export", "last", str(tmp_path / "out"))
+    assert (tmp_path / "out").read_text().splitlines() == lines
+    ran = plain("sessions", "export", "last", str(tmp_path / "out"), cwd=place, env={"HOME": str(place)})
+    assert (ran.returncode, "exists already" in ran.stderr) == (2, True)
+
+
+def test_fork_copies_and_rm_removes(place: Path) -> None:
+    before = len(json.loads(sessions(place, "list", "--json")))
+    made = [sessions(place, "fork", "last").strip(), sessions(place, "fork", "last", "--at", "3").strip()]
+    assert len(json.loads(sessions(place, "list", "--json"))) == before + 2
+    assert len(sessions(place, "show", made[1], "--json").splitlines()) < len(
+        sessions(place, "show", made[0], "--json").splitlines()
+    )
+    assert f"removed {made[0]}" in sessions(place, "rm", *made)
+    assert len(json.loads(sessions(place, "list", "--json"))) == before
+
+
+@pytest.mark.parametrize("words", [("show",), ("export",), ("replay",), ("fork",), ("rm",), ("resume", "x")], ids=str)
+def test_an_unknown_session_is_told(words: tuple[str, ...], place: Path) -> None:
+    command, *more = words
+    ran = plain("sessions", command, "nothing", *more, cwd=place / "work", env={"HOME": str(place)})
+    assert (ran.returncode, "there is no session 'nothing'; `handrail sessions list`" in ran.stderr) == (2, True)
+
+
+def test_resume_goes_on_where_it_was(place: Path) -> None:
+    told = bash("echo hi; touch ran")
+    before = [
+        Message("user", "Say\x1b[2J hi"),
+        Message("assistant", calls=told.calls),
+        Message("tool", results=(Success(None),)),
+        Message("assistant", "It **said** hi."),
+    ]
+    model = recorded(place / "again", ("And?", [called(("read", {"path": "."})), "More."]), before=before)
+    copy = sessions(place, "fork", "last").strip()
+    ran = plain("sessions", "resume", copy, "And?", "--model", model, cwd=place / "work", env={"HOME": str(place)})
+    assert (ran.returncode, ran.stdout) == (0, "More.\n"), ran.stderr
+    assert sessions(place, "show", copy).count("\n> ") == 2
+    sessions(place, "rm", copy)
+
+
+def test_a_session_in_use_names_who_has_it(place: Path) -> None:
+    model = recorded(place / "busy", ("Wait", [bash("touch began; until [ -e go ]; do sleep 0.05; done"), "Done."]))
+    work, env = place / "work", {"HOME": str(place)}
+    with terminal("run", "Wait", "--model", model, cwd=work, env=env) as screen:
+        screen.wait_for("jail: ")
+        while not (work / "began").exists():
+            time.sleep(0.05)
+        ran = plain("run", "More", "--resume", "last", "--model", model, cwd=work, env=env)
+        assert (ran.returncode, f"in use by process {screen.pid}" in ran.stderr) == (2, True), ran.stderr
+        (work / "go").touch()
+        assert screen.end() == 0
+    sessions(place, "rm", "last")
+
+
+def test_no_sessions_are_no_mistake(tmp_path: Path) -> None:
+    ran = plain("sessions", "list", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert (ran.returncode, ran.stdout, "no sessions yet" in ran.stderr) == (0, "", True)
+    assert os.listdir(tmp_path) == []
+
+
+def test_output_into_head_is_no_mistake(place: Path) -> None:
+    for words in (["list"], ["show", "last"], ["show", "last", "--json"]):
+        ran = plain("sessions", *words, cwd=place, env={"HOME": str(place)})
+        assert "Traceback" not in ran.stderr
