@@ -114,3 +114,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from the source archive, which was built from a copy of the project."""
     archive = build_archive(copy_project(tmp_path_factory.mktemp("copy") / "handrail"))
     return build_wheel(archive, tmp_path_factory.mktemp("unpacked"))
+
+
+def with_extras(wheel: Path, at: Path, extras: str) -> Path:
+    """The Python of a fresh environment with the wheel and some of its extras, from the registry."""
+    python = make_environment(at)
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
+    must(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[{extras}]", cwd=at.parent)
+    return python

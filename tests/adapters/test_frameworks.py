@@ -1,7 +1,6 @@
 """Inside other frameworks, each in an environment of its own: a real agent of it uses the tools of a session."""
 
 import json
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from tests.adapters.scenarios import SCENARIOS, STREAMING
 from tests.documents import complaints, needs, pages
-from tests.installing import ROOT, make_environment, must, wheel  # noqa: F401 - a fixture
+from tests.installing import ROOT, must, wheel, with_extras  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.long
 
@@ -35,10 +34,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
 
     @cache
     def made(extra: str) -> Path:
-        python = make_environment(at / extra)
-        pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
-        must(*pip, "-c", ROOT / "constraints.txt", f"{wheel}[{extra}]", cwd=at)
-        return python
+        return with_extras(wheel, at / extra, extra)
 
     return made
 

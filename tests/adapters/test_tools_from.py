@@ -1,6 +1,5 @@
 """Function tools of other frameworks run through the gates; those that need the framework's run are refused by name."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from pydantic_ai import Tool as TheirTool
 from handrail import HandrailError, Image, Session, Tool, tool
 from handrail.adapters import tools_from
 from handrail.testing import deny_all
-from tests.adapters.test_frameworks import FRAMEWORKS, environment
-from tests.installing import ROOT, must, wheel  # noqa: F401 - a fixture
+from tests.installing import ROOT, must, wheel, with_extras  # noqa: F401 - a fixture
 
 
 class Place(BaseModel):
@@ -91,6 +89,5 @@ def test_other_tools_are_taken_as_a_session_takes_them() -> None:
 
 @pytest.mark.long
 def test_tools_of_langchain_and_openai_agents_run_through_the_gates(wheel: Path, tmp_path: Path) -> None:  # noqa: F811
-    python = environment(wheel, tmp_path, "langchain")
-    must(sys.executable, "-m", "pip", "--python", python, "install", "-q", FRAMEWORKS["openai_agents"], cwd=tmp_path)
+    python = with_extras(wheel, tmp_path / "both", "langchain,openai-agents")
     assert "all of it holds" in must(python, "-m", "tests.adapters.foreign", cwd=ROOT)
