@@ -1,0 +1,98 @@
+"""What the calls of a script cost, beside as many direct calls and round trips over a bare pipe. Wall time."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from time import perf_counter
+from typing import Final
+
+import anyio
+
+from bench.measure import Effort, Row, Times, row
+from handrail import Budget, Policy, Sandbox, Session, open_sandbox, tool
+from handrail.tools.script import script_tool
+
+COUNTS: Final = (1, 10, 100, 1_000)
+BOUND: Final = 2.0
+"""Of 100 calls in a warm interpreter, against the sum of 100 direct calls and 100 round trips."""
+READY: Final = 0.25
+"""Seconds in which the next interpreter has started."""
+ECHO: Final = "import os\nwhile data := os.read(0, 65536): os.write(1, data)"
+CODE: Final = "for n in range({count}): tools.add(a=n, b=1)"
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def rows(effort: Effort) -> list[Row]:
+    times = anyio.run(_measure, effort)
+    found = [row(name, times[name], "ms") for name in ("bash -c true", "script, cold", "script, warm")]
+    for count in COUNTS:
+        direct, pipe, script = (times[f"{what} {count}"] for what in ("direct", "pipe", "script"))
+        floor = Times(tuple(map(sum, zip(direct.rounds, pipe.rounds, strict=True))))
+        found.append(row(f"{count:,} direct calls", direct, "ms"))
+        found.append(row(f"{count:,} round trips", pipe, "ms"))
+        name = f"script of {count:,} call{'s' if count > 1 else ''}"
+        found.append(row(name, script, "ms", floor=floor, bound=BOUND if count == 100 else None))
+    return found
+
+
+async def _measure(effort: Effort) -> dict[str, Times]:
+    taken: dict[str, list[float]] = {}
+    budget = Budget(calls=None, script_calls=None)
+    with tempfile.TemporaryDirectory() as work:
+        for _ in range(effort.rounds + 1):
+            async with (
+                open_sandbox("jail", workspace=work) as sandbox,
+                Session([add, script_tool()], sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session,
+            ):
+                for name, seconds in (await _round(sandbox, session, effort)).items():
+                    taken.setdefault(name, []).append(seconds)
+    return {name: Times(tuple(seconds[1:])) for name, seconds in taken.items()}
+
+
+async def _round(sandbox: Sandbox, session: Session, effort: Effort) -> dict[str, float]:
+    taken: dict[str, float] = {}
+    began = perf_counter()
+    await sandbox.run(["bash", "-c", "true"])
+    taken["bash -c true"] = perf_counter() - began
+    taken["script, cold"] = await _script(session, "1")
+    taken["script, warm"] = await _script(session, "1")
+    for count in COUNTS:
+        made = effort.count(count)
+        began = perf_counter()
+        for number in range(made):
+            await session.call("add", {"a": number, "b": 1}, origin="user")
+        taken[f"direct {count}"] = perf_counter() - began
+        taken[f"pipe {count}"] = _round_trips(made)
+        taken[f"script {count}"] = await _script(session, CODE.format(count=made))
+    return taken
+
+
+async def _script(session: Session, code: str) -> float:
+    began = perf_counter()
+    result = await session.call("script", {"code": code})
+    seconds = perf_counter() - began
+    assert result.ok, result
+    await anyio.sleep(READY)
+    return seconds
+
+
+def _round_trips(count: int) -> float:
+    with subprocess.Popen([sys.executable, "-I", "-c", ECHO], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:
+        assert echo.stdin is not None
+        assert echo.stdout is not None
+        there, back, frame = echo.stdin.fileno(), echo.stdout.fileno(), b"x" * 60
+        os.write(there, frame)
+        os.read(back, 65_536)
+        began = perf_counter()
+        for _ in range(count):
+            os.write(there, frame)
+            os.read(back, 65_536)
+        seconds = perf_counter() - began
+        echo.stdin.close()
+    return seconds
