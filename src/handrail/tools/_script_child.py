@@ -7,11 +7,12 @@ It is given to the sandbox's Python as text, after `_script_syntax.py` and `_scr
 import builtins
 import linecache
 import os
+import signal
 import sys
 import traceback
 from typing import Any
 
-from handrail.tools._script_channel import PIECE, Channel, ToolError
+from handrail.tools._script_channel import PIECE, Channel, ToolError, watched
 from handrail.tools._script_syntax import NAME, compiled, parsed
 
 DEEPEST = 200
@@ -266,6 +267,7 @@ def main() -> None:
     begun = channel.read()
     code = begun["code"]
     sys.argv = ["script"]
+    signal.signal = watched  # type: ignore[assignment]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     ended = outcome(code, begun["cwd"], channel)
     for stream in (sys.stdout, sys.stderr):
