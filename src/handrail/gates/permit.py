@@ -20,6 +20,7 @@ from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.hosted import refusal
 from handrail.toolkit.threads import Work, is_async
 from handrail.toolkit.tool import Tool
 
@@ -30,9 +31,8 @@ DEFERRED_FIELDS: Final = ("id", "tool", "arguments", "arguments_hash", "text", "
 
 async def permit(step: Step, proceed: Next) -> Result:
     tool, shared = step.tool, step.shared
-    if step.call.origin not in tool.callable_from:
-        allowed = ", ".join(sorted(tool.callable_from))
-        return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
+    if tool.hosted is not None or step.call.origin not in tool.callable_from:
+        return _not_for(step)
     if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
     if (rules := shared.rules_about(tool)) or shared.remembered:
@@ -53,6 +53,15 @@ async def permit(step: Step, proceed: Next) -> Result:
     if change is not None:
         change.accept()
     return await proceed(step)
+
+
+def _not_for(step: Step) -> Failure:
+    """The answer to a caller who may never call this tool."""
+    tool = step.tool
+    if tool.hosted is not None:
+        return Failure("rejected", refusal(tool.name))
+    allowed = ", ".join(sorted(tool.callable_from))
+    return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
 
 
 async def _whole(step: Step, verdict: Verdict, proceed: Next) -> Result:

@@ -9,11 +9,11 @@ from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
 from handrail.lazy import Lazy
-from handrail.schema.export import DEFERRED, check_provider
+from handrail.schema.export import DEFERRED, HOSTED, check_provider
 from handrail.session.loop_host import LoopHost
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import Toolbox, exported
+from handrail.toolkit.toolbox import Toolbox, exported, is_for
 
 if TYPE_CHECKING:
     from handrail.tools import search_tools as _search_tools
@@ -115,7 +115,8 @@ class SessionHost:
         check_provider(provider)
         key = (provider, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
-            offered = [each for each in self.toolbox if not each.deferred or each.name in self.loaded]
+            shown = (each for each in self.toolbox if not each.deferred or each.name in self.loaded)
+            offered = [each for each in shown if is_for(provider, each)]
             made = (self._exported(provider, each) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
         return list(self._schemas[key])
@@ -128,6 +129,14 @@ class SessionHost:
             made = (self._exported("mcp", each) for each in waiting)
             self._schemas[key] = [{**schema, "_meta": {DEFERRED: True}} for schema in made if schema is not None]
         return self._schemas[key]
+
+    def hosted_schemas(self) -> list[dict[str, Any]]:
+        """The tools that providers run themselves, for a model that knows their definitions."""
+        return [
+            {"name": each.name, "description": each.description, "inputSchema": {"type": "object"},
+             "_meta": {HOSTED: dict(each.hosted)}}
+            for each in self.toolbox if each.hosted is not None
+        ]  # fmt: skip
 
     def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
         try:

@@ -95,7 +95,8 @@ class Asking:
 
     def _offered(self) -> list[dict[str, Any]]:
         """The tools for one request, with a search for the deferred ones; a provider's own search is given them all."""
-        schemas, host = self._session.schemas("mcp"), self._session.host
+        host = self._session.host
+        schemas = [*self._session.schemas("mcp"), *host.hosted_schemas()]
         if getattr(self._agent.model, "searches", False) is True:
             return [*(each for each in schemas if each["name"] != SEARCH), *host.deferred_schemas()]
         if host.lacks_search():

@@ -122,6 +122,8 @@ class Tool(Generic[P, R]):
     """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
     changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)
     """Asked before every call, where others can change the tool. A Change asks a person, whatever the policy allows."""
+    hosted: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
+    """By provider, the definition of a tool that the provider runs itself; see HostedTool."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)

@@ -10,6 +10,7 @@ from handrail.contract.expect import nearest, refuse, shown
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Body, Context
+from handrail.toolkit.hosted import HostedTool
 from handrail.toolkit.threads import is_async
 from handrail.toolkit.tool import Tool, ToolOptions, tool
 
@@ -29,7 +30,7 @@ class Executes(Protocol):
     def execute(self) -> Callable[..., Any]: ...
 
 
-ToolLike = Tool | Callable[..., Any] | Executes
+ToolLike = Tool | HostedTool | Callable[..., Any] | Executes
 
 
 class Toolbox:
@@ -97,7 +98,8 @@ class Toolbox:
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """Every tool that is not deferred, sorted by name. Raises HandrailError if the provider would refuse one."""
         check_provider(provider)
-        return [exported(provider, each, self.all()) for each in self.all() if not each.deferred]
+        offered = [each for each in self.all() if not each.deferred and is_for(provider, each)]
+        return [exported(provider, each, self.all()) for each in offered]
 
     def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
         """The tools that `schemas` leaves out because they are deferred, in the same form."""
@@ -124,6 +126,8 @@ def as_tool(given: object) -> Tool:
     """Turn `given` into a Tool."""
     if isinstance(given, Tool):
         return given
+    if isinstance(given, HostedTool):
+        return given.as_tool()
     if isinstance(given, type):
         raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
     if getattr(given, "__module__", "") == "handrail.tools.builtin":
@@ -180,8 +184,17 @@ def few(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (", …" if len(names) > most else "") or "none"
 
 
+def is_for(provider: str, tool: Tool) -> bool:
+    """Whether the tool is offered to this provider: one that providers run themselves, to those that have it."""
+    return tool.hosted is None or provider in tool.hosted
+
+
 def exported(provider: str, tool: Tool, beside: Sequence[Tool] = ()) -> dict[str, Any]:
     """The tool's schema in this provider's form. Raises HandrailError if the provider would refuse it."""
+    if tool.hosted is not None:
+        if provider not in tool.hosted:
+            raise HandrailError(f"{tool.name} is run by the provider itself, and {provider} has no definition of it")
+        return dict(tool.hosted[provider])
     description = tool.description if tool.describe is None else tool.describe(beside)
     return export(provider, tool.name, description, tool.parameters, tool.output)
 
