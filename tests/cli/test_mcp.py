@@ -60,7 +60,8 @@ def test_standard_output_carries_the_protocol_alone(tmp_path: Path) -> None:
 
 def test_tools_are_chosen_by_profile_or_by_name() -> None:
     assert [tool.name for tool in chosen("read,bash,read")] == ["read", "bash"]
-    assert "ask_user" in [tool.name for tool in chosen("all")]
+    assert {"script", "search_tools"} <= {tool.name for tool in chosen("all")}
+    assert not {"task", "ask_user", "complete"} & {tool.name for tool in chosen("all")}
     with pytest.raises(HandrailError):
         chosen("")
 

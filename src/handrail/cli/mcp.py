@@ -39,6 +39,8 @@ else:
     _builtin = Lazy("handrail.tools.builtin")
     _plugins = Lazy("handrail.tools.plugins")
 
+NEED_A_LOOP: Final = frozenset({"ask_user", "complete", "task"})
+"""Tools that only an agent loop can serve."""
 TOKEN: Final = "HANDRAIL_MCP_TOKEN"
 Http = Annotated[
     str | None,
@@ -143,9 +145,9 @@ def session_opener(options: Options, tools: "list[Tool]") -> "Callable[[], Abstr
 
 
 def chosen(words: str) -> "list[Tool]":
-    """The tools of a profile, or those that are named. Raises HandrailError for others."""
+    """The tools of a profile, without those that need a loop around them, or the named ones. Raises HandrailError."""
     if words in get_args(_builtin.Profile):
-        return _builtin.builtin_tools(words)  # type: ignore[arg-type]
+        return [tool for tool in _builtin.builtin_tools(words) if tool.name not in NEED_A_LOOP]  # type: ignore[arg-type]
     known = {tool.name: tool for tool in (*_builtin.builtin_tools("all"), *_plugins.plugin_tools())}
     names = [name.strip() for name in words.split(",")]
     for name in names:
