@@ -56,7 +56,7 @@ class GuardedProcess:
         self._stderr_end = b""
         self._channel = channel
         self._talk = talk
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
         self._input_closed = False
 
     @property

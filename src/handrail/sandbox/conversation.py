@@ -57,7 +57,7 @@ class Conversation:
     def __init__(self, talk: Talk, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
         self._talk = talk
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"

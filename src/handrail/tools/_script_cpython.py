@@ -39,7 +39,7 @@ class CPython:
         self._sandbox = sandbox
         self._conversation = conversation
         self._last = 0
-        self._room = anyio.Semaphore(MOST_AT_ONCE)
+        self._room = anyio.Semaphore(MOST_AT_ONCE, fast_acquire=True)
 
     @classmethod
     async def open(cls, context: Context) -> "CPython":

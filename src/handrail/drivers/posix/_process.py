@@ -62,7 +62,7 @@ class PosixProcess:
         self._signalled = False
         self._over = False
         self._drained = False
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def notes(self) -> tuple[str, ...]:
