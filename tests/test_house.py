@@ -154,7 +154,7 @@ PUBLIC = [
     "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema",
     "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "Command", "Completed", "Context",
     "Decision", "Driver",
-    "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "Image", "Job",
+    "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job",
     "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome", "Pending",
     "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Scrubber", "Session", "Step",
     "Store", "Success", "Summary", "TaskState", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
