@@ -14,12 +14,14 @@ try:
         conform,
         demo,
         doctor,
+        init,
         mcp,
         run,
         servers,
         sessions,
         shell,
         tools,
+        trust,
     )
     from handrail.cli._app import app as start
 except ModuleNotFoundError as error:

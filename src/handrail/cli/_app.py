@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -66,10 +67,21 @@ class _Context(typer.Context):
     formatter_class = _Help
 
 
+typed: ContextVar[frozenset[str]] = ContextVar("typed", default=frozenset())
+"""The options that the person has typed; the others have their defaults."""
+
+
 class Command(TyperCommand):
-    """A command whose help fits the terminal."""
+    """A command whose help fits the terminal, and that knows what was typed."""
 
     context_class = _Context
+
+    def invoke(self, ctx: Any) -> Any:
+        sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+        typed.set(
+            frozenset(name for name, source in sources.items() if source is not None and source.name != "DEFAULT")
+        )
+        return super().invoke(ctx)
 
 
 class Advice(HandrailError):

@@ -14,9 +14,10 @@ from rich.text import Text
 
 from handrail.agent import Agent
 from handrail.aio import in_background
-from handrail.cli._app import Options
+from handrail.cli._app import Options, typed
 from handrail.cli._chat_screen import Front, LineFront, PromptFront, is_plain
 from handrail.cli._output import job_line
+from handrail.cli._settings import read_settings
 from handrail.cli._shelf import list_line
 from handrail.cli._stored import find_session, open_store, writable_store
 from handrail.cli._talk import Talk, Wish, first_line, open_talk
@@ -57,7 +58,12 @@ async def run_chat(named: str | None, resume: str | None, options: Options) -> i
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HandrailError("chat needs a terminal; for one task without one, type: handrail run 'the task'")
     front: Front = LineFront() if is_plain() else PromptFront(COMMANDS, options.workspace)
-    wish = Wish(model_name(named), None, resume and find_session(open_store(), resume).id)
+    settings = read_settings(options.workspace)
+    options = settings.applied(options, typed.get())
+    id = find_session(open_store(), resume).id if resume else None
+    wish = Wish(model_name(named, settings.model), None, id, settings=settings)
+    for note in settings.notes:
+        front.note(note, "yellow")
     while True:
         store, why_not = writable_store()
         if store is None:
@@ -73,7 +79,7 @@ async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
     tools = Toolbox(builtin_tools("all"))
     person = TerminalApprover(front, tools, remembers=True, shown=front.until_shown)
     approver: Any = approve_all if options.yes else person
-    model = open_named(wish.model, lambda shown: anyio.from_thread.run(front.ask_person, shown))
+    model = open_named(wish.model, _address(wish), lambda shown: anyio.from_thread.run(front.ask_person, shown))
     async with open_talk(options, wish, model, tools, approver, front.see) as talk, front.serving(talk):
         chat = Chat(front, talk, wish)
         chat.greet()
@@ -89,6 +95,11 @@ async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
             working.cancel()
             chat.say_goodbye()
     return chat.following
+
+
+def _address(wish: Wish) -> str | None:
+    """The configured address of a provider, for the configured model alone."""
+    return wish.settings.base_url if wish.model == wish.settings.model else None
 
 
 class Chat:
@@ -242,7 +253,7 @@ class Chat:
         if name and self._talk.works:
             raise HandrailError("the model can be changed when it has answered; Ctrl-C twice ends the turn")
         if name:
-            model = open_named(name, lambda shown: anyio.from_thread.run(self._front.ask_person, shown))
+            model = open_named(name, None, lambda shown: anyio.from_thread.run(self._front.ask_person, shown))
             self._talk.agent = Agent(model, session=agent.session, rounds=agent.rounds, system=agent.system)
             self._wish = replace(self._wish, model=name)
         self._front.note(f"model {self._talk.agent.model_name}", "")

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from handrail.agent import Outcome
 from handrail.aio import in_background
-from handrail.cli._app import INTERRUPTED, Options
+from handrail.cli._app import INTERRUPTED, Options, typed
 from handrail.cli._output import as_json
 from handrail.cli._screen import make_console
+from handrail.cli._settings import read_settings
 from handrail.cli._stored import find_session, open_store, writable_store
 from handrail.cli._story import Story, tokens
 from handrail.cli._talk import Talk, Wish, first_line, open_talk
@@ -45,11 +46,15 @@ async def run_task(
     text = await whole_prompt(prompt, given)
     store, why_not = writable_store()
     id = find_session(open_store(), resume).id if resume else None
-    wish = Wish(model_name(named), store, id, rounds, calls)
+    settings = read_settings(options.workspace)
+    options = settings.applied(options, typed.get())
+    wish = Wish(model_name(named, settings.model), store, id, rounds, calls, settings)
     task = _Task(options)
+    for note in settings.notes:
+        task.say(note)
     if store is None:
         task.say(f"this session is not kept: {why_not}")
-    model = open_named(wish.model)
+    model = open_named(wish.model, settings.base_url if wish.model == settings.model else None)
     async with open_talk(options, wish, model, task.tools, task.approver, task.show) as talk:
         task.begin(talk)
         ready = anyio.Event()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,8 @@ from handrail.agent import MAX_ROUNDS, Agent, Outcome
 from handrail.aio import in_background
 from handrail.cli._app import Options
 from handrail.cli._inside import inside
+from handrail.cli._settings import NOTHING_SET, Configured
+from handrail.cli.servers import connected
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
@@ -20,7 +22,6 @@ from handrail.contract.model import Model
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
-from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
 from handrail.store.store import Store
@@ -45,6 +46,7 @@ class Wish:
     resume: str | None = None
     rounds: int = MAX_ROUNDS
     calls: int | None = DEFAULT_BUDGET.calls
+    settings: Configured = NOTHING_SET
 
 
 @asynccontextmanager
@@ -52,8 +54,7 @@ async def open_talk(
     options: Options, wish: Wish, model: Model, tools: Toolbox, approver: Approver | None, show: Callable[[Event], None]
 ) -> AsyncIterator["Talk"]:
     """Open everything for a conversation. `show` gets each event, in order."""
-    mode: Any = options.mode  # Policy says what is wrong with it
-    shared: dict[str, Any] = {"tools": tools, "policy": Policy(mode=mode), "approver": approver}
+    shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
     shared["budget"] = Budget(calls=wish.calls)
     added = inside(options.workspace, options.mount, options.env)
     async with open_sandbox(
@@ -64,7 +65,12 @@ async def open_talk(
         **added,
     ) as sandbox:
         shared["sandbox"] = sandbox
-        async with _session(wish, shared, options.allow_weaker) as session:
+        async with AsyncExitStack() as stack:
+            for entry in wish.settings.servers.values():
+                server = await stack.enter_async_context(connected(entry, options.workspace))
+                for tool in server.tools:
+                    tools.add(tool)
+            session = await stack.enter_async_context(_session(wish, {**shared, "tools": tools}, options.allow_weaker))
             agent = Agent(model, session=session, rounds=wish.rounds, system=await system_text(sandbox))
             talk = Talk(agent, sandbox, show)
             following = in_background(talk.follow(session.event_count))

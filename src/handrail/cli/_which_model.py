@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from handrail.cli._app import Advice
 from handrail.contract.model import Model
-from handrail.models.open import open_model
+from handrail.models.open import PROVIDERS, open_model
 
 KEYS: Final = {
     "ANTHROPIC_API_KEY": "anthropic:claude-opus-5",
@@ -39,7 +39,9 @@ def model_name(named: str | None, configured: str | None = None) -> str:
     return name
 
 
-def open_named(name: str, ask_line: Callable[[str], str | None] | None = None) -> Model:
-    """The model of this name; a person answers by `ask_line`."""
-    options = {"ask_line": ask_line} if name == "person" and ask_line is not None else {}
+def open_named(name: str, base_url: str | None = None, ask_line: Callable[[str], str | None] | None = None) -> Model:
+    """The model of this name, at the configured address; a person answers by `ask_line`."""
+    options: dict[str, Any] = {"ask_line": ask_line} if name == "person" and ask_line is not None else {}
+    if base_url is not None and name.partition(":")[0] in PROVIDERS and "@http" not in name:
+        options["base_url"] = base_url
     return open_model(name, **options)

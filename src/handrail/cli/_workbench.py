@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -14,17 +13,17 @@ from rich.console import Console
 from rich.text import Text
 
 from handrail.aio import in_background
-from handrail.cli._app import Options
+from handrail.cli._app import Options, typed
 from handrail.cli._inside import inside
 from handrail.cli._output import Tail, as_json, exit_code, show_result
 from handrail.cli._screen import make_console
+from handrail.cli._settings import read_settings
 from handrail.cli._terminal import TerminalApprover, TerminalHost, can_ask
 from handrail.cli._words import Arguments
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
-from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
 from handrail.toolkit.toolbox import Toolbox
@@ -34,9 +33,10 @@ from handrail.toolkit.toolbox import Toolbox
 async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> AsyncIterator["Workbench"]:
     """Open everything. A `lasting` one serves many calls, so that rules can be remembered and jobs go on."""
     console, to_person = make_console(stderr=True), sys.stdout.isatty() and not options.json
+    settings = read_settings(options.workspace)
+    options = settings.applied(options, typed.get())
     added = inside(options.workspace, options.mount, options.env)
-    mode: Any = options.mode  # Policy says what is wrong with it
-    policy, tail, asks = Policy(mode=mode), Tail(to_person=to_person), can_ask() and not options.yes
+    policy, tail, asks = settings.policy(options.mode), Tail(to_person=to_person), can_ask() and not options.yes
     person = TerminalApprover(console, tools, remembers=lasting, shown=tail.until_asked) if asks else None
     async with open_sandbox(
         options.driver,
@@ -54,6 +54,8 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
         )
         async with session:
             following = in_background(tail.follow(session.events()))
+            for note in settings.notes:
+                console.print(Text(f"handrail: {visible(note)}", style="yellow"))
             bench = Workbench(session, sandbox, tail, console, to_person, lasting, options.verbose, person)
             try:
                 yield bench

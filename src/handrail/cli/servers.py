@@ -130,6 +130,7 @@ def _accept(given: str, yes: bool) -> None:
     for entry in servers.values():
         trusted = ", trusted" if entry.trust else ""
         print(_approval.visible(f"{entry.name}: {entry.what} ({entry.sandbox or 'no sandbox'}{trusted})", lines=False))
+    print(_approval.visible(f"All of {path}, which counts from now on:\n{content.decode()}"))
     if not yes and not _agrees():
         raise HandrailError(f"{path} was not accepted")
     accept(path, content)
