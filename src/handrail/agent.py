@@ -379,7 +379,7 @@ async def _watch(session: Session, run: Callable[[], Awaitable[Any]]) -> AsyncIt
     try:
         async for event in session.events(seen):
             yield event
-            if event.type == "run_ended":
+            if event.type == "run_ended" and event.parent == session.task:  # of this run, not of a task in it
                 break
         else:
             raise HandrailError(f"session {session.id} was closed before its run ended")

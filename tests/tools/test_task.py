@@ -404,3 +404,11 @@ async def test_one_task_of_a_batch_can_be_ended_without_the_others(tmp_path: Pat
 async def _wait(line: str, context: Context) -> str:
     """Run a command line to its end."""
     return str((await context.sandbox.run(line)).exit_code)
+
+
+async def test_a_stream_goes_on_after_a_task_in_it_has_ended() -> None:
+    turns = [Turn(calls=(Call("c", "task", {"prompt": "look"}),)), "the task's answer", "the answer"]
+    async with Agent(ScriptedModel(turns), tools=[task]) as agent:
+        events = [event async for event in agent.stream("go")]
+    assert [event.parent for event in events if event.type == "run_ended"] == ["c/1", None]
+    assert events[-1].data["text"] == "the answer"

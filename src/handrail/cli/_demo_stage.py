@@ -16,6 +16,7 @@ from handrail.agent import Agent
 from handrail.cli._demo_story import Outside, model, tools, wrong_results
 from handrail.cli._screen import Screen, make_console, report_lines
 from handrail.cli._terminal import TerminalApprover, can_ask
+from handrail.contract.errors import HandrailError
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
@@ -26,13 +27,21 @@ from handrail.toolkit.toolbox import Toolbox
 CHILD: Final = r'setsid sh -c "echo \$\$ > pid; while true; do echo beat >> beats; sleep 0.1; done" > /dev/null 2>&1'
 COMMAND: Final = f"{CHILD} & echo printed; sleep 99"
 """A child in a session of its own writes ten lines a second, for ever; the command itself sleeps."""
+PICTURE_WIDTH: Final = 120
+"""Columns of a picture."""
 WATCH: Final = 0.6
 """Seconds for which the child's file is watched."""
 
 
-async def run_demo(yes: bool, driver: str, allow_weaker: bool) -> int:
+async def run_demo(yes: bool, everything: bool, driver: str, allow_weaker: bool, picture: str | None) -> int:
     """Returns 0 when every result is as it must be; 1, naming those that are not, otherwise."""
     console = make_console()
+    if picture is not None:
+        console.record, console.soft_wrap, console.width = True, False, PICTURE_WIDTH
+    if driver == "auto" and not allow_weaker and (why := await _no_jail()):
+        console.print(Text(f"No jail can be had here: {why}", style="bold red"))
+        console.print(Text("The demo goes on on the host: nothing of it is isolated.", style="bold red"))
+        allow_weaker = True
     asks = can_ask() and not yes
     screen, box = Screen(console, asks=asks), Toolbox(tools())
     person = TerminalApprover(console, box, remembers=True, shown=screen.until_asked) if asks else None
@@ -45,18 +54,32 @@ async def run_demo(yes: bool, driver: str, allow_weaker: bool) -> int:
         policy = Policy() if "file_isolation" in sandbox.features else Policy(mode="open")
         session = Session(box, sandbox=sandbox, policy=policy, approver=approve_all if yes else person)
         async with session:
-            agent = Agent(model(outside), session=session)
+            agent = Agent(model(outside, everything), session=session)
             async for event in agent.stream("Show me what you can do, and what you cannot."):
                 screen.show(event)
         console.print()
         survived = await compare_timeouts(console, sandbox)
-    wrong = wrong_results(outside, screen.results, sandbox.features)
+    wrong = wrong_results(outside, screen.results, sandbox.features, everything)
     if survived:
         wrong.append("the child that called setsid outlived its timeout in the sandbox")
+    console.print(Text("What was enforced:", style="bold cyan"))
+    for line in report_lines(sandbox.report):
+        console.print(Text(f"  {line}", style="dim"))
     for line in wrong:
         console.print(Text(f"WRONG: {line}", style="bold red"))
     console.print(Text("Nothing is left running." if not wrong else "The demo found a broken promise.", style="bold"))
+    if picture is not None:
+        console.save_svg(picture, title="handrail demo")
     return 1 if wrong else 0
+
+
+async def _no_jail() -> str:
+    """Why no jail can be opened here; empty where one can."""
+    try:
+        async with open_sandbox():
+            return ""
+    except HandrailError as error:
+        return str(error)
 
 
 async def compare_timeouts(console: Console, sandbox: Sandbox) -> bool:

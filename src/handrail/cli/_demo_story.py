@@ -1,18 +1,18 @@
 """The demo's story: its tools, what the scripted model calls, and the result that each call must have."""
 
 import json
+import re
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import anyio
-
 from handrail.contract.call import Call
-from handrail.contract.model import Turn
+from handrail.contract.model import Message, Turn
 from handrail.testing.scripted import ScriptedModel
 from handrail.toolkit.tool import Tool, tool
 from handrail.tools.builtin import builtin_tools
@@ -24,13 +24,6 @@ SECRET: Final = "the host's secret"
 def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
-
-
-@tool(timeout=0.5)
-async def dawdle(seconds: float) -> str:
-    """Wait."""
-    await anyio.sleep(seconds)
-    return "awake"
 
 
 @tool
@@ -46,8 +39,8 @@ def publish(text: str) -> str:
 
 
 def tools() -> list[Tool]:
-    """The built-in tools, and four of the demo's own."""
-    return [add, dawdle, flood, publish, *builtin_tools("all")]
+    """The built-in tools, and three of the demo's own."""
+    return [add, flood, publish, *builtin_tools("all")]
 
 
 class Outside:
@@ -81,6 +74,8 @@ class Outside:
 
 
 Check = Callable[[dict[str, Any]], bool]
+Scene = tuple[str, list[tuple[str, Any, Check]]]
+"""What the model says, and its calls: the tool, its arguments or what makes them from the messages, and a check."""
 PROGRAM: Final = "print(sum(range(101)))\n"
 SERVER: Final = "python3 -m http.server 8765 --bind 127.0.0.1"
 FETCH: Final = (
@@ -89,34 +84,28 @@ FETCH: Final = (
 )
 
 
-def scenes(outside: Outside) -> list[tuple[str, list[tuple[str, Any, Check]]]]:
-    """Each scene: the model's text, and its calls, each with a check of its result."""
+def scenes(outside: Outside, everything: bool) -> list[Scene]:
+    """Each scene: the model's text, and its calls, each with a check of its result. `everything` adds three."""
     return [
         ("Arguments: unambiguous ones are repaired; the rest come back with instructions.", [
             ("add", '{"a": "41"}', lambda r: r.get("result") == 42),
             ("add", '{"a": "many"}', lambda r: r.get("kind") == "invalid_args"),
             ("ad", '{"a": 1}', lambda r: r.get("kind") == "tool_not_found"),
         ]),
-        ("Limits: a deadline stops the work; a long answer is cut to what a model can read.", [
-            ("dawdle", {"seconds": 30}, lambda r: r.get("kind") == "timeout"),
-            ("flood", {"characters": 500_000}, lambda r: r.get("ok") is True and "left out" in json.dumps(r)),
-        ]),
-        ("Hands: files and commands in the sandbox.", [
-            ("write", {"path": "sum.py", "content": PROGRAM}, lambda r: r.get("ok") is True),
-            ("bash", {"command": "python3 sum.py | tee out.txt"}, lambda r: "5050" in json.dumps(r)),
-            ("read", {"path": "."}, lambda r: "sum.py" in json.dumps(r)),
-        ]),
         ("Walls: the host's files and network are out of reach.", [
             ("bash", {"command": f"cat {outside.path}"}, lambda r: SECRET not in json.dumps(r)),
             ("bash", {"command": f"cat < /dev/tcp/127.0.0.1/{outside.port}"}, lambda r: SECRET not in json.dumps(r)),
         ]),
-        ("Jobs: a server runs in the background, and the next command calls it.", [
+        ("Jobs: a server runs in the background, the next command calls it, and it is stopped.", [
             ("bash", {"command": SERVER, "background": True}, lambda r: r["result"]["background"] is True),
         ]),
         ("", [
             ("bash", {"command": FETCH, "timeout": 30}, lambda r: "200" in r["result"]["stdout"]),
-            ("process", {"action": "list"}, lambda r: r["result"]["jobs"][0]["running"] is True),
         ]),
+        ("", [
+            ("process", {"action": "kill", "job": "job-1"}, lambda r: r["result"]["running"] is False),
+        ]),
+        *(_more() if everything else ()),
         ("People: a call that leaves the sandbox needs approval first.", [
             ("publish", {"text": "hello, world"}, lambda r: r.get("ok") is True or r.get("kind") in
              ("rejected", "user_denied", "approval_timeout")),
@@ -124,27 +113,55 @@ def scenes(outside: Outside) -> list[tuple[str, list[tuple[str, Any, Check]]]]:
     ]  # fmt: skip
 
 
-def wrong_results(outside: Outside, results: Mapping[str, Any], features: Collection[str]) -> list[str]:
+def _more() -> list[Scene]:
+    return [
+        ("Limits: a deadline stops a command and keeps its output; a long answer is cut, and the rest can be read.", [
+            ("bash", {"command": "echo partial; sleep 99", "timeout": 1},
+             lambda r: r.get("kind") == "timeout" and "partial" in json.dumps(r["data"])),
+            ("flood", {"characters": 500_000}, lambda r: r.get("ok") is True and "left out" in json.dumps(r)),
+        ]),
+        ("", [("read_artifact", _rest, lambda r: r["result"]["text"] == "x" * 9)]),
+        ("Delegation: another agent does a task, with the same tools and walls, and answers.", [
+            ("task", {"prompt": "Say how many lines sum.py has."}, lambda r: "has 1 line" in json.dumps(r)),
+        ]),
+        ("", [("bash", {"command": f"echo '{PROGRAM.strip()}' > sum.py; wc -l sum.py"},
+               lambda r: r["result"]["stdout"].startswith("1 "))]),
+        ("sum.py has 1 line.", []),
+    ]  # fmt: skip
+
+
+def _rest(messages: Sequence[Message]) -> dict[str, Any]:
+    """The arguments that read from the artifact which the last answer names."""
+    told = json.dumps(messages[-1].results[-1].to_envelope("flood"))
+    named = re.search(r"a_[0-9a-f]{8,}", told)
+    return {"ref": named[0] if named else "", "start": 400_000, "length": 9}
+
+
+def wrong_results(
+    outside: Outside, results: Mapping[str, Any], features: Collection[str], everything: bool
+) -> list[str]:
     """The calls whose result is wrong, in a sandbox with these features."""
     wrong = []
-    for scene, (text, calls) in enumerate(scenes(outside)):
+    for scene, (text, calls) in enumerate(scenes(outside, everything)):
         if text.startswith("Walls") and not {"file_isolation", "network_isolation"} <= set(features):
             continue
         for index, (name, arguments, check) in enumerate(calls):
-            result = results.get(f"{scene}-{index}")
+            id = f"{scene}-{index}"
+            result = next((told for known, told in results.items() if known == id or known.endswith(f"/{id}")), None)
             if result is None or not check(result):
                 wrong.append(f"{name} {arguments}: {result}")
     return wrong
 
 
-def model(outside: Outside) -> ScriptedModel:
+def model(outside: Outside, everything: bool) -> ScriptedModel:
     """The demo's model: it makes the calls of the scenes, and no others."""
-    turns = [
-        Turn(
-            text,
-            tuple(Call(f"{scene}-{index}", name, args) for index, (name, args, _) in enumerate(calls)),
-            "tool_use",
-        )
-        for scene, (text, calls) in enumerate(scenes(outside))
-    ]
+    turns = [partial(_turn, number, *scene) for number, scene in enumerate(scenes(outside, everything))]
     return ScriptedModel([*turns, "That is all: each call had one result, and each result said what happened."])
+
+
+def _turn(number: int, text: str, calls: Sequence[tuple[str, Any, Check]], messages: Sequence[Message]) -> Turn:
+    made = tuple(
+        Call(f"{number}-{index}", name, given(messages) if callable(given) else given)
+        for index, (name, given, _) in enumerate(calls)
+    )
+    return Turn(text, made, "tool_use" if made else "end")

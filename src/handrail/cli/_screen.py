@@ -92,7 +92,7 @@ def _outcome(envelope: Mapping[str, Any]) -> list[str]:
         return [_short(f"{envelope['kind']}: {_one_line(envelope['message'])}", OUTCOME_WIDTH)]
     result = envelope["result"]
     lines = [_short(f"warning: {_one_line(text)}", OUTCOME_WIDTH) for text in envelope.get("warnings", ())]
-    if isinstance(result, dict) and "exit_code" in result:
+    if isinstance(result, dict) and {"exit_code", "stdout", "stderr"} <= result.keys():
         output = f"{result['stdout']}{result['stderr']}".strip()
         return [_short(f"exit {result['exit_code']}: {_one_line(output)}", OUTCOME_WIDTH), *lines]
     return [_short(_one_line(json.dumps(result, ensure_ascii=False)), OUTCOME_WIDTH), *lines]

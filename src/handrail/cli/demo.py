@@ -1,7 +1,9 @@
 """`handrail demo`: a scripted model uses live tools in a real sandbox, without a key or a network."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from handrail.cli._app import AllowWeaker, Command, Driver, Yes, app, run
 from handrail.lazy import Lazy
@@ -12,7 +14,20 @@ else:
     _demo_stage = Lazy("handrail.cli._demo_stage")
 
 
+All = Annotated[bool, typer.Option("--all", help="Also show a timeout, a cut answer, and delegation.")]
+Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Also write what is shown as an SVG picture.")]
+
+
 @app.command(cls=Command)
-def demo(yes: Yes = False, driver: Driver = "auto", allow_weaker: AllowWeaker = False) -> None:
-    """Watch a scripted model use live tools in a real sandbox. Needs no key and no network."""
-    run(partial(_demo_stage.run_demo, yes, driver, allow_weaker))
+def demo(
+    yes: Yes = False,
+    everything: All = False,
+    driver: Driver = "auto",
+    allow_weaker: AllowWeaker = False,
+    picture: Picture = None,
+) -> None:
+    """Watch a scripted model use live tools in a real sandbox. Needs no key and no network.
+
+    Where no jail can be had, it says so, and goes on without isolation.
+    """
+    run(partial(_demo_stage.run_demo, yes, everything, driver, allow_weaker, picture))
