@@ -151,7 +151,7 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 
 PUBLIC = [
-    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema",
+    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Blobs",
     "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "Command", "Completed", "Context",
     "Decision", "Driver",
     "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.approval import ApprovalRequest as ApprovalRequest
     from handrail.contract.approval import Approver as Approver
     from handrail.contract.approval import Decision as Decision
+    from handrail.contract.blobs import Blobs as Blobs
     from handrail.contract.call import Call as Call
     from handrail.contract.clock import Clock as Clock
     from handrail.contract.driver import Chunk as Chunk

@@ -152,7 +152,7 @@ async def test_a_session_without_a_store_has_a_private_one_that_goes_with_it() -
         kept = await context.artifacts.put(b"x" * 100)
         holder = context.artifacts._index.find(None, kept.ref)
         assert holder is not None
-        places.append(holder[0].content_path(kept.ref))
+        places.append(holder[0].link(kept.ref))
         assert places[0].stat().st_size == 100
         return kept.ref
 

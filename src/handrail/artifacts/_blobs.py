@@ -1,26 +1,28 @@
-"""Files named by their content: written atomically, and checked piece by piece whenever they are read.
+"""Contents named by their digest: written atomically, and checked piece by piece whenever they are read.
 
 The digest is the sha256 of the sha256 of each MiB, so a range is checked without reading the rest.
 """
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 PIECE: Final = 1 << 20
 """Bytes that share one checksum."""
 _CHECKSUM_BYTES: Final = 32
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+Fetch = Callable[[int, int], bytes]
+"""`fetch(start, length)` returns bytes that are not checked yet."""
 
 
 class Tampered(Exception):
-    """The content on disk differs from what was written."""
+    """The stored content differs from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,87 @@ class Blob:
         return len(self.checksums) == -(-self.size // PIECE) * _CHECKSUM_BYTES
 
 
+class Contents(Protocol):
+    """Where contents are. In a directory of artifacts, each has a file in `objects`, which sessions hold by a link."""
+
+    inline: bool
+    """Whether small contents are read and written without a thread."""
+    place: str
+    """Where they are, in a sentence."""
+
+    def store(self, file: Path, blob: Blob) -> list[Path]:
+        """Store a complete file of `incoming`. Returns what a session may link, the permanent file first."""
+        ...
+
+    def stored(self, file: Path, digest: str) -> None:
+        """A session has linked what `store` returned, or nobody will."""
+        ...
+
+    def read(self, path: Path, blob: Blob, start: int, length: int | None) -> bytes:
+        """A range, of what this link stands for. Raises Tampered, or FileNotFoundError if it is gone."""
+        ...
+
+    def dropped(self, home: Path, digest: str) -> None:
+        """A session has removed its link: the content goes with the last one."""
+        ...
+
+    def close(self) -> None:
+        """Complete what `dropped` began."""
+        ...
+
+
+class LinkedFiles:
+    """Contents in the directory of artifacts itself: the file that sessions link is the content."""
+
+    inline = True
+    place = "on disk"
+
+    def store(self, file: Path, blob: Blob) -> list[Path]:
+        path = file.parent.parent / "objects" / blob.digest
+        try:
+            os.link(file, path)
+        except FileExistsError:
+            if not _is_whole(path, blob):
+                path.unlink(missing_ok=True)
+                os.link(file, path)
+        return [path, file]
+
+    def stored(self, file: Path, digest: str) -> None:
+        pass
+
+    def read(self, path: Path, blob: Blob, start: int, length: int | None) -> bytes:
+        def fetch(begin: int, count: int) -> bytes:
+            with _open(path, blob) as file:
+                file.seek(begin)
+                return file.read(count)
+
+        return checked(fetch, path.name, blob, start, length)
+
+    def dropped(self, home: Path, digest: str) -> None:
+        path = home / "objects" / digest
+        with suppress(FileNotFoundError):
+            if path.stat().st_nlink == 1:
+                path.unlink()
+
+    def close(self) -> None:
+        pass
+
+
 class Writer:
     """A file on its way into a store, invisible until `finish`. One thread may add while another abandons it."""
 
-    def __init__(self, directory: Path) -> None:
-        incoming, self._objects = directory / "incoming", directory / "objects"
-        for each in (directory, incoming, self._objects):
+    def __init__(self, directory: Path, contents: Contents) -> None:
+        incoming = directory / "incoming"
+        for each in (directory, incoming, directory / "objects"):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._contents = contents
         self._path = incoming / token_hex(8)
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._using = threading.Lock()
         self._size = 0
         self._checksums = bytearray()
         self._piece = sha256()
+        self._digest: str | None = None
 
     def add(self, data: bytes | memoryview) -> None:
         """Append. After an OSError, such as a full disk, only `abandon` may follow."""
@@ -69,59 +139,52 @@ class Writer:
             rest = rest[len(part) :]
 
     def finish(self) -> tuple[Blob, list[Path]]:
-        """The blob, and the files that hold it now, the permanent one first. Call `abandon` afterwards too."""
+        """The blob, and the files that stand for it now, the permanent one first. Call `abandon` afterwards too."""
         if self._size % PIECE:
             self._end_piece()
         blob = Blob(self._size, bytes(self._checksums))
-        path = self._objects / blob.digest
-        try:
-            os.link(self._path, path)
-        except FileExistsError:
-            if not is_whole(path, blob):
-                path.unlink(missing_ok=True)
-                os.link(self._path, path)
-        return blob, [path, self._path]
+        self._digest = blob.digest
+        return blob, self._contents.store(self._path, blob)
 
     def abandon(self) -> None:
-        """Remove the temporary file; a finished blob stays. May be called twice."""
+        """Remove the temporary file; a finished blob stays with those who hold it. May be called twice."""
         with self._using:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
         with suppress(FileNotFoundError):
             self._path.unlink()
+        if self._digest is not None:
+            self._contents.stored(self._path, self._digest)
 
     def _end_piece(self) -> None:
         self._checksums += self._piece.digest()
         self._piece = sha256()
 
 
-def read_range(path: Path, blob: Blob, start: int, length: int | None) -> bytes:
-    """A range of bytes, shorter at the end. Raises Tampered if a piece differs, FileNotFoundError if it is gone."""
+def checked(fetch: Fetch, name: str, blob: Blob, start: int, length: int | None) -> bytes:
+    """A range of bytes, shorter at the end. Raises Tampered if a piece differs, and what `fetch` raises."""
     end = blob.size if length is None else min(blob.size, start + length)
     first = start // PIECE * PIECE
     if start >= end:
-        _open(path, blob).close()
+        fetch(0, 0)
         return b""
     last = min(blob.size, -(-end // PIECE) * PIECE)
-    with _open(path, blob) as file:
-        file.seek(first)
-        data = file.read(last - first)
+    data = fetch(first, last - first)
     if len(data) != last - first:
-        raise Tampered(f"{path.name} is shorter than what was written")
+        raise Tampered(f"{name} is shorter than what was written")
     for at, part in _pieces(data):
         number = first // PIECE + at
         if sha256(part).digest() != blob.checksums[number * _CHECKSUM_BYTES : (number + 1) * _CHECKSUM_BYTES]:
-            raise Tampered(f"{path.name} is not what was written, near byte {number * PIECE:,}")
+            raise Tampered(f"{name} is not what was written, near byte {number * PIECE:,}")
     return data[start - first : end - first]
 
 
-def is_whole(path: Path, blob: Blob) -> bool:
+def _is_whole(path: Path, blob: Blob) -> bool:
     """Whether the file holds exactly this blob."""
     try:
-        for start in range(0, blob.size, PIECE):
-            read_range(path, blob, start, PIECE)
-        _open(path, blob).close()
+        for start in range(0, blob.size or 1, PIECE):
+            LinkedFiles().read(path, blob, start, PIECE)
     except (Tampered, OSError):
         return False
     return True

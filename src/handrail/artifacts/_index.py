@@ -1,8 +1,8 @@
 """The index of artifacts: which session holds which, and who may see it.
 
 A session sees its own, those of its ancestors and descendants, and what is shared with it. Each artifact is a hard link
-to its content and a small description on disk, so a later process finds it, and dropping it in one session never takes
-it from another.
+to its content, or to the file that stands for it, and a small description on disk, so a later process finds it, and
+dropping it in one session never takes it from another.
 """
 
 import json
@@ -10,14 +10,13 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
-from handrail.artifacts._blobs import Blob, Writer
+from handrail.artifacts._blobs import Blob, Contents, Writer
 from handrail.artifacts._private_directory import PrivateDirectory
 from handrail.contract.result import ArtifactRef
 
@@ -51,9 +50,10 @@ class Entry:
 class SessionArtifacts:
     """The artifacts of one session, and the session's parent. Not thread-safe."""
 
-    def __init__(self, home: Path, session: str, parent: str | None) -> None:
+    def __init__(self, home: Path, session: str, parent: str | None, contents: Contents) -> None:
         self.session = session
         self.parent = parent
+        self._contents = contents
         self._entries: dict[str, Entry] | None = None
         self._directory = home / "sessions" / sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -65,9 +65,17 @@ class SessionArtifacts:
             self._entries = {entry.ref: entry for entry in found if entry is not None}
         return self._entries
 
-    def content_path(self, ref: str) -> Path:
-        """The file with the content. The reference must be one of `entries`."""
+    def holds(self, ref: str) -> bool:
+        """Whether it has this artifact, and its link is there."""
+        return ref in self.entries and self.link(ref).is_file()
+
+    def link(self, ref: str) -> Path:
+        """The link to the content. The reference must be one of `entries`."""
         return self._directory / ref
+
+    def read(self, entry: Entry, start: int, length: int | None) -> bytes:
+        """A range of its bytes. Raises as `Contents.read` does."""
+        return self._contents.read(self.link(entry.ref), entry.blob, start, length)
 
     def add(self, blob: Blob, sources: Sequence[Path], media_type: str, name: str | None) -> Entry:
         """Add a blob by linking the first of the sources that still exists."""
@@ -95,10 +103,7 @@ class SessionArtifacts:
         entry = self.entries.pop(ref)
         (self._directory / f"{ref}.json").unlink(missing_ok=True)
         (self._directory / ref).unlink(missing_ok=True)
-        stored = self._directory.parent.parent / "objects" / entry.blob.digest
-        with suppress(FileNotFoundError):
-            if stored.stat().st_nlink == 1:
-                stored.unlink()
+        self._contents.dropped(self._directory.parent.parent, entry.blob.digest)
 
     def remove(self) -> None:
         """Drop every artifact, and the directory."""
@@ -108,7 +113,7 @@ class SessionArtifacts:
 
     def _link(self, sources: Sequence[Path], ref: str) -> None:
         """Create this session's link, replacing one that was tampered with."""
-        target, fresh = self.content_path(ref), self._directory / f"new-{token_hex(8)}"
+        target, fresh = self.link(ref), self._directory / f"new-{token_hex(8)}"
         try:
             os.link(sources[0], fresh)
         except FileNotFoundError:  # another process dropped the same content meanwhile
@@ -122,7 +127,7 @@ def reference(blob: Blob) -> str:
     return PREFIX + blob.digest[:_REFERENCE_DIGITS]
 
 
-def _load_sessions(home: Path) -> dict[str, SessionArtifacts]:
+def _load_sessions(home: Path, contents: Contents) -> dict[str, SessionArtifacts]:
     """Every session in the directory; those that are unreadable are skipped."""
     sessions: dict[str, SessionArtifacts] = {}
     for label in sorted((home / "sessions").glob(f"*/{_SESSION_FILE}")):
@@ -130,8 +135,8 @@ def _load_sessions(home: Path) -> dict[str, SessionArtifacts]:
         session, parent = data.get("session"), data.get("parent")
         if not isinstance(session, str) or not (parent is None or isinstance(parent, str)):
             continue
-        artifacts = SessionArtifacts(home, session, parent)
-        if artifacts.content_path(_SESSION_FILE) == label:
+        artifacts = SessionArtifacts(home, session, parent, contents)
+        if artifacts.link(_SESSION_FILE) == label:
             sessions[session] = artifacts
     return sessions
 
@@ -172,7 +177,8 @@ Located = tuple[SessionArtifacts, Entry]
 class Index:
     """The artifacts of all sessions, in a given directory or a private one. Thread-safe."""
 
-    def __init__(self, directory: str | None) -> None:
+    def __init__(self, directory: str | None, contents: Contents) -> None:
+        self.contents = contents
         self._home = PrivateDirectory()
         self._directory = None if directory is None else Path(directory).absolute()
         self._lock = threading.RLock()
@@ -182,7 +188,7 @@ class Index:
 
     def writer(self) -> Writer:
         """Start a new file."""
-        return Writer(self._path)
+        return Writer(self._path, self.contents)
 
     def register(self, session: str, parent: str | None) -> None:
         """Make a session known. Its first parent stays."""
@@ -204,9 +210,8 @@ class Index:
         with self._lock:
             self._load()
             for owner in self._visible(session):
-                entry = owner.entries.get(ref)
-                if entry is not None and owner.content_path(ref).is_file():
-                    return owner, entry
+                if owner.holds(ref):
+                    return owner, owner.entries[ref]
         return None
 
     def change(self, session: str | None, ref: str, *, pins: int = 0, shown: bool = False) -> bool:
@@ -246,7 +251,7 @@ class Index:
                 return False
             owner, entry = located
             receiver = self._artifacts_of(to)
-            made = receiver.add(entry.blob, [owner.content_path(ref)], entry.media_type, entry.name)
+            made = receiver.add(entry.blob, [owner.link(ref)], entry.media_type, entry.name)
             receiver.save(replace(made, shown=True, pins=made.pins + (entry.pins if pins else 0)))
             return True
 
@@ -267,9 +272,13 @@ class Index:
                 self._parents.pop(name, None)
 
     def close(self) -> None:
-        """Forget everything, and remove a private directory."""
+        """Forget everything, and remove a private directory, with what is kept elsewhere for it."""
         with self._lock:
+            for artifacts in () if self._directory or self.contents.inline else self._sessions.values():
+                artifacts.remove()
             self._sessions.clear()
+        self.contents.close()
+        with self._lock:
             self._loaded = self._directory is None
             self._home.close()
 
@@ -279,14 +288,15 @@ class Index:
 
     def _load(self) -> None:
         if not self._loaded and self._directory is not None:
-            self._sessions = _load_sessions(self._directory)
+            self._sessions = _load_sessions(self._directory, self.contents)
             self._parents |= {name: artifacts.parent for name, artifacts in self._sessions.items()}
             self._loaded = True
 
     def _artifacts_of(self, session: str) -> SessionArtifacts:
         self._load()
         if session not in self._sessions:
-            self._sessions[session] = SessionArtifacts(self._path, session, self._parents.get(session))
+            parent = self._parents.get(session)
+            self._sessions[session] = SessionArtifacts(self._path, session, parent, self.contents)
         return self._sessions[session]
 
     def _visible(self, session: str | None) -> Iterator[SessionArtifacts]:

@@ -5,12 +5,14 @@ from inspect import isawaitable
 from os import PathLike
 from pathlib import Path, PurePath
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import anyio
 
-from handrail.artifacts._blobs import PIECE, Blob, Tampered, Writer, read_range
+from handrail.artifacts._blobs import PIECE, Blob, LinkedFiles, Tampered, Writer
 from handrail.artifacts._index import Index, Located
+from handrail.artifacts._own_blobs import OwnBlobs, StoreFailed
+from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.expect import refuse
 from handrail.contract.result import ArtifactRef, Failure
@@ -23,6 +25,8 @@ INLINE_BYTES: Final = 64 << 10
 BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 _OWNER: Final = ""
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 PICTURED: Final = ("image/", "audio/", "video/")
 STREAM_CHUNK: Final = 1 << 20
 Read = Callable[[int, int], bytes | Awaitable[bytes]]
@@ -49,15 +53,15 @@ class Scope:
             advice = "put_file(path)" if isinstance(data, PurePath) else "text or bytes, such as json.dumps(…)"
             refuse("what put() was given", data, advice)
         media_type = media_type or (TEXT if isinstance(data, str) else BINARY)
-        if len(data) <= INLINE_BYTES:
+        if len(data) <= INLINE_BYTES and self._index.contents.inline:
             return self._store(_parts(data), media_type, name)
-        return await anyio.to_thread.run_sync(self._store, _parts(data), media_type, name)
+        return await self._in_thread(self._store, _parts(data), media_type, name)
 
     async def put_file(
         self, path: str | Path, *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
         """Store a file of this machine, piece by piece. Raises OSError."""
-        return await anyio.to_thread.run_sync(self._store, _file(Path(path)), media_type or BINARY, name)
+        return await self._in_thread(self._store, _file(Path(path)), media_type or BINARY, name)
 
     async def put_stream(
         self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None
@@ -67,7 +71,7 @@ class Scope:
         try:
             async for chunk in chunks:
                 await anyio.to_thread.run_sync(writer.add, chunk)
-            return await anyio.to_thread.run_sync(self._finish, writer, media_type or BINARY, name)
+            return await self._in_thread(self._finish, writer, media_type or BINARY, name)
         finally:
             writer.abandon()
 
@@ -77,13 +81,13 @@ class Scope:
             raise ValueError(f"start and length must not be negative, but are {start!r} and {length!r}.")
         located = self._located(ref)
         left = located[1].size - start
-        if (left if length is None else min(length, left)) <= INLINE_BYTES:
-            return _read(located, start, length)
-        return await anyio.to_thread.run_sync(_read, located, start, length)
+        if (left if length is None else min(length, left)) <= INLINE_BYTES and self._index.contents.inline:
+            return self._read(located, start, length)
+        return await self._in_thread(self._read, located, start, length)
 
     def read_now(self, ref: str | ArtifactRef) -> bytes:
         """All its bytes, read in this thread."""
-        return _read(self._located(ref), 0, None)
+        return self._read(self._located(ref), 0, None)
 
     def info(self, ref: str | ArtifactRef) -> ArtifactRef | None:
         """Size, type and name; None if this session may not read it."""
@@ -133,6 +137,11 @@ class Scope:
             self._index.share(self._session, entry.ref, session, pins=True)
         return Scope(self._index, session, scrubber=self._scrubber)
 
+    async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """Do it in a thread. Nobody who is cancelled waits for a store of the user's own."""
+        left_alone = not self._index.contents.inline
+        return await anyio.to_thread.run_sync(work, *arguments, abandon_on_cancel=left_alone)
+
     def _writer(self, media_type: str) -> "Writer | _CleanWriter":
         writer = self._index.writer()
         if self._scrubber is None or media_type.startswith(PICTURED):
@@ -149,9 +158,26 @@ class Scope:
             writer.abandon()
 
     def _finish(self, writer: "Writer | _CleanWriter", media_type: str, name: str | None) -> ArtifactRef:
-        if self._scrubber is not None and name is not None:
-            name = self._scrubber.text(name)
-        return self._index.add(self._session, writer, media_type, name).handle
+        try:
+            if self._scrubber is not None and name is not None:
+                name = self._scrubber.text(name)
+            return self._index.add(self._session, writer, media_type, name).handle
+        finally:
+            writer.abandon()  # here too, since nobody waits for this thread who was cancelled
+
+    def _read(self, located: Located, start: int, length: int | None) -> bytes:
+        owner, entry = located
+        try:
+            return owner.read(entry, start, length)
+        except FileNotFoundError:
+            raise unknown(entry.ref) from None
+        except StoreFailed as error:
+            message = f"The artifact {entry.ref} cannot be read: {error}. Try again later."
+            raise ToolFailed(Failure("unavailable", message)) from error
+        except Tampered as error:
+            changed = f"was changed {self._index.contents.place} and cannot be read"
+            message = f"The artifact {entry.ref} {changed}: {error}. Create it again."
+            raise ToolFailed(Failure("execution_error", message)) from None
 
     def _located(self, ref: str | ArtifactRef) -> Located:
         located = self._index.find(self._viewer, _reference(ref))
@@ -177,17 +203,6 @@ class _CleanWriter:
     def finish(self) -> tuple[Blob, list[Path]]:
         self._writer.add(self._stream.end())
         return self._writer.finish()
-
-
-def _read(located: Located, start: int, length: int | None) -> bytes:
-    owner, entry = located
-    try:
-        return read_range(owner.content_path(entry.ref), entry.blob, start, length)
-    except FileNotFoundError:
-        raise unknown(entry.ref) from None
-    except Tampered as error:
-        message = f"The artifact {entry.ref} was changed on disk and cannot be read: {error}. Create it again."
-        raise ToolFailed(Failure("execution_error", message)) from None
 
 
 def unknown(ref: str) -> ToolFailed:
@@ -219,15 +234,17 @@ def _file(path: Path) -> Iterator[bytes]:
 class Artifacts(Scope):
     """All artifacts in a directory, as its owner sees them; `scope` is what one session sees.
 
-    Without a directory they are in a private one, which is created when needed and removed by `close`.
+    Without a directory they are in a private one, which is created when needed and removed by `close`. With `blobs` the
+    bytes are there, and the directory only says which session has which.
     """
 
-    def __init__(self, directory: str | PathLike[str] | None = None) -> None:
+    def __init__(self, directory: str | PathLike[str] | None = None, *, blobs: Blobs | None = None) -> None:
         if not isinstance(directory, str | PathLike | None):
             refuse("Artifacts.directory", directory, "the path of a directory, or leave it out for a private one")
         if directory is not None and Path(directory).is_file():
             refuse("Artifacts.directory", str(directory), "the path of a directory: this is a file")
-        super().__init__(Index(None if directory is None else str(directory)), _OWNER, sees_all=True)
+        contents = LinkedFiles() if blobs is None else OwnBlobs(blobs)
+        super().__init__(Index(None if directory is None else str(directory), contents), _OWNER, sees_all=True)
         self._where = "a private directory" if directory is None else str(directory)
 
     def __repr__(self) -> str:
@@ -241,11 +258,19 @@ class Artifacts(Scope):
         return Scope(self._index, session_id)
 
     def contents(self, session_id: str) -> Iterator[tuple[ArtifactRef, int, Iterator[bytes]]]:
-        """Every artifact of a session and its descendants: its handle, its pins and its bytes, in pieces."""
+        """Every artifact of a session and its descendants: its handle, its pins and its bytes, in pieces.
+
+        Raises HandrailError where one cannot be read.
+        """
         for owner, entry in self._index.below(session_id):
-            path, blob = owner.content_path(entry.ref), entry.blob
-            pieces = (read_range(path, blob, start, PIECE) for start in range(0, blob.size, PIECE))
-            yield entry.handle, entry.pins, pieces
+            yield entry.handle, entry.pins, self._pieces((owner, entry))
+
+    def _pieces(self, located: Located) -> Iterator[bytes]:
+        try:
+            for start in range(0, located[1].size, PIECE):
+                yield self._read(located, start, PIECE)
+        except ToolFailed as error:
+            raise HandrailError(error.failure.message) from error
 
     def incoming(self, session_id: str, ref: str, media_type: str, name: str | None, pins: int) -> "Incoming":
         """An artifact that comes back in pieces, as `contents` gave it."""
@@ -256,7 +281,7 @@ class Artifacts(Scope):
         self._index.forget(session_id)
 
     def close(self) -> None:
-        """Remove a private directory; a given one stays as it is. May be called twice."""
+        """Remove a private directory with its artifacts; a given one stays as it is. May be called twice."""
         self._index.close()
 
     def __enter__(self) -> "Artifacts":

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from handrail.artifacts.store import Artifacts, Incoming
+from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
 from handrail.contract.expect import is_session_id
@@ -27,16 +28,17 @@ PAGE: Final = 500
 class Store:
     """Many sessions may write to it at once, in one process or in several; each session belongs to one at a time.
 
-    Nothing is created before the first session begins. Only this user can read what it keeps.
+    Nothing is created before the first session begins. Only this user can read what it keeps. With `blobs` the bytes of
+    artifacts are there instead of beside it.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, blobs: Blobs | None = None) -> None:
         self.path = Path(path).absolute()
         if not str(path) or self.path.is_dir():
             raise HandrailError(f"Store({str(path)!r}): give the path of a file, such as 'sessions.db'")
         self._database = Database(self.path)
         self._claims = self.path.with_name(f"{self.path.name}.claims")
-        self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")))
+        self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")), blobs=blobs)
 
     def sessions(self) -> list[Summary]:
         """All sessions, the one that changed last first."""
