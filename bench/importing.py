@@ -11,12 +11,22 @@ ALLOWED: Final = 2.0
 """How many times `validate_call` the first answer of a tool may cost."""
 ALLOWED_IMPORT: Final = 0.3
 """How many times `import pydantic` a bare `import handrail` may cost."""
+ALLOWED_HELP: Final = 2.5
+"""How many times `import rich, typer` the help of the command may cost."""
 PROGRAM: Final = "from time import process_time\nbegan = process_time()\n{}\nprint(process_time() - began)"
 FUNCTION: Final = 'def add(a: int, b: int = 1) -> int:\n    """Add two numbers."""\n    return a + b\n'
 VALIDATE_CALL: Final = "validate_call: the first answer"
 FIRST_ANSWER: Final = "@tool: the first answer"
 PYDANTIC, HANDRAIL, EVERYTHING = "import pydantic", "import handrail", "from handrail import *"
+RICH, HELP = "import rich, typer", "handrail --help"
 PROGRAMS: Final = {
+    RICH: RICH,
+    HELP: """import contextlib, io, sys
+sys.argv = ["handrail", "--help"]
+with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+    from handrail.cli import main
+    main()
+assert "chat" in shown.getvalue()""",
     PYDANTIC: PYDANTIC,
     HANDRAIL: HANDRAIL,
     EVERYTHING: EVERYTHING,
@@ -43,6 +53,8 @@ def rows(effort: Effort) -> list[Row]:
         row(EVERYTHING, times[EVERYTHING], "ms", floor=pydantic),
         row(VALIDATE_CALL, validated, "ms", floor=validated),
         row(FIRST_ANSWER, times[FIRST_ANSWER], "ms", floor=validated, bound=ALLOWED),
+        row(RICH, times[RICH], "ms", floor=times[RICH]),
+        row(HELP, times[HELP], "ms", floor=times[RICH], bound=ALLOWED_HELP),
     ]
 
 

@@ -22,7 +22,7 @@ def shown(*words: str) -> str:
 def test_without_words_or_with_help_every_command_is_named() -> None:
     for words in ((), ("--help",)):
         text = shown(*words)
-        for command in ("demo", "call", "shell", "tools", "doctor"):
+        for command in ("chat", "run", "sessions", "init", "trust", "demo", "call", "shell", "tools", "doctor"):
             assert re.search(rf"^  {command} ", text, re.MULTILINE), text
 
 
@@ -45,6 +45,9 @@ def test_without_words_or_with_help_every_command_is_named() -> None:
         ("tools", ["--schema", "--profile", "coding"]),
         ("demo", ["no key", "--yes"]),
         ("doctor", ["--json"]),
+        ("run", ["--json", "--model", "--resume", "exit code", "130"]),
+        ("chat", ["Ctrl-C", "Alt-Enter", "--resume"]),
+        ("trust", ["[tool.handrail]", "--yes"]),
     ],
 )
 def test_each_command_teaches_its_use(command: str, taught: list[str]) -> None:
@@ -67,6 +70,8 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
     argv = [sys.executable, "-c", code]
     loaded = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60, check=True).stdout.split()
     assert "handrail.cli.call" in loaded, "the control"
+    providers = {"anthropic", "google", "openai", "pydantic_ai", "httpx", "mcp.client", "mcp.server", "xllamacpp"}
+    assert providers & set(loaded) == set()
     heavy = {"anyio", "pydantic", "prompt_toolkit", "rich.console", "handrail.session.session", "handrail.drivers.open"}
     assert heavy & set(loaded) == set()
 

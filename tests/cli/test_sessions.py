@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from handrail import Message, Store, Success
 from handrail.drivers.guard.build import build, stale
 from tests.cli.story import bash, called, recorded
-from tests.cli.terminal import plain, terminal
+from tests.cli.terminal import ENV, MAIN, plain, terminal
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,21 @@ def test_no_sessions_are_no_mistake(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_output_into_head_is_no_mistake(place: Path) -> None:
-    for words in (["list"], ["show", "last"], ["show", "last", "--json"]):
-        ran = plain("sessions", *words, cwd=place, env={"HOME": str(place)})
-        assert "Traceback" not in ran.stderr
+def test_resume_without_a_prompt_is_a_chat(place: Path) -> None:
+    copy = sessions(place, "fork", "last").strip()
+    model = recorded(place / "unused", ("Never", []))
+    words = ("sessions", "resume", copy, "--model", model)
+    with terminal(*words, cwd=place / "work", env={"HOME": str(place)}) as screen:
+        screen.wait_until(lambda: screen.shown.splitlines()[-1:] == [">"], "the prompt")
+        assert "It said hi." in screen.shown, "what was said before"
+        screen.press_control_d()
+        assert screen.end() == 0
+    sessions(place, "rm", copy)
+
+
+@pytest.mark.parametrize("words", ["list", "show last", "show last --json"])
+def test_output_into_a_reader_that_has_gone_is_no_mistake(words: str, place: Path) -> None:
+    line = f"{sys.executable} -c '{MAIN}' sessions {words} | true"
+    env = {**ENV, "HOME": str(place)}
+    ran = subprocess.run(["sh", "-c", line], cwd=place, env=env, capture_output=True, text=True, check=False)
+    assert ran.stderr == ""

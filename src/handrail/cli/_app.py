@@ -159,7 +159,10 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
     """Do the work. A person's mistake ends the program with one line on stderr, not with a traceback."""
     fit_streams()
     try:
-        return work()
+        result = work()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a reader that has gone is no mistake
+        return result
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None

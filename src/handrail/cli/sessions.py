@@ -12,8 +12,9 @@ from handrail.cli.run import MOST_CALLS, MOST_ROUNDS, Model
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _one_task, _shelf
+    from handrail.cli import _chat, _one_task, _shelf
 else:
+    _chat = Lazy("handrail.cli._chat")
     _one_task = Lazy("handrail.cli._one_task")
     _shelf = Lazy("handrail.cli._shelf")
 
@@ -55,12 +56,14 @@ def export(
 @with_options
 def resume(
     id: Id,
-    prompt: Annotated[str, typer.Argument(help="What the model should do next.")],
+    prompt: Annotated[str | None, typer.Argument(help="What the model should do next; without it, chat.")] = None,
     model: Model = None,
     *,
     options: Options,
 ) -> None:
-    """Go on with a conversation, as `handrail run --resume ID PROMPT` does. Calls that had begun are not repeated."""
+    """Go on with a conversation, in a chat, or with a prompt as `handrail run` does. What had begun is not repeated."""
+    if prompt is None:
+        run(partial(_chat.run_chat, model, id, options))
     run(partial(_one_task.run_task, prompt, model, id, MOST_ROUNDS, MOST_CALLS, options, sys.stdin))
 
 
