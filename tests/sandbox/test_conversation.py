@@ -1,0 +1,115 @@
+"""A Conversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Chunk, HandrailError, Sandbox, open_sandbox
+from handrail.contract.limits import FRAME_BYTES
+from handrail.drivers.memory import Script
+from handrail.testing import MemoryDriver
+from tests.tools.world import REAL, in_time
+
+pytestmark = pytest.mark.anyio
+
+ECHO = """
+import os, struct, sys
+def exactly(n):
+    data = b""
+    while len(data) < n:
+        more = os.read(0, n - len(data))
+        if not more: sys.exit(5)
+        data += more
+    return data
+while True:
+    head = exactly(4)
+    data = head + exactly(struct.unpack(">I", head)[0])
+    while data: data = data[os.write(1, data):]
+"""
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_frames_of_any_size_come_back_whole_and_in_order(driver: str, tmp_path: Path) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        talk = await sandbox.converse(["python3", "-I", "-c", ECHO])
+        frames = [b"", b"x", b"\0" * 70_000, bytes(range(256)) * 4096 * 4, b"end"]
+        assert len(frames[3]) == FRAME_BYTES
+        with in_time():
+            async with anyio.create_task_group() as group:
+
+                async def send() -> None:
+                    for frame in frames:
+                        await talk.send(frame)
+
+                group.start_soon(send)
+                assert [await talk.receive() for _ in frames] == frames
+            with pytest.raises(ValueError, match="at most"):
+                await talk.send(bytes(FRAME_BYTES + 1))
+            await talk.kill()
+            assert await talk.receive() is None
+
+
+async def test_a_frame_that_is_too_large_ends_the_command(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        talk = await sandbox.converse(["sh", "-c", r"printf '\377\377\377\377'; sleep 600"])
+        with in_time(), pytest.raises(HandrailError, match="a frame of 4,294,967,295 bytes"):
+            await talk.receive()
+        assert talk.ended
+
+
+async def test_half_a_frame_is_no_frame(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        talk = await sandbox.converse(["sh", "-c", r"printf '\0\0\0\5abc'; echo oh >&2; exit 3"])
+        with in_time():
+            assert await talk.receive() is None
+        assert (talk.exit_code, talk.logs) == (3, "oh\n")
+
+
+class Stalled:
+    """A command whose driver never answers again."""
+
+    id, pid = "1", None
+
+    async def output(self) -> AsyncIterator[Chunk]:
+        await anyio.sleep_forever()
+        yield Chunk("stdout", b"")
+
+    async def send(self, data: bytes | None) -> None:
+        await anyio.sleep_forever()
+
+    async def wait(self) -> int:
+        await anyio.sleep_forever()
+        return 0
+
+    async def signal(self, name: str) -> None:
+        await anyio.sleep_forever()
+
+
+class Silent(MemoryDriver):
+    features = MemoryDriver.features | {"stdin"}
+
+    async def start(self, command: Any) -> Any:
+        return Stalled()
+
+
+class Feeding(MemoryDriver):
+    features = MemoryDriver.features | {"stdin"}
+
+
+@pytest.mark.parametrize("driver", [Silent(), Feeding(commands={"x": Script(hang=True, deaf=True)})])
+async def test_a_driver_that_stalls_does_not_stall_the_end(driver: MemoryDriver) -> None:
+    sandbox = Sandbox(driver)
+    talk = await sandbox.converse(["x"])
+    with anyio.move_on_after(0.05):
+        assert await talk.receive() is None
+    with in_time():
+        await talk.kill()
+    assert await talk.receive() is None
+
+
+async def test_a_line_is_no_list_of_words() -> None:
+    with pytest.raises(ValueError, match="not a line for the shell"):
+        await Sandbox(MemoryDriver()).converse("python3 x.py")
