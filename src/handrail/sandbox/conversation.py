@@ -104,7 +104,7 @@ class Conversation:
                 del talk.inbox[: HEADER + size]
                 talk.change()
                 return frame
-            if talk.ended.is_set():
+            if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
                 return None
             await talk.changed.wait()
 
@@ -114,3 +114,4 @@ class Conversation:
         self._talk.request_end("close")
         self._talk.change()
         await finish(self._talk.settled.wait)
+        self._talk.change()

@@ -36,11 +36,12 @@ class Whole:
     needed = False
 
     def __enter__(self) -> None:
+        self._before: Any = None
         if Whole.needed:
             self._before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # runs the handlers that wait
 
     def __exit__(self, *_: object) -> None:
-        if Whole.needed:
+        if self._before is not None:  # the script may have begun to need them meanwhile
             signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
 
