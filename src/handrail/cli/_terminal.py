@@ -190,7 +190,7 @@ def described_call(request: ApprovalRequest) -> Text:
     changed = _difference(request.arguments)
     if changed is None:
         lexer = LANGUAGES.get(request.tool)
-        text = Text(request.text) if lexer is None else Syntax("", lexer).highlight(request.text)
+        text = Text(request.text) if lexer is None else Syntax("", lexer, word_wrap=True).highlight(request.text)
         text.rstrip()
         return text
     kept = {key: value for key, value in request.arguments.items() if key not in ("old", "new")}

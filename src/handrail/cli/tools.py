@@ -60,5 +60,7 @@ def _fit(head: str, summary: str) -> str:
         return head + summary
     columns = shutil.get_terminal_size().columns - 1
     if columns < NARROW:
-        return f"{head.rstrip()}\n{textwrap.fill(summary, columns, initial_indent='  ', subsequent_indent='  ')}"
+        short = " ".join(head.split())  # where every column counts, the columns of the table are given up
+        parts = [textwrap.fill(text, columns, initial_indent="  ", subsequent_indent="  ") for text in (short, summary)]
+        return "\n".join([parts[0][2:], parts[1]])
     return textwrap.fill(summary, columns, initial_indent=head, subsequent_indent=" " * len(head))
