@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from handrail.cli._config import (
     servers_in,
 )
 from handrail.cli._kept import Kept, Part, state_directory
+from handrail.cli._settings import read_settings
+from handrail.mcp import connect
 
 HERE = Path("handrail.toml")
 
@@ -161,3 +164,51 @@ def test_the_common_json_is_imported() -> None:
 def test_json_that_describes_no_servers_is_refused(text: str) -> None:
     with pytest.raises(HandrailError, match=r"mcp\.json"):
         common_servers(text, Path("mcp.json"))
+
+
+def test_a_link_to_a_file_that_was_accepted_elsewhere_is_not_accepted(workspace: Path, tmp_path: Path) -> None:
+    """A command could place such a link, and its own program where the accepted file names one by a relative path."""
+    other = tmp_path / "other"
+    other.mkdir()
+    file = other / "handrail.toml"
+    file.write_text('[mcp.servers.a]\ncommand = "sh"\nargs = ["./server.sh"]\n')
+    accept(file, file.read_bytes())
+    assert read_servers(str(other))
+    (workspace / "handrail.toml").symlink_to(file)
+    with pytest.raises(NotAccepted):
+        read_servers(str(workspace))
+    (tmp_path / "alias").symlink_to(other)
+    assert read_servers(str(tmp_path / "alias"))  # the same directory by another name
+
+
+@pytest.mark.parametrize("read", [read_servers, read_settings])
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory", "large"])
+def test_what_is_no_ordinary_file_is_refused_at_once(workspace: Path, kind: str, read: Callable[[str], object]) -> None:
+    file = workspace / "handrail.toml"
+    match kind:
+        case "pipe":
+            os.mkfifo(file)
+        case "device":
+            file.symlink_to("/dev/zero")
+        case "directory":
+            file.mkdir()
+        case _:
+            file.write_text("#" * (2 << 20))
+    with pytest.raises(HandrailError, match=r"handrail\.toml"):
+        read(str(workspace))
+
+
+def test_every_text_that_json_can_hold_is_written_as_toml() -> None:
+    entry = ServerEntry(
+        "a", command="x", args=["\U0001f600", "\x7f", "\x00\n\t", '"\\', "\u2028"], env={"\U0001f600": "1"}
+    )
+    assert servers_in(as_toml(entry).encode(), HERE) == {"a": entry}
+
+
+def test_imported_servers_have_names_that_can_be_used_and_none_is_lost() -> None:
+    text = '{"mcpServers": {"a.b": {"command": "x"}, "a b": {"command": "y"}, "1st": {"command": "z"}}}'
+    found = common_servers(text, HERE)
+    assert sorted(entry.command or "" for entry in found.values()) == ["x", "y", "z"]
+    for name, entry in found.items():
+        assert entry.name == name
+        connect(name, command="x")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -75,4 +76,6 @@ def test_the_servers_of_another_program_are_imported(workspace: Path) -> None:
     (workspace / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert "added to" in handrail(workspace, "import", "mcp.json").stdout
     assert "already in" in handrail(workspace, "import", "mcp.json").stdout
-    assert "[mcp.servers.raw]" in (workspace.parent / "config" / "handrail" / "handrail.toml").read_text()
+    own = workspace.parent / "config" / "handrail" / "handrail.toml"
+    assert "[mcp.servers.raw]" in own.read_text()
+    assert stat.S_IMODE(own.stat().st_mode) == 0o600  # other programs' files hold keys

@@ -6,9 +6,10 @@ Commands write in the workspace, so a file there says what a program wants, not 
 import json
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,8 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.expect import nearest, shown
 
 FILE: Final = "handrail.toml"
+LARGEST: Final = 1 << 20
+"""Bytes of a file that is read."""
 ACCEPTED: Final = "accepted.json"
 """Which content of which file the person has accepted; kept outside of every workspace."""
 KEYS: Final[Mapping[str, tuple[type, str]]] = {
@@ -81,9 +84,8 @@ def read_servers(workspace: str) -> dict[str, ServerEntry]:
     servers: dict[str, ServerEntry] = {}
     local = Path(workspace, FILE)
     for path in dict.fromkeys((own_file(), local)):
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        content = read_file(path)
+        if content is None:
             continue
         if path == local and path != own_file() and not is_accepted(path, content):
             raise NotAccepted(path, content)
@@ -94,13 +96,36 @@ def read_servers(workspace: str) -> dict[str, ServerEntry]:
     return servers
 
 
+def read_file(path: Path) -> bytes | None:
+    """Its content; None if there is no file. Raises HandrailError for a pipe, a device or what never ends."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise HandrailError(f"{path} is not used: it is not an ordinary file; remove it")
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > LARGEST:
+        raise HandrailError(f"{path} is not used: it has more than {LARGEST >> 20} MiB")
+    return content
+
+
 def is_accepted(path: Path, content: bytes) -> bool:
-    return Kept(ACCEPTED).get(os.path.realpath(path)) == sha256(content).hexdigest()
+    return Kept(ACCEPTED).get(_place(path)) == sha256(content).hexdigest()
 
 
 def accept(path: Path, content: bytes) -> None:
     """Remember that the person has accepted this content of this file."""
-    Kept(ACCEPTED)[os.path.realpath(path)] = sha256(content).hexdigest()
+    Kept(ACCEPTED)[_place(path)] = sha256(content).hexdigest()
+
+
+def _place(path: Path) -> str:
+    """Where the file is. A link is a file of its own: what it leads to was accepted for another directory."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def servers_in(content: bytes, path: Path) -> dict[str, ServerEntry]:
@@ -144,18 +169,26 @@ def common_servers(text: str, path: Path) -> dict[str, ServerEntry]:
     found = next((given[key] for key in ("mcpServers", "servers") if isinstance(given, dict) and key in given), None)
     if not isinstance(found, dict):
         raise HandrailError(f'{path}: there is no "mcpServers" in it')
-    return dict(_imported(found, path))
+    servers: dict[str, ServerEntry] = {}
+    for entry in _imported(found, path):
+        name, count = entry.name, 1
+        while name in servers:
+            count += 1
+            name = f"{entry.name[:28]}-{count}"
+        servers[name] = replace(entry, name=name)
+    return servers
 
 
-def _imported(found: Mapping[str, Any], path: Path) -> Iterator[tuple[str, ServerEntry]]:
+def _imported(found: Mapping[str, Any], path: Path) -> Iterator[ServerEntry]:
     for given, table in found.items():
         if not isinstance(table, dict):
             raise HandrailError(f"{path}: mcpServers.{given} is {shown(table)}, not an object")
         name = re.sub(r"[^A-Za-z0-9-]+", "-", str(given)).strip("-")[:32] or "server"
+        name = name if name[0].isalpha() else f"server-{name}"[:32]
         known = {key: value for key, value in table.items() if key in KEYS and key not in ("sandbox", "trust")}
         if "httpUrl" in table or "serverUrl" in table:
             known["url"] = table.get("httpUrl", table.get("serverUrl"))
-        yield name, _entry(name, known, f"{path}: mcpServers.{given}")
+        yield _entry(name, known, f"{path}: mcpServers.{given}")
 
 
 def as_toml(entry: ServerEntry) -> str:
@@ -170,10 +203,10 @@ def as_toml(entry: ServerEntry) -> str:
 
 def _written(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_written(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_written(key)} = {_written(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
-    return json.dumps(value)  # JSON's texts and its true are TOML's too
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON's texts and its true are TOML's too
 
 
 def _all_filled(texts: Mapping[str, str]) -> dict[str, str]:

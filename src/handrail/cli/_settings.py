@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from handrail.cli._app import Options
-from handrail.cli._config import FILE, ServerEntry, is_accepted, own_file, servers_in
+from handrail.cli._config import FILE, ServerEntry, is_accepted, own_file, read_file, servers_in
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import nearest, shown
 from handrail.policy.policy import Mode, Policy
@@ -121,9 +121,8 @@ def to_accept(workspace: str) -> Iterator[tuple[Path, bytes, str]]:
 def _files(workspace: str) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
     own = own_file()
     for path in dict.fromkeys((own, Path(workspace, PYPROJECT), Path(workspace, FILE))):
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        content = read_file(path)
+        if content is None:
             continue
         try:
             tables = tomllib.loads(content.decode())

@@ -20,6 +20,7 @@ from handrail.cli._config import (
     as_toml,
     common_servers,
     own_file,
+    read_file,
     read_servers,
     servers_in,
 )
@@ -123,7 +124,9 @@ def accept_file(
 
 def _accept(given: str, yes: bool) -> None:
     path = Path(given, FILE) if os.path.isdir(given) else Path(given)
-    content = path.read_bytes()
+    content = read_file(path)
+    if content is None:
+        raise HandrailError(f"there is no file {path}")
     servers = servers_in(content, path)
     if not servers:
         raise HandrailError(f"{path} has no servers: [mcp.servers.NAME]")
@@ -153,13 +156,14 @@ def import_file(
 def _import(given: str) -> None:
     found = common_servers(Path(given).expanduser().read_text(), Path(given))
     target = own_file()
-    before = target.read_bytes() if target.exists() else b""
+    before = read_file(target) or b""
     known: dict[str, Any] = servers_in(before, target)
     new = {name: entry for name, entry in found.items() if name not in known}
     text = "".join(f"\n{as_toml(entry)}" for entry in new.values())
     servers_in(before + b"\n" + text.encode(), target)  # it can be read again
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with target.open("a") as file:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)  # it may hold keys
+    with os.fdopen(descriptor, "a", encoding="utf-8") as file:
         file.write(text if before else text.lstrip("\n"))
     for name in found:
         print(f"{name}: {'added to' if name in new else 'already in'} {target}")
