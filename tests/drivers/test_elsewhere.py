@@ -258,4 +258,4 @@ def test_the_driver_passes_there_what_every_driver_passes(elsewhere: Elsewhere, 
     words += [str(here / file), "-k", f"posix and not ({unseen})"]
     ran = elsewhere.run(*words, cwd=str(here.parents[1]), first="trio")
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
-    assert ran.stdout.count(".") > 20, "the control: they were run"
+    assert ran.stdout.count(".") > 10, "the control: they were run"

@@ -190,7 +190,10 @@ def properties(schema: Mapping[str, Any], root: Mapping[str, Any], prefix: str) 
 
 def test_every_property_of_every_built_in_tool_has_a_case() -> None:
     advertised = {
-        name for tool in builtin_tools("all") for name in properties(tool.parameters, tool.parameters, tool.name)
+        name
+        for tool in builtin_tools("all")
+        if tool.name != "search_tools"  # it needs deferred tools: see test_search_tools.py
+        for name in properties(tool.parameters, tool.parameters, tool.name)
     }
     assert advertised == {name.partition(" ")[0] for name in CASES}
 
