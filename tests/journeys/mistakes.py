@@ -167,6 +167,10 @@ OPENING = [
         "'wrokspace'",
         "did you mean 'workspace'?",
     ),
+    wrong("a misspelt option, before it is entered", "open_sandbox(mount=[])", "'mount'", "did you mean 'mounts'?"),
+    wrong(
+        "a misspelt driver, before it is entered", 'open_sandbox("jial")', "no driver 'jial'", "did you mean 'jail'?"
+    ),
     wrong(
         "a misspelt option of one driver",
         'async with open_sandbox("jail", bubble_wrap="/usr/bin/bwrap"): ...',
@@ -199,6 +203,8 @@ OPENING = [
     ),
     wrong("limits: a dict", 'open_sandbox(limits={"memory": 1000})', "limits is a dict", "write Limits(memory=1000)"),
     wrong("a limit as text", 'Limits(memory="512M")', "Limits.memory is '512M'", "512 * 1024**2"),
+    wrong("a store below a file", 'Store("/etc/passwd/x.db")', "cannot be made", "/etc/passwd is not a directory"),
+    wrong("a store that is nothing", "Store(None)", "Store(None)", "such as 'sessions.db'"),
     wrong("a misspelt limit", "Limits(mem=1)", "no option 'mem'", "did you mean 'memory'?"),
     wrong("env: a name with =", 'open_sandbox(env={"A=B": "1"})', "env has the name 'A=B'", "{'A': …}"),
     wrong("env: a number", 'open_sandbox(env={"PORT": 80})', "env['PORT'] is an int", "give a string"),
@@ -251,6 +257,16 @@ COMMANDS = [
 ]
 
 CALLS = [
+    wrong(
+        "a file in an empty workspace",
+        """
+        async with open_sandbox("memory") as sandbox:
+            async with Session(builtin_tools("read_only"), sandbox=sandbox) as session:
+                result = await session.call("read", {"path": "a.txt"})
+        """,
+        "a.txt does not exist",
+        "The workspace is empty",
+    ),
     in_session("arguments: None", 'result = await session.call("add", None)', "must be an object", '{"a": 1}'),
     in_session("arguments: a list", 'result = await session.call("add", [1, 2])', "must be an object", '{"a": 1}'),
     in_session("arguments: bytes", 'result = await session.call("add", b"{}")', "bytes is not JSON", '{"a": 1}'),
@@ -270,6 +286,16 @@ CALLS = [
         "open a new session",
     ),
     wrong("run_sync in async code", "run_sync(anyio.sleep(0))", "inside a running event loop", "write `await`"),
+    wrong("run_sync of a sandbox", "run_sync(open_sandbox())", "run_sync() was given <open_s", "`async with … as …:`"),
+    wrong("run_sync of a session", "run_sync(Session([add]))", "was given <Session", "run_sync(main)"),
+    wrong("run_sync of nothing", "run_sync(None)", "run_sync() was given None", "run_sync(main)"),
+    wrong("run_sync of a class", "run_sync(Session)", "was given the class Session", "run_sync(main)"),
+    wrong(
+        "run_sync of a plain function",
+        "def main():\n    return 3\nawait anyio.to_thread.run_sync(run_sync, main)",
+        "run_sync() was given the function main, which returned 3",
+        "write `async def main",
+    ),
     wrong(
         "a tool that calls itself for ever",
         """
@@ -354,6 +380,19 @@ OPTIONS = [
         "return await proceed(step)",
     ),
     wrong(
+        "tracing: where spans go, as a text",
+        'from handrail.otel import Tracing\nTracing("http://localhost:4318")',
+        "tracer_provider is 'http://localhost:4318'",
+        "a TracerProvider",
+    ),
+    wrong("tracing: content as text", 'from handrail.otel import Tracing\nTracing(content="no")', "content is 'no'"),
+    wrong(
+        "tracing: a misspelt option",
+        "from handrail.otel import Tracing\nTracing(provider=None)",
+        "Tracing() has no option 'provider'",
+        "tracer_provider",
+    ),
+    wrong(
         "a misspelt option of Session", "Session([add], sandbx=None)", "no option 'sandbx'", "did you mean 'sandbox'?"
     ),
     wrong("a sandbox by position", "Session([add], None)", "takes tools by position", "sandbox=…"),
@@ -361,6 +400,7 @@ OPTIONS = [
 
 ANSWERS = [
     wrong("a model's name", 'Agent("gpt-4")', "'gpt-4' is not a Model", "whose ask yields a Turn"),
+    wrong("a model's name with its provider", 'Agent("openai:gpt")', "Agent(open_model('openai:gpt'))"),
     wrong("a model's class", "Agent(ScriptedModel)", "the class ScriptedModel", "ScriptedModel(…)"),
     wrong("tools by position", "Agent(ScriptedModel([]), [add])", "takes model by position", "tools=…"),
     wrong(

@@ -149,6 +149,7 @@ def open_sandbox(
     asked = {"git_identity": git_identity, "virtual_env": virtual_env}
     options |= driver_options | {name: value for name, value in asked.items() if value is not None}
     _given.check_given(driver, options, allow_weaker, DEFAULTS)
+    _check_names(driver, options, driver_options)
     return SandboxNotEntered(driver, options, allow_weaker)
 
 
@@ -205,18 +206,30 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
     if name == "auto":
         return await _strongest(options, allow_weaker)
     known = known_drivers()
-    opener = known.get(name)
-    if opener is None:
-        raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
-    if isinstance(opener, str):
-        raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
+    opener = _opener(name, known, options)
     if name in WEAK and not allow_weaker:
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
-    _given.check_names(name, opener, options)
     tested = await _selftest.tested(name, opener, options)
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
+
+
+def _check_names(driver: str | Driver, options: Mapping[str, Any], driver_options: Mapping[str, Any]) -> None:
+    """Raise HandrailError for an unknown driver or option. Plugins are only looked for where one may be meant."""
+    if isinstance(driver, str) and (driver_options or driver not in (*BUILT_IN, "auto")):
+        _opener(driver, known_drivers(), options)
+
+
+def _opener(name: str, known: Mapping[str, Opener | str], options: Mapping[str, Any]) -> Opener:
+    """What opens the driver of this name. Raises HandrailError if it cannot be used here, or has no such option."""
+    opener = _jail.open_jail if name == "auto" else known.get(name)
+    if opener is None:
+        raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
+    if isinstance(opener, str):
+        raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
+    _given.check_names("jail" if name == "auto" else name, opener, options)
+    return opener
 
 
 def _claims(known: Mapping[str, Opener | str], name: str) -> list[str]:
@@ -250,7 +263,7 @@ def _usable(known: Mapping[str, Opener | str]) -> str:
 
 async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
     known = known_drivers()
-    _given.check_names("jail", _jail.open_jail, options)
+    _opener("auto", known, options)
     try:
         if isinstance(known["jail"], str):
             raise Unavailable(known["jail"], retryable=False)

@@ -17,6 +17,7 @@ from opentelemetry.trace import (
 )
 
 from handrail.contract.errors import describe_error
+from handrail.contract.expect import expect, explains_misuse, refuse
 from handrail.contract.model import Turn
 from handrail.contract.result import Result
 from handrail.log import report, traceback_of, without_secrets
@@ -34,6 +35,7 @@ _CALL: Final = create_key("handrail-call")
 """The call whose body runs in a context."""
 
 
+@explains_misuse
 class Tracing:
     """Give it to a session: `Session(…, tracing=Tracing())`. Sessions may share one.
 
@@ -43,6 +45,9 @@ class Tracing:
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, content: bool = False) -> None:
+        if tracer_provider is not None and not callable(getattr(tracer_provider, "get_tracer", None)):
+            refuse("Tracing.tracer_provider", tracer_provider, "a TracerProvider, or leave it out for the global one")
+        expect("Tracing.content", content, bool, "True or False")
         self._tracer = get_tracer("handrail", tracer_provider=tracer_provider)
         self._content = content
         self._contexts: dict[tuple[str, str], Context] = {}

@@ -185,7 +185,11 @@ def checked_model(model: Model) -> Model:
     if isinstance(model, type):
         refuse("Agent.model", model, f"an object of it: {model.__name__}(…)")
     if not callable(getattr(model, "ask", None)):
-        raise HandrailError(f"{shown(model)} is not a Model: missing ask; write an object whose ask yields a Turn")
+        write = "an object whose ask yields a Turn"
+        if isinstance(model, str):
+            name = model if ":" in model else f"PROVIDER:{model}"
+            write = f"Agent(open_model({name!r})), with handrail.models.open_model, or give {write}"
+        raise HandrailError(f"{shown(model)} is not a Model: missing ask; write {write}")
     if iscoroutinefunction(model.ask):
         raise HandrailError(f"{type(model).__name__}.ask returns its answer; {HOW_TO_ASK}")
     return model

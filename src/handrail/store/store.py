@@ -1,9 +1,10 @@
 """A Store: sessions in one SQLite database, with their artifacts beside it."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from os import urandom
+from os import PathLike, urandom
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -13,7 +14,7 @@ from handrail.artifacts.store import Artifacts, Incoming
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
-from handrail.contract.expect import is_session_id
+from handrail.contract.expect import is_session_id, shown
 from handrail.store._claim import Claim, is_claimed
 from handrail.store._database import Database, key_range
 from handrail.store._lines import Part, decode, export_lines, read_lines
@@ -33,9 +34,11 @@ class Store:
     """
 
     def __init__(self, path: str | Path, *, blobs: Blobs | None = None) -> None:
+        if not isinstance(path, str | PathLike) or not str(path) or os.path.isdir(path):
+            given = str(path) if isinstance(path, PathLike) else path
+            raise HandrailError(f"Store({shown(given)}): give the path of a file, such as 'sessions.db'")
         self.path = Path(path).absolute()
-        if not str(path) or self.path.is_dir():
-            raise HandrailError(f"Store({str(path)!r}): give the path of a file, such as 'sessions.db'")
+        _check_place(self.path)
         self._database = Database(self.path)
         self._claims = self.path.with_name(f"{self.path.name}.claims")
         self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")), blobs=blobs)
@@ -250,6 +253,20 @@ class _Arriving:
     def abandon(self) -> None:
         if self._last is not None:
             self._last.abandon()
+
+
+def _check_place(path: Path) -> None:
+    """Raise HandrailError where there is no store, and none can be made."""
+    if os.path.exists(path):
+        return
+    above = next(each for each in path.parents if os.path.lexists(each))
+    if not os.path.isdir(above):
+        why = f"{above} is not a directory"
+    elif not os.access(above, os.W_OK | os.X_OK):
+        why = f"this user may not write to {above}"
+    else:
+        return
+    raise HandrailError(f"the store {path} cannot be made: {why}; give a path below a directory that you may write to")
 
 
 def _new_id() -> str:

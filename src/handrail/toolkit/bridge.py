@@ -10,6 +10,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from handrail.contract.errors import HandrailError
+from handrail.contract.expect import shown
 
 T = TypeVar("T")
 
@@ -20,6 +21,8 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
     The body of a `def` tool, and threads that it starts, may use it too: the sandbox and the session do their part on
     their own event loop. Raises HandrailError inside a running event loop; use `await` there.
     """
+    if isinstance(work, type) or not (isawaitable(work) or callable(work)):
+        raise HandrailError(_misused(work))
     if not _is_in_loop():
         return _without_loop().run(anyio.run, partial(_await, work, args))
     if isawaitable(work) and hasattr(work, "close"):
@@ -44,5 +47,21 @@ def _without_loop() -> Context:
     return context
 
 
+def _misused(given: object) -> str:
+    """What to write instead of `run_sync(given)`."""
+    entered = hasattr(type(given), "__aenter__")
+    what = repr(given) if entered else shown(given)
+    use = ", use it there with `async with … as …:`," if entered else ""
+    return f"run_sync() was given {what}; write an `async def main()`{use} and run_sync(main)"
+
+
 async def _await(work: Awaitable[T] | Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
-    return await (work(*args) if callable(work) else work)
+    awaited: Any = work(*args) if callable(work) else work
+    if not isawaitable(awaited):
+        name = getattr(work, "__name__", "main")
+        raise HandrailError(
+            f"run_sync() was given {shown(work)}, which returned {shown(awaited)}; write `async def {name}`, or call "
+            "it without run_sync"
+        )
+    value: T = await awaited
+    return value

@@ -94,7 +94,8 @@ async def path_not_found(sandbox: Sandbox, path: str, field: str = "path") -> To
     near = get_close_matches(wanted, names[:NAMES_COMPARED], n=3, cutoff=0.6)
     listed = near or names[:NAMES_LISTED]
     directory = parent or "."
-    entries = f"{directory} contains: {', '.join(listed)}" if listed else f"{directory} is empty"
+    where = f"The directory {parent}" if parent else "The workspace"
+    entries = f"{where} contains: {', '.join(listed)}" if listed else f"{where} is empty"
     more = f" and {len(names) - len(listed)} more" if len(names) > len(listed) else ""
     hint = f"Did you mean {posixpath.join(parent, near[0])}? " if near else ""
     message = f"{path} does not exist. {hint}{entries}{more}."
