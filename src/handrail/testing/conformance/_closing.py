@@ -5,13 +5,11 @@ from typing import Final
 
 import anyio
 
-from handrail.testing.conformance._trees import HOLD, SHAPES
+from handrail.testing.conformance._trees import HOLD, LOOK, SHAPES
 from handrail.testing.conformance.check import Group, NotTried, Seen
 from handrail.testing.conformance.site import Open, Site
 
 CLOSING: Final = Group("tree_kill")
-LOOK: Final = 0.01
-"""Seconds between two looks."""
 
 
 async def _pipe(site: Site) -> int:

@@ -95,8 +95,15 @@ async def _tried(check: Check, open: Open, claimed: frozenset[Feature]) -> Check
         with anyio.fail_after(CHECK_SECONDS):
             seen = await check.run(open)
         return CheckVerdict(check, seen, seconds=monotonic() - began)
-    except NotTried as reason:
-        return CheckVerdict(check, not_tried=str(reason), seconds=monotonic() - began)
     except Exception as error:  # noqa: BLE001 - whatever a driver raises where it must not breaks its promise
+        if reason := _not_tried(error):
+            return CheckVerdict(check, not_tried=reason, seconds=monotonic() - began)
         told = str(error) or f"no answer within {CHECK_SECONDS:g} s"
         return CheckVerdict(check, error=f"{type(error).__name__}: {told}", seconds=monotonic() - began)
+
+
+def _not_tried(error: BaseException) -> str:
+    """Why a check was not made, said by the check or by one of its tasks; empty if it was made."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((reason for each in error.exceptions if (reason := _not_tried(each))), "")
+    return str(error) if isinstance(error, NotTried) else ""

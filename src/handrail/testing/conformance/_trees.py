@@ -1,7 +1,8 @@
 """Checks of process trees: whatever a command started is dead when it was killed, ended, or its sandbox closed.
 
 A pipe tells who lives: everything that a command starts inherits its writing end, and a watcher inside reads it. The
-watcher prints what was written first, which is the control, and ends when the last holder is dead.
+watcher writes to a file what came first, which is the control, and to another one when the last holder is dead: so a
+driver that gives output only when a command has ended can be tried too.
 """
 
 from typing import Final, Literal
@@ -10,7 +11,7 @@ import anyio
 
 from handrail.contract.driver import Command, Process
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, Ran, Site, collect, until_says
+from handrail.testing.conformance.site import Open, Ran, Site, collect
 
 TREES: Final = Group("tree_kill")
 HOLD: Final = "exec 9> alive; "
@@ -30,6 +31,8 @@ GENTLE: Final = ("a child", "children in the background", "a child in its own se
 """Trees that TERM ends."""
 CANCELLED_WAIT: Final = 0.3
 """Seconds in which a command that was not ended begins to run."""
+LOOK: Final = 0.01
+"""Seconds between two looks at a file."""
 KILLED: Final = 137
 TERMINATED: Final = 143
 
@@ -39,31 +42,38 @@ class Watch:
 
     def __init__(self, site: Site, watcher: Process) -> None:
         self.site = site
-        self._output = watcher.output()
         self._watcher = watcher
 
     async def started(self) -> bool:
         """Whether the tree has begun to hold the pipe."""
         with anyio.move_on_after(self.site.patience * 5):
-            return b"STARTED" in await until_says(self._output, b"STARTED\n")
+            await self._says("said", b"STARTED\n")
+            return True
         return False
 
     async def dead(self) -> bool:
         """Whether everything that held the pipe is dead, or dies very soon."""
         with anyio.move_on_after(self.site.patience):
-            async for chunk in self._output:
-                if b"GONE" in chunk.data:
-                    break
+            await self._says("gone", b"GONE\n")
             return await self._watcher.wait() == 0
-        await self._watcher.signal("KILL")
         return False
+
+    async def _says(self, name: str, text: bytes) -> None:
+        """Wait until the text is in the file of this name."""
+        while True:
+            try:
+                if text in await self.site.driver.read(self.site.at(name)):
+                    return
+            except FileNotFoundError:
+                pass
+            await anyio.sleep(LOOK)
 
 
 async def watch(site: Site) -> Watch:
     """Make the pipe, and watch it."""
     await site.needs("mkfifo", "setsid", "cat", "sleep", "yes")
     await site.run("mkfifo alive")
-    return Watch(site, await site.start("cat alive; echo GONE"))
+    return Watch(site, await site.start("cat alive > said; echo GONE > gone"))
 
 
 async def _signalled(open: Open, shape: str, name: Literal["TERM", "KILL"]) -> Seen:
@@ -78,7 +88,6 @@ async def _signalled(open: Open, shape: str, name: Literal["TERM", "KILL"]) -> S
         code = (await collect(process)).code
     expected = KILLED if name == "KILL" else TERMINATED
     dead = await watching.dead()
-    await process.signal("KILL")
     return Seen(f"{name}: {line}", started, (expected, True), (code, dead))
 
 
@@ -91,13 +100,11 @@ for _shape in GENTLE:
 @TREES.check
 async def term_is_no_kill(open: Open) -> Seen:
     site = await open()
-    process = await site.start("trap 'echo HEARD; exit 5' TERM; echo STARTED; while :; do sleep 0.05; done")
-    output = process.output()
-    printed = await until_says(output, b"STARTED\n")
+    process = await site.start("trap 'echo HEARD; exit 5' TERM; touch started; while :; do sleep 0.05; done")
+    await site.until("started")
     await process.signal("TERM")
-    rest = b"".join([chunk.data async for chunk in output if chunk.stream == "stdout"])
-    got = rest, await process.wait()
-    return Seen("trap 'echo HEARD; exit 5' TERM", printed == b"STARTED\n", (b"HEARD\n", 5), got)
+    ran = await collect(process)
+    return Seen("trap 'echo HEARD; exit 5' TERM", await site.exists("started"), (b"HEARD\n", 5), (ran.stdout, ran.code))
 
 
 @TREES.check
@@ -113,15 +120,14 @@ async def a_signal_after_the_end_is_no_error(open: Open) -> Seen:
 @TREES.check
 async def a_signal_reaches_one_command_alone(open: Open) -> Seen:
     site = await open()
-    other = await site.start("echo STARTED; read x; echo WENT ON", input=True)
-    output = other.output()
-    printed = await until_says(output, b"STARTED\n")
+    other = await site.start("touch started; until test -e go; do sleep 0.01; done; echo WENT ON")
+    await site.until("started")
     process = await site.start("sleep 1000")
     await process.signal("KILL")
     await collect(process)
-    await other.send(b"go\n")
-    rest = b"".join([chunk.data async for chunk in output])
-    return Seen("KILL beside another command", printed == b"STARTED\n", b"WENT ON\n", rest)
+    await site.driver.write(site.at("go"), b"")
+    started, ran = await site.exists("started"), await collect(other)
+    return Seen("KILL beside another command", started, b"WENT ON\n", ran.stdout)
 
 
 @TREES.check
@@ -162,13 +168,13 @@ async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
     """Another command holds the pipe meanwhile, and lets it go when the cancelled one would hold it too."""
     site = await open()
     watching = await watch(site)
-    other = await site.start(f"{HOLD}{START}; read x; echo USABLE", input=True)
+    other = await site.start(f"{HOLD}{START}; until test -e go; do sleep 0.01; done; echo USABLE")
     started = await watching.started()
     with anyio.CancelScope() as scope:
         scope.cancel()
         await site.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=site.directory))
     await anyio.sleep(CANCELLED_WAIT)
-    await other.send(b"go\n")
+    await site.driver.write(site.at("go"), b"")
     usable = await collect(other)
     return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
 

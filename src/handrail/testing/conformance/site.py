@@ -17,6 +17,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.sandbox.sandbox import WORKSPACE, Sandbox
+from handrail.testing.conformance._leftovers import kill_leftovers
 from handrail.testing.conformance.check import NotTried
 
 Opener = Callable[..., Awaitable[Driver]]
@@ -136,6 +137,8 @@ class Open:
         self._shared: Driver | None = None
         self._own: list[Driver] = []
         self._directories: list[str] = []
+        self._names: list[str] = []
+        """Of the directories inside that this check has: what it started works there."""
 
     async def __call__(self, *, own: bool = False, **options: Any) -> Site:
         """A site with a new directory. With options, or with `own=True`, its driver is opened for it alone.
@@ -151,14 +154,20 @@ class Open:
         return await self._site(driver)
 
     async def end_check(self, *, harmed: bool) -> None:
-        """Close what was opened for one check; also the shared driver where the check may have harmed it."""
+        """Close what was opened for one check; also the shared driver where the check may have harmed it.
+
+        Then nothing that the check started runs any more, whatever the driver did about it.
+        """
         drivers, self._own = self._own, []
         if harmed and self._shared is not None:
             drivers.append(self._shared)
             self._shared = None
         for driver in drivers:
             await _closed(driver, CLOSE_PATIENCE * self.patience)
+        names, self._names = self._names, []
+        kill_leftovers(names)
         if harmed:
+            kill_leftovers(self._directories)
             self._remove_directories()
 
     async def end(self) -> None:
@@ -186,7 +195,8 @@ class Open:
 
     async def _site(self, driver: Driver) -> Site:
         workspace = str(getattr(driver, "workspace", WORKSPACE)).rstrip("/")
-        directory = f"{workspace}/conformance-{token_hex(4)}"
+        self._names.append(f"conformance-{token_hex(4)}")
+        directory = f"{workspace}/{self._names[-1]}"
         await driver.make_dir(directory)
         return Site(driver, directory, self.patience)
 
