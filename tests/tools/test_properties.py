@@ -162,6 +162,8 @@ CASES: dict[str, Case] = {
     "ask_user.choices": of({"question": "Which?"}, "choices", ["a"], ["b"]),
     "script.code": of({}, "code", "open('made', 'w').write('1')", "open('made', 'w').write('2')"),
     "script.timeout": of({"code": "import time; time.sleep(1.2)"}, "timeout", 1, 30),
+    "search_tools.query": of({}, "query", "rain", "weather"),
+    "search_tools.limit": of({"query": "warm"}, "limit", 1, 2),
     "task.prompt": of({}, "prompt", "Count.", "Sum."),
     "task.role": of({"prompt": "Count."}, "role", "a clerk", "a judge"),
     "task.tools": of({"prompt": "Count."}, "tools", ["read"], ["grep"]),
@@ -190,10 +192,7 @@ def properties(schema: Mapping[str, Any], root: Mapping[str, Any], prefix: str) 
 
 def test_every_property_of_every_built_in_tool_has_a_case() -> None:
     advertised = {
-        name
-        for tool in builtin_tools("all")
-        if tool.name != "search_tools"  # it needs deferred tools: see test_search_tools.py
-        for name in properties(tool.parameters, tool.parameters, tool.name)
+        name for tool in builtin_tools("all") for name in properties(tool.parameters, tool.parameters, tool.name)
     }
     assert advertised == {name.partition(" ")[0] for name in CASES}
 

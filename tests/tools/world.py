@@ -14,7 +14,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.event import Reader
 from handrail.testing import MemoryDriver
 from handrail.toolkit.gate import Gate
-from handrail.toolkit.tool import Tool
+from handrail.toolkit.tool import Tool, tool
 from handrail.tools.builtin import builtin_tools
 
 REAL = ("jail", "host")
@@ -109,6 +109,18 @@ class World:
         return found
 
 
+@tool(deferred=True)
+async def weather() -> str:
+    """Tell how warm it is."""
+    return "18 degrees"
+
+
+@tool(deferred=True)
+async def rain() -> str:
+    """Tell how warm the rain is."""
+    return "9 degrees"
+
+
 def tools_for(driver: str) -> list[Tool]:
     """All that the driver can serve: in memory nothing runs."""
     return [tool for tool in builtin_tools("all") if driver != "memory" or "exec" not in tool.needs]
@@ -141,8 +153,9 @@ async def world(
     tools = [*(each for each in tools_for(driver) if each.name not in {other.name for other in instead}), *instead]
     async with opened(driver, root, options) as sandbox:
         session = Session(
-            tools, sandbox=sandbox, host=person, state=person, gates=gates, readers=readers, policy=Policy(mode="open")
-        )
+            [*tools, weather, rain], sandbox=sandbox, host=person, state=person, gates=gates, readers=readers,
+            policy=Policy(mode="open"),
+        )  # fmt: skip
         async with session:
             yield World(driver, root, sandbox, session, person)
 
