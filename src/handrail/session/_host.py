@@ -80,7 +80,7 @@ class SessionHost:
 
     def lacks_search(self) -> bool:
         """Whether there is something to search for, and nobody has added the tool for it."""
-        return SEARCH not in self.toolbox and bool(self.deferred_tools())
+        return SEARCH not in self.toolbox and bool(self.deferred_schemas())
 
     def search_schema(self) -> dict[str, Any]:
         """The tool that searches, for a loop whose model would otherwise never see a deferred one."""
@@ -132,11 +132,14 @@ class SessionHost:
 
     def hosted_schemas(self) -> list[dict[str, Any]]:
         """The tools that providers run themselves, for a model that knows their definitions."""
-        return [
-            {"name": each.name, "description": each.description, "inputSchema": {"type": "object"},
-             "_meta": {HOSTED: dict(each.hosted)}}
-            for each in self.toolbox if each.hosted is not None
-        ]  # fmt: skip
+        key = (HOSTED, self.toolbox.changes, 0)
+        if key not in self._schemas:
+            self._schemas[key] = [
+                {"name": each.name, "description": each.description, "inputSchema": {"type": "object"},
+                 "_meta": {HOSTED: dict(each.hosted)}}
+                for each in self.toolbox if each.hosted is not None
+            ]  # fmt: skip
+        return self._schemas[key]
 
     def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
         try:

@@ -52,5 +52,5 @@ class CallIds:
             id = call.id if usable else f"call_{next(self._numbers)}"
             while (full := self._prefix + id) in self._used or full in made:
                 id = f"{id[:_KEPT_OF_LONG]}_{next(self._numbers)}"
-            made[full] = replace(call, id=full)
+            made[full] = call if full == call.id else replace(call, id=full)
         return tuple(made.values())

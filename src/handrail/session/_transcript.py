@@ -203,8 +203,8 @@ class Transcript:
 
     def since(self, start: int) -> list[Event]:
         """The events from number `start` on."""
-        found = (self.events.get(seq) for seq in range(start, self.count))
-        return [event for event in found if event is not None]
+        events = self.events
+        return [events[seq] for seq in range(start, self.count) if seq in events]
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
         """Yield every event from number `start`, then each new one, until the transcript is closed."""

@@ -1,8 +1,7 @@
 """Ask the model: show its answer while it is written, try again what may pass, and record the whole of it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from random import random
@@ -44,6 +43,7 @@ CALLS_AT_FULL_CAPS: Final = 6
 PIECES: Final = frozenset({"text", "thinking", "call_text"})
 HOW_TO_ASK: Final = "write `async def ask(self, messages, tools, *, system)` with `yield Turn(…)` in it"
 STOPS: Final = frozenset(get_args(Stop))
+NUMBERS: Final = (int, float, type(None))
 
 
 class Asking:
@@ -106,9 +106,12 @@ class Asking:
     async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
         """Ask the model something that is no part of the conversation, without tools. Raises ModelFailed."""
         turn: Turn | None = None
-        async with _closing(self._agent.model.ask([Message("user", text)], [], system=system)) as answer:
+        answer = self._agent.model.ask([Message("user", text)], [], system=system)
+        try:
             async for event in answer:
                 turn = event if isinstance(event, Turn) else turn
+        finally:
+            await _close(answer)
         if turn is None or not isinstance(turn.text, str) or not turn.text.strip():
             raise ModelFailed("the model gave no summary")
         self.usage += turn.usage
@@ -139,8 +142,8 @@ class Asking:
         given = model.ask(messages, self._offered(), system=self._agent.system)
         if not hasattr(given, "__aiter__"):
             raise ModelFailed(f"{type(model).__name__}.ask returned {shown(given)}; {HOW_TO_ASK}")
-        async with _closing(given) as answer:
-            async for event in answer:
+        try:
+            async for event in given:
                 if isinstance(event, Turn):
                     turn = event
                 elif isinstance(event, CallDelta):
@@ -149,6 +152,8 @@ class Asking:
                     emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": str(event.text)})
                 else:
                     raise ModelFailed(f"{type(model).__name__}.ask yielded {shown(event)}; {HOW_TO_ASK}")
+        finally:
+            await _close(given)
         if turn is None:
             raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
         return turn
@@ -177,7 +182,7 @@ class Asking:
         if turn.stop == "other":
             message = "The model stopped for a reason that is not known; its answer may be incomplete."
             self._session.emit("warning", data={"message": message})
-        return replace(turn, calls=calls)
+        return turn if calls == turn.calls else replace(turn, calls=calls)
 
 
 def checked_model(model: Model) -> Model:
@@ -198,7 +203,7 @@ def checked_model(model: Model) -> Model:
 def _checked(turn: Turn) -> Turn:
     """The answer. Raises ModelFailed for one that cannot be recorded: a model may be anybody's code."""
     wrong = "" if isinstance(turn.text, str) else f"its text is {type(turn.text).__name__}"
-    if not isinstance(turn.usage, Usage) or not all(isinstance(n, int | float | None) for n in astuple(turn.usage)):
+    if not isinstance(turn.usage, Usage) or not all(isinstance(n, NUMBERS) for n in turn.usage.as_data().values()):
         wrong = f"its usage is {shown(turn.usage)}, not a Usage with numbers"
     for call in turn.calls:
         if not isinstance(call, Call) or not isinstance(call.id, str) or not isinstance(call.name, str):
@@ -210,11 +215,7 @@ def _checked(turn: Turn) -> Turn:
     return turn
 
 
-@asynccontextmanager
-async def _closing(answer: AsyncIterator[ModelEvent]) -> AsyncIterator[AsyncIterator[Any]]:
-    """Close the answer when it is left early; a provider's connection would stay open."""
-    try:
-        yield answer
-    finally:
-        if isinstance(answer, AsyncGenerator):
-            await answer.aclose()
+async def _close(answer: AsyncIterator[ModelEvent]) -> None:
+    """End an answer that may be left early; a provider's connection would stay open."""
+    if isinstance(answer, AsyncGenerator):
+        await answer.aclose()

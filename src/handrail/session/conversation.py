@@ -80,7 +80,8 @@ class Conversation:
 
     def follow(self, session: "Session") -> list[Message]:
         """Take up what is new in the session. Returns the messages."""
-        self.read(session.trace_from(self.position))
+        if self.position < session.event_count:
+            self.read(session.trace_from(self.position))
         return self.messages
 
     def read(self, events: Sequence[Event]) -> None:

@@ -18,6 +18,7 @@ LEAST_LEARNED: Final = 2_000.0
 LOWEST_RATIO: Final = 0.4
 HIGHEST_RATIO: Final = 3.0
 SLOWLY: Final = 0.1
+_as_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 _WIDE: Final = re.compile("[\u1100-\u11ff\u2e80-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]")
 
 
@@ -31,7 +32,7 @@ def weigh(text: str) -> float:
 
 def weigh_json(value: Any) -> float:
     """About how many tokens a value has as JSON."""
-    return weigh(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+    return weigh(_as_json(value))
 
 
 def weigh_message(message: Message) -> float:
