@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -10,7 +13,7 @@ import anyio.from_thread
 import anyio.to_thread
 import pytest
 
-from handrail import ApprovalRequest, Context, Decision, HandrailError, Pending, Session, tool
+from handrail import ApprovalRequest, Context, Decision, Failure, HandrailError, Pending, Policy, Session, tool
 from tests.gates.asked import ASK, ran, save, settled
 from tests.journeys.evidence import endings
 
@@ -26,6 +29,31 @@ async def approve(pending: Pending) -> Any:
         assert isinstance(request, ApprovalRequest)
         assert pending.answer(request.id, Decision.approve())
         return await pending.next()
+
+
+@tool(effects=["writes"], lane="book")
+async def note(text: str) -> str:
+    """Write a line into the book."""
+    return text
+
+
+class Held(threading.Thread):
+    """A thread that is held where it enters a function, until it is let go."""
+
+    def __init__(self, work: Callable[[], object], function: str) -> None:
+        super().__init__(daemon=True)
+        self.reached, self.go = threading.Event(), threading.Event()
+        self._work, self._function = work, function
+        self.start()
+
+    def run(self) -> None:
+        sys.setprofile(self._hold)
+        self._work()
+
+    def _hold(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == self._function and not self.reached.is_set():
+            self.reached.set()
+            self.go.wait(2)  # nobody waits for ever: the event loop itself may wait for this thread
 
 
 @pytest.mark.anyio
@@ -61,6 +89,59 @@ async def test_a_plain_thread_can_begin_and_answer() -> None:
         result = await pending.next()
         assert not isinstance(result, ApprovalRequest)
         assert result.value == "saved a"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("by", ["cancel", "close"])
+async def test_what_a_thread_began_is_ended_even_before_the_event_loop_has_taken_it(by: str) -> None:
+    begun: list[Pending] = []
+    async with Session([save], policy=ASK) as session:
+        thread = threading.Thread(target=lambda: begun.append(session.begin("save", {"path": "a"})))
+        thread.start()
+        thread.join()  # the event loop must not run meanwhile
+        if by == "cancel":
+            begun[0].cancel()
+            result = await begun[0].next()
+    if by == "close":
+        result = await begun[0].next()
+    assert isinstance(result, Failure)
+    assert result.kind == "cancelled"
+    assert settled(session) == []
+    assert len(endings(session)) == 1
+    assert ran == []
+
+
+@pytest.mark.anyio
+async def test_a_session_can_be_closed_while_a_thread_begins_a_call() -> None:
+    begun: list[Pending] = []
+    async with Session([save], policy=ASK) as session:
+        thread = Held(lambda: begun.append(session.begin("save", {"path": "a"})), "start")
+        await anyio.to_thread.run_sync(thread.reached.wait)
+        threading.Timer(0.1, thread.go.set).start()
+    await anyio.to_thread.run_sync(thread.join)
+    result = await begun[0].next()
+    assert isinstance(result, Failure)
+    assert result.kind == "cancelled"
+    assert len(endings(session)) == 1
+    assert ran == []
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_meets_the_end_of_the_wait_does_not_block_the_lane() -> None:
+    async with Session([note], policy=Policy(ask=["note(a)"], mode="open")) as session:
+        pending = session.begin("note", {"text": "a"}, wait=0.5)
+        request = await pending.next()
+        assert isinstance(request, ApprovalRequest)
+        thread = Held(lambda: pending.answer(request.id, Decision.approve()), "admit")
+        await anyio.to_thread.run_sync(thread.reached.wait)
+        while isinstance(result := await pending.next(), ApprovalRequest):  # noqa: ASYNC110 - it comes until then
+            await anyio.sleep(0.01)
+        thread.go.set()
+        await anyio.to_thread.run_sync(thread.join)
+        assert isinstance(result, Failure)
+        assert result.kind == "approval_timeout"
+        with anyio.fail_after(60):
+            assert (await session.call("note", {"text": "b"})).ok
 
 
 @pytest.mark.anyio

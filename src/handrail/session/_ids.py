@@ -18,7 +18,7 @@ class CallIds:
     def __init__(
         self, used: Iterable[str] = (), clean: Callable[[str], str] | None = None, *, prefix: str = ""
     ) -> None:
-        self._used = set(used)
+        self._used: dict[str, object] = dict.fromkeys(used)
         self._clean = clean
         """Removes secrets. An id with one in it is not used."""
         self._prefix = prefix
@@ -39,9 +39,9 @@ class CallIds:
         """The call, with another id if its own was used already."""
         if self._clean is not None and self._is_secret(call.id):
             call = replace(call, id=self.next())
-        while call.id in self._used:
+        taken = object()
+        while self._used.setdefault(call.id, taken) is not taken:  # in one step: calls come from several threads
             call = replace(call, id=f"{call.id}_{next(self._numbers)}")
-        self._used.add(call.id)
         return call
 
     def for_answer(self, calls: Iterable[Call]) -> tuple[Call, ...]:

@@ -55,7 +55,7 @@ class Pending:
     Its methods may be used in any thread and on any event loop.
     """
 
-    def __init__(self, step: Step, running: Mapping[str, Step], wait: float) -> None:
+    def __init__(self, step: Step, running: Mapping[str, Step], wait: float, loop: Any) -> None:
         self.id = step.call.id
         """The id of its call."""
         self.wait = wait
@@ -67,9 +67,9 @@ class Pending:
         self._result: Result | None = None
         self._waiting: dict[anyio.Event, Any] = {}
         """What wakes those who wait, and the event loop of each."""
-        self._loop: Any = None
+        self._loop = loop
         self._task: Task | None = None
-        self._began = False
+        self._began = self._cancelled = False
 
     def __repr__(self) -> str:
         state = "ended" if self._result is not None else "asks" if self._asked else "runs"
@@ -102,13 +102,14 @@ class Pending:
             if asked is None or time() > asked.request.expires_at:
                 return False
             del self._asked[request_id]
-        asked.answer(decision, self._loop)
+            asked.answer(decision, self._loop)  # before the call can end, which gives its slot back
         return True
 
     def cancel(self) -> None:
         """End the call as its caller would: nobody is asked any more. A call that has ended keeps its result."""
         with self._lock:
             self._asked.clear()
+            self._cancelled = True
         call_on(self._loop, lambda: self._task is not None and self._task.cancel())
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
@@ -124,10 +125,9 @@ class Pending:
             with self._lock:
                 self._asked.pop(request.id, None)
 
-    def start(self, loop: Any, run: Run, ended: Callable[["Pending"], None]) -> None:
-        """Run the call on this event loop; tell `ended` when it has its result."""
-        self._loop = loop
-        call_on(loop, lambda: self._start(run, ended))
+    def start(self, run: Run, ended: Callable[["Pending"], None]) -> None:
+        """Run the call on its event loop; tell `ended` when it has its result."""
+        call_on(self._loop, lambda: self._start(run, ended))
 
     def _start(self, run: Run, ended: Callable[["Pending"], None]) -> None:
         forget = when_loop_closes(self._lose_loop)
@@ -141,6 +141,8 @@ class Pending:
 
         self._task = in_background(self._work(run))
         self._task.add_done_callback(over)
+        if self._cancelled:  # before it was here
+            self._task.cancel()
 
     async def _work(self, run: Run) -> None:
         self._began = True
@@ -180,22 +182,27 @@ class Begun:
         self._own_loop = own_loop
         self._running = running
         self._open: set[Pending] = set()
+        self._changing = threading.Lock()
+        """A call is either there before the session ends, or refused."""
         self._empty: anyio.Event | None = None
 
     def begin(self, admit: Callable[[], Step], run: Run, wait: float, asks: bool) -> Pending:
         """Start the call that `admit` accepts. Raises HandrailError where no event loop can run it."""
         loop, wait = self._usable_loop(), checked_wait("begin's wait", wait, DETACHED_APPROVAL_WAIT)
-        step = admit()
-        pending = Pending(step, self._running, wait)
-        step.approver = pending if asks else None
-        self._running[step.call.id] = step
-        self._open.add(pending)
-        pending.start(loop, run, self._ended)
+        with self._changing:
+            step = admit()
+            pending = Pending(step, self._running, wait, loop)
+            step.approver = pending if asks else None
+            self._running[step.call.id] = step
+            self._open.add(pending)
+        pending.start(run, self._ended)
         return pending
 
     async def end(self) -> None:
         """Cancel the calls, and give them the time to end."""
-        for pending in tuple(self._open):
+        with self._changing:
+            begun = tuple(self._open)
+        for pending in begun:
             pending.cancel()
         self._empty = anyio.Event()
         with anyio.move_on_after(CALL_END_WAIT):
