@@ -30,24 +30,49 @@ def readme() -> dict[str, Any]:
     return scope
 
 
-async def test_the_openai_agent_of_the_readme_runs_to_its_answer(wire: Wire, tmp_path: Path) -> None:
+def notes(directory: Path) -> str:
+    """A workspace with one file."""
+    (directory / "notes.txt").write_text("milk\nbread\n")
+    return str(directory)
+
+
+def check(results: list[dict[str, Any]]) -> None:
+    """The built-in tools have answered in the jail: what the file contains, and what the command printed."""
+    assert [(each["ok"], each["tool"]) for each in results] == [(True, "read"), (True, "bash")]
+    assert "milk" in results[0]["result"]["text"]
+    assert "bread" in results[0]["result"]["text"]
+    assert (results[1]["result"]["stdout"], results[1]["result"]["exit_code"]) == ("2\n", 0)
+
+
+async def test_the_openai_agent_of_the_readme_works_in_a_jail_and_answers(wire: Wire, tmp_path: Path) -> None:
     async with AsyncOpenAI(api_key=KEY, base_url=f"{wire.url}/v1") as client:
-        text = await readme()["openai_agent"](client, "gpt-5", "two files", str(tmp_path))
-    assert text == "Both were seen."
+        text = await readme()["openai_agent"](client, "gpt-5", "what is in notes.txt", notes(tmp_path))
+    assert text == "It was read."
     asked, *answers = wire.seen[1].body["messages"][1:]
     assert [call["id"] for call in asked["tool_calls"]] == [answer["tool_call_id"] for answer in answers]
-    assert [json.loads(answer["content"])["kind"] for answer in answers] == ["tool_not_found"] * 2
+    check([json.loads(answer["content"]) for answer in answers])
     assert "bash" in [each["function"]["name"] for each in wire.seen[0].body["tools"]]
 
 
-async def test_the_anthropic_agent_of_the_readme_runs_to_its_answer(wire: Wire, tmp_path: Path) -> None:
+async def test_the_anthropic_agent_of_the_readme_works_in_a_jail_and_answers(wire: Wire, tmp_path: Path) -> None:
     async with AsyncAnthropic(api_key=KEY, base_url=wire.url) as client:
-        text = await readme()["anthropic_agent"](client, "claude-opus-5", "two files", str(tmp_path))
-    assert text == "Both were seen."
+        text = await readme()["anthropic_agent"](client, "claude-opus-5", "what is in notes.txt", notes(tmp_path))
+    assert text == "It was read."
     asked, answer = wire.seen[1].body["messages"][1:]
     uses = [each["id"] for each in asked["content"] if each["type"] == "tool_use"]
     assert uses == [each["tool_use_id"] for each in answer["content"]]
+    assert not any(each.get("is_error") for each in answer["content"])
+    check([json.loads(each["content"][0]["text"]) for each in answer["content"]])
+
+
+async def test_the_anthropic_agent_of_the_readme_goes_on_after_failures(wire: Wire, tmp_path: Path) -> None:
+    async with AsyncAnthropic(api_key=KEY, base_url=wire.url) as client:
+        text = await readme()["anthropic_agent"](client, "claude-opus-5", "two files", str(tmp_path))
+    assert text == "Both were seen."
+    answer = wire.seen[1].body["messages"][2]
     assert [each["is_error"] for each in answer["content"]] == [True, True]
+    kinds = [json.loads(each["content"][0]["text"])["kind"] for each in answer["content"]]
+    assert kinds == ["tool_not_found"] * 2
 
 
 async def test_the_responses_api_takes_results_and_their_pictures(wire: Wire) -> None:
