@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
@@ -21,12 +21,15 @@ class Subject:
     rows: Callable[[Effort], Iterable[Row]]
 
 
-def subjects() -> dict[str, Subject]:
-    """Every file here that has `rows`, by name; adding one is adding a file."""
+def subjects(wanted: Collection[str] = ()) -> dict[str, Subject]:
+    """Every file here that has `rows`, by name, or those that are wanted; adding one is adding a file.
+
+    No other file is loaded: it may need a package that is not installed here.
+    """
     modules = {
         found.name: import_module(f"bench.{found.name}")
         for found in iter_modules(bench.__path__)
-        if not found.name.startswith("_")
+        if not found.name.startswith("_") and (not wanted or found.name in wanted)
     }
     return {
         name: Subject(name, (module.__doc__ or "").strip(), module.rows)
@@ -36,13 +39,13 @@ def subjects() -> dict[str, Subject]:
 
 
 def main(words: list[str]) -> int:
-    known = subjects()
     parser = argparse.ArgumentParser(prog="python -m bench", description=bench.__doc__)
-    parser.add_argument("subjects", nargs="*", metavar="subject", help=f"some of {', '.join(known)}; all by default")
+    parser.add_argument("subjects", nargs="*", metavar="subject", help="files in bench/; all of them by default")
     parser.add_argument("--quick", action="store_true", help="one small round: shows that it works, measures nothing")
     asked = parser.parse_args(words)
+    known = subjects(asked.subjects)
     if unknown := [name for name in asked.subjects if name not in known]:
-        parser.error(f"no subject {', '.join(unknown)}; there are {', '.join(known)}")
+        parser.error(f"no subject {', '.join(unknown)}; there are {', '.join(subjects())}")
     began = perf_counter()
     missed = [miss for name in asked.subjects or known for miss in run(known[name], quick=asked.quick)]
     print(f"{perf_counter() - began:.0f} s. ", end="")

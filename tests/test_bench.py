@@ -80,6 +80,14 @@ def test_every_promised_subject_is_found_by_its_file_alone() -> None:
     assert {"measure", "floor", "guarded"}.isdisjoint(subjects())
 
 
+def test_a_subject_that_is_named_is_measured_where_what_another_needs_is_not_installed() -> None:
+    program = "import sys; sys.modules['mcp'] = None; from bench.__main__ import main; main(['gates', '--quick'])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no bound was judged" in done.stdout
+
+
 def test_the_command_prints_a_table_and_judges_nothing_when_it_is_quick() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "gates", "--quick"],

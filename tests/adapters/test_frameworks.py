@@ -60,7 +60,7 @@ def inspected(python: Callable[[str], Path]) -> dict[str, str]:
     return ends(must(python("inspect"), "-m", "tests.adapters.check_inspect", cwd=ROOT, INSPECT_DISPLAY="none"))
 
 
-@pytest.mark.parametrize(("framework", "scenario"), PLAYED, ids="-".join)
+@pytest.mark.parametrize(("framework", "scenario"), PLAYED, ids=[" ".join(each) for each in PLAYED])
 def test_an_agent_uses_the_tools_of_a_session(
     played: dict[tuple[str, str], str], framework: str, scenario: str
 ) -> None:
