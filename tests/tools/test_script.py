@@ -250,7 +250,7 @@ FORGED = [
     'import os\nos.write(tools._channel._out, b"\\xff" * 8)\ntools.glob(pattern="*")',
     (
         'c = tools._channel\nc._put(b\'{"number": 1, "call": "todo", "arguments": {"items": []}}\')\n'
-        'c._put(b\'{"number": 1, "call": "todo", "arguments": {"items": []}}\')\nc.answer(2)'
+        'c._put(b\'{"number": 1, "call": "todo", "arguments": {"items": []}}\')\ntools.glob(pattern="*")'
     ),
     'import os\nfor fd in range(3, 50):\n    try: os.close(fd)\n    except OSError: pass\ntools.glob(pattern="*")',
 ]
@@ -266,8 +266,9 @@ async def test_who_finds_the_channel_can_do_no_more_than_a_gated_call(tmp_path: 
                 assert isinstance(result, Failure)
                 assert result.kind == "execution_error", (code, result)
             forged = (
-                "c = tools._channel\nc._last = 1\n"
-                'c._put(b\'{"number": 1, "call": "write", "arguments": {"path": "made", "content": ""}}\')\nc.answer(1)'
+                "from queue import SimpleQueue\nc = tools._channel\nreply = c._waiting[1] = SimpleQueue()\n"
+                'c._put(b\'{"number": 1, "call": "write", "arguments": {"path": "made", "content": ""}}\')\n'
+                "c.answer(reply)"
             )
             result = await session.call("script", {"code": forged})
             assert "rejected" in result.message

@@ -5,15 +5,15 @@ It imports nothing of Handrail, and works with Python 3.8 and later: its text is
 
 import json
 import os
-import select
 import signal
 import struct
-import threading
+import warnings
+from _thread import start_new_thread
+from queue import Empty, SimpleQueue
 from typing import Any
 
 FRAME_BYTES = 4 << 20
 PIECE = 1 << 19
-SIGNALS = frozenset(range(1, signal.NSIG)) - {32, 33}  # these two belong to the threads of the C library
 
 
 class ToolError(Exception):
@@ -27,35 +27,12 @@ class ToolError(Exception):
         return f"{self.kind}: {self.message}"
 
 
-class Whole:
-    """A block that no handler of a signal interrupts: one that raises would leave half a frame behind.
-
-    Masks cost 340 µs a call, six times the call itself: they are used from the first `signal.signal` of the script on.
-    """
-
-    needed = False
-
-    def __enter__(self) -> None:
-        self._before: Any = None
-        if Whole.needed:
-            self._before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # runs the handlers that wait
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:  # the script may have begun to need them meanwhile
-            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
-
-
-set_handler = signal.signal
-
-
-def watched(number: int, handler: Any) -> Any:
-    """In place of `signal.signal`."""
-    Whole.needed = True
-    return set_handler(number, handler)
-
-
 class Channel:
-    """Requests are numbered from 1. Whoever waits for an answer reads for all who wait."""
+    """Two threads own the descriptors; whoever calls only puts into a queue and waits on another.
+
+    A handler of a signal runs in the main thread, between any two of its steps, and may raise or call tools itself. So
+    the main thread holds no lock, no half frame and no answer of somebody else's. That costs 16 µs a call.
+    """
 
     def __init__(self) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
@@ -63,93 +40,122 @@ class Channel:
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
-        self._last = 0
         self._received = b""
-        self._answers: dict[int, Any] = {}
-        self._reading = False
+        self._requests: Any = SimpleQueue()
+        self._waiting: dict[int, Any] = {}
         self._closed = False
-        self._sending = threading.Lock()
-        self._changed = threading.Condition()
-        os.register_at_fork(after_in_child=self._close)
+        os.register_at_fork(after_in_child=self._forked)
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # of every fork
 
-    def _close(self) -> None:
-        """A forked child has no tools, and none of its parent's threads to release a lock."""
-        self._closed = True
-        self._sending, self._changed = threading.Lock(), threading.Condition()
-        for fd in (self._in, self._out):
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+    def start(self) -> None:
+        """Serve calls from now on."""
+        start_new_thread(self._write_all, ())
+        start_new_thread(self._read_all, ())
 
-    def read(self) -> Any:
-        size = struct.unpack(">I", self._at_least(4)[:4])[0]
-        frame = json.loads(self._at_least(4 + size)[4 : 4 + size])
+    def read(self) -> bytes:
+        """The next frame, or none at the end."""
+        size = struct.unpack(">I", (self._at_least(4) or bytes(4))[:4])[0]
+        frame = self._at_least(4 + size)[4 : 4 + size]
         self._received = self._received[4 + size :]
         return frame
 
     def _at_least(self, size: int) -> bytes:
         while len(self._received) < size:
             try:
-                select.select([self._in], [], [])  # a signal's handler may interrupt this, but nothing below
-                with Whole():
-                    more = b"" if self._closed else os.read(self._in, PIECE)
-                    self._received += more
-            except (OSError, ValueError):
+                more = os.read(self._in, PIECE)
+            except OSError:
                 more = b""
             if not more:
-                raise ToolError("unavailable", "the way to the tools is closed")
+                return b""
+            self._received += more
         return self._received
 
-    def write(self, frame: Any) -> None:
-        data = json.dumps(frame, ensure_ascii=True, allow_nan=False).encode()
-        if len(data) > FRAME_BYTES:
-            raise ValueError(f"{len(data):,} bytes are too many, the limit is {FRAME_BYTES:,}; write it to a file")
-        with Whole():
-            self._put(data)
-
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes) -> bool:
+        """Send one frame; whether it was sent."""
         view = memoryview(struct.pack(">I", len(data)) + data)
         while view:
             try:
-                view = view[os.write(self._out, view) :] if not self._closed else self._gone()
+                view = view[os.write(self._out, view) :]
             except OSError:
-                self._gone()
+                return False
+        return True
 
-    def _gone(self) -> Any:
-        raise ToolError("unavailable", "the way to the tools is closed: a forked process has none")
+    def _write_all(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
+        last = 0
+        try:
+            while True:
+                frame, reply = self._requests.get()
+                if isinstance(frame, str):  # the last one
+                    reply.put(self._put(frame.encode()))
+                    continue
+                last += 1
+                self._waiting[last] = reply
+                if self._closed or not self._put(b'{"number": %d, ' % last + frame):
+                    self._close()
+        finally:
+            self._close()
 
-    def ask(self, frame: "dict[str, Any]") -> int:
-        """Send a request; returns its number."""
+    def _read_all(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            while frame := self.read():
+                number, _, answer = frame.partition(b" ")
+                reply = self._waiting.pop(int(number), None)
+                if reply is not None:
+                    reply.put(answer)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Nothing is answered any more: tell all who wait."""
+        self._closed = True
+        while not self._requests.empty():
+            try:
+                self._requests.get_nowait()[1].put(None)
+            except Empty:  # the other thread took it
+                pass
+        for reply in list(self._waiting.values()):
+            reply.put(None)
+
+    def _forked(self) -> None:
+        """A forked child has no tools, and none of its parent's threads."""
+        self._close()
+        for fd in (self._in, self._out):
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+    def ask(self, frame: "dict[str, Any]") -> Any:
+        """Send a request; what `answer` takes."""
         data = json.dumps(frame, ensure_ascii=True, allow_nan=False)
         if len(data) > FRAME_BYTES - 100:
             raise ToolError(
                 "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
             )
-        with self._sending, Whole():
-            number = self._last = self._last + 1
-            self._put(b'{"number": %d, ' % number + data[1:].encode())
-        return number
+        reply: Any = SimpleQueue()
+        if self._closed:
+            reply.put(None)
+        else:
+            self._requests.put((data[1:].encode(), reply))
+        return reply
 
-    def answer(self, number: int) -> Any:
+    def answer(self, reply: Any) -> Any:
         """Wait for the answer to a request. Raises ToolError."""
-        while True:
-            with self._changed:
-                if number in self._answers:
-                    answer = self._answers.pop(number)
-                    break
-                if self._reading:
-                    self._changed.wait(1.0)
-                    continue
-                self._reading = True
-            try:
-                frame = self.read()
-                with self._changed:
-                    self._answers[frame["number"]] = frame
-            finally:
-                with self._changed:
-                    self._reading = False
-                    self._changed.notify_all()
+        data = reply.get()
+        if data is None:
+            raise ToolError("unavailable", "the way to the tools is closed; a forked process has none")
+        answer = json.loads(data)
         if "error" in answer:
             raise ToolError(**answer["error"])
         return answer.get("value")
+
+    def end(self, ended: "dict[str, Any]") -> bool:
+        """Say how the script ended; whether that was sent. Raises ValueError for what is too large."""
+        data = json.dumps({"ended": ended}, ensure_ascii=True, allow_nan=False)
+        if len(data) > FRAME_BYTES:
+            raise ValueError(f"{len(data):,} bytes are too many, the limit is {FRAME_BYTES:,}; write it to a file")
+        sent: Any = SimpleQueue()
+        self._requests.put((data, sent))
+        return bool(sent.get())

@@ -5,6 +5,7 @@ It is given to the sandbox's Python as text, after `_script_syntax.py` and `_scr
 """
 
 import builtins
+import json
 import linecache
 import os
 import signal
@@ -12,7 +13,7 @@ import sys
 import traceback
 from typing import Any
 
-from handrail.tools._script_channel import PIECE, Channel, ToolError, watched
+from handrail.tools._script_channel import PIECE, Channel, ToolError
 from handrail.tools._script_syntax import NAME, compiled, parsed
 
 DEEPEST = 200
@@ -202,7 +203,7 @@ class Tools:
         except ToolError as error:
             return error
 
-    def _begin(self, name: str, arguments: "dict[str, Any]") -> int:
+    def _begin(self, name: str, arguments: "dict[str, Any]") -> Any:
         try:
             sent = {key: plain(value, key) for key, value in arguments.items()}
         except (TypeError, RecursionError) as error:
@@ -251,32 +252,42 @@ def outcome(code: str, cwd: str, channel: Channel) -> "dict[str, Any]":
         return {"error": trouble(error)}
 
 
-def tell(ended: "dict[str, Any]", channel: Channel) -> None:
-    """Say how it ended."""
+def tell(ended: "dict[str, Any]", channel: Channel) -> bool:
+    """Say how it ended; whether that was sent."""
     try:
-        channel.write({"ended": ended})
+        return channel.end(ended)
     except ValueError as error:
         message = f"the result cannot be sent: {error}"
-        channel.write({"ended": {"error": {"type": "ValueError", "message": message, "line": None}}})
+        return channel.end({"error": {"type": "ValueError", "message": message, "line": None}})
     except BaseException as error:  # noqa: BLE001 - a value may be anything
-        channel.write({"ended": {"error": trouble(error)}})
+        return channel.end({"error": trouble(error)})
+
+
+def silence() -> None:
+    """The script is over: its handlers of signals are not called any more."""
+    try:
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_IGN)
+    except BaseException:  # noqa: BLE001 - one of them raised meanwhile
+        silence()
 
 
 def main() -> None:
     channel = Channel()
-    begun = channel.read()
+    begun = json.loads(channel.read())
+    channel.start()
     code = begun["code"]
     sys.argv = ["script"]
-    signal.signal = watched  # type: ignore[assignment]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     ended = outcome(code, begun["cwd"], channel)
+    silence()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except Exception:  # noqa: BLE001 - the script may have closed or replaced it
             pass
-    tell(ended, channel)
-    os._exit(0)
+    os._exit(0 if tell(ended, channel) else 1)
 
 
 if __name__ == "__main__":

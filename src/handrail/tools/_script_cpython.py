@@ -58,7 +58,7 @@ class CPython:
         await self._conversation.kill()
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
-        await self._send({"code": code, "cwd": self._sandbox.cwd})
+        await self._send(encoded({"code": code, "cwd": self._sandbox.cwd}))
         async with anyio.create_task_group() as group:
             while "ended" not in (frame := await self._receive(calls)):
                 self._last += 1
@@ -89,15 +89,19 @@ class CPython:
 
     async def _serve(self, number: int, frame: Frame, calls: ScriptCalls) -> None:
         try:
-            await self._send({"number": number, **await calls.ask(frame)})
+            await self._send(b"%d " % number + encoded(await calls.ask(frame)))
         finally:
             self._room.release()
 
-    async def _send(self, frame: Frame) -> None:
+    async def _send(self, frame: bytes) -> None:
         try:
-            await self._conversation.send(json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            await self._conversation.send(frame)
         except (OSError, Unavailable):
             pass  # the interpreter has ended; `run` tells
+
+
+def encoded(frame: Frame) -> bytes:
+    return json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 async def _interpreter(sandbox: Sandbox) -> Conversation:
