@@ -135,15 +135,15 @@ def _needed(texts: list[str], number: int) -> list[int]:
     waiting = [number]
     while waiting:
         each = waiting.pop()
-        for name in _used(texts[each]) - _defined(texts[each]):
-            by = next((at for at in range(each - 1, -1, -1) if name in _defined(texts[at])), None)
+        for name in used(texts[each]) - defined(texts[each]):
+            by = next((at for at in range(each - 1, -1, -1) if name in defined(texts[at])), None)
             if by is not None and by not in needed:
                 needed.add(by)
                 waiting.append(by)
     return sorted(needed)
 
 
-def _used(text: str) -> set[str]:
+def used(text: str) -> set[str]:
     """The names that a block takes from outside its functions."""
     names: set[str] = set()
     waiting = [symtable.symtable(text, "block", "exec")]
@@ -157,7 +157,7 @@ def _used(text: str) -> set[str]:
     return names
 
 
-def _defined(text: str) -> set[str]:
+def defined(text: str) -> set[str]:
     """The names that a block binds outside its functions."""
     found = symtable.symtable(text, "block", "exec").get_symbols()
     return {each.get_name() for each in found if each.is_assigned() or each.is_imported()}

@@ -1,8 +1,19 @@
-"""The README's code is as short as it says, and what it says of the order of calls holds."""
+"""The README's code is as short as it says, its lists are whole, and what it says of the order of calls holds."""
+
+import builtins
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from handrail import Call, Session, builtin_tools, open_sandbox
+from tests.documents import ROOT, defined, used
 from tests.test_house import blocks, read
 
 TITLES = [
@@ -29,15 +40,71 @@ def test_a_newcomer_reads_what_it_is_then_how_to_install_it_and_the_transcript_l
     assert "keep\nit, and replace the layer that touches the world" in text.partition("\n## ")[0]
 
 
+def section(title: str) -> str:
+    return read("README.md").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def lines_of(beginning: str) -> list[str]:
+    return [line for line in block(beginning).splitlines() if line.strip() and not line.startswith("#")]
+
+
+TEN = "from handrail import Session, builtin_tools, open_sandbox, run_sync\n"
+SEVEN = "from handrail import Session, builtin_tools, open_sandbox\nfrom handrail.adapters import pydantic_ai\n"
+
+
 def test_ten_lines_are_ten() -> None:
-    lines = [line for line in block("from handrail").splitlines() if line.strip() and not line.startswith("#")]
-    assert len(lines) == 10
+    assert len(lines_of(TEN)) == 10
+
+
+def test_seven_lines_inside_a_framework_are_seven() -> None:
+    assert len(lines_of(SEVEN)) == 7
+
+
+@pytest.mark.anyio
+async def test_seven_lines_give_an_agent_of_the_framework_a_jail_on_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        told = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        call = ToolCallPart("bash", {"command": "cat notes; ls -A .."})
+        return ModelResponse([TextPart(str(told[0].content)) if told else call])
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").write_text("of the project")
+    pasted: dict[str, Any] = {}
+    exec(block(SEVEN), pasted)
+    said = json.loads(await pasted["work"](Agent(FunctionModel(model)), "What do my notes say?"))
+    assert said["result"]["stdout"].startswith("of the project")
+    assert said["result"]["stdout"].endswith(f"{tmp_path.name}\n"), "nothing else is there"
+
+
+@pytest.mark.parametrize("beginning", [TEN, SEVEN, "from typing", "from anthropic"])
+def test_each_program_of_the_readme_can_be_pasted_by_itself(beginning: str) -> None:
+    """It takes no name from a block before it."""
+    text = block(beginning)
+    assert used(f"{text}\nfrom_an_earlier_block") - defined(text) - set(dir(builtins)) == {"from_an_earlier_block"}
+
+
+def test_every_extra_is_in_the_table_of_extras() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    rows = re.findall(r"^\| (`.*?`) \|", section("Install"), re.MULTILINE)
+    assert sorted(re.findall(r"`(.*?)`", " ".join(rows))) == sorted(project["optional-dependencies"])
+
+
+def test_every_page_about_a_framework_is_linked_from_the_readme_and_the_first_page() -> None:
+    pages = {path.name for path in (ROOT / "docs" / "frameworks").glob("*.md")}
+    for text in (section("Inside your framework"), read("docs/index.md")):
+        assert set(re.findall(r"frameworks/([\w-]+\.md)", text)) == pages != set()
+
+
+def test_the_first_page_leads_to_every_page_of_the_guide() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - set(re.findall(r"\]\((.*?)\)", read("docs/index.md"))) == set()
 
 
 @pytest.mark.parametrize("beginning", ["from typing", "from anthropic"])
 def test_a_whole_agent_is_about_fifteen_lines(beginning: str) -> None:
-    lines = [line for line in block(beginning).splitlines() if line.strip()]
-    assert len(lines) <= 15
+    assert len(lines_of(beginning)) <= 15
 
 
 # The order of one turn

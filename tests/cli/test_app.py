@@ -26,6 +26,13 @@ def test_without_words_or_with_help_every_command_is_named() -> None:
             assert re.search(rf"^  {command} ", text, re.MULTILINE), text
 
 
+def test_the_help_opens_with_what_to_type_first_and_cuts_no_sentence() -> None:
+    opening, _, commands = shown("--help").partition("Options:")
+    for command in ("demo", "chat", "run", "mcp", "tools", "call", "shell"):
+        assert f"`handrail {command}`" in " ".join(opening.split())
+    assert "..." not in commands.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize(
     ("command", "taught"),
     [

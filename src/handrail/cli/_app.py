@@ -41,10 +41,15 @@ PLAIN_SIGNS: Final = {"✓": "ok", "✗": "x", "…": "...", "·": "-", "—": "
 """What our own signs become where only ASCII can be shown."""
 WIDEST_HELP: Final = 100
 """Columns of help, on a screen that has more; a narrow one gets what it has."""
+HELP: Final = """The tool runtime between a language model and the side effects it causes.
+
+Begin with `handrail demo`. `handrail chat` talks with a model that uses the tools, `handrail run` lets one do a task,
+and `handrail mcp` serves the tools to an editor or an assistant. `handrail tools` lists them; `handrail call` and
+`handrail shell` use them by hand. Each command says more: `handrail chat --help`.
+"""
 app = typer.Typer(
     name="handrail",
-    help="The tool runtime between a language model and the side effects it causes. "
-    "Begin with `handrail demo`; `handrail tools` lists what `handrail call` and `handrail shell` can use.",
+    help=HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -75,6 +80,10 @@ class Command(TyperCommand):
     """A command whose help fits the terminal, and that knows what was typed."""
 
     context_class = _Context
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Its first sentence, whole: the list of commands breaks it between words."""
+        return super().get_short_help_str(max(limit, WIDEST_HELP))
 
     def invoke(self, ctx: Any) -> Any:
         sources = {name: ctx.get_parameter_source(name) for name in ctx.params}

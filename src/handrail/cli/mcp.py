@@ -58,7 +58,7 @@ Tools = Annotated[
     str, typer.Option(help="coding, read_only or all, or names with commas between them, of plugins too.")
 ]
 group = typer.Typer(cls=TyperGroup, invoke_without_command=True, rich_markup_mode=None)
-app.add_typer(group, name="mcp")
+app.add_typer(group, name="mcp", short_help="Serve the built-in tools to a client of the Model Context Protocol.")
 
 
 @group.callback()

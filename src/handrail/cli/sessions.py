@@ -21,7 +21,8 @@ else:
 Id = Annotated[str, typer.Argument(metavar="ID", help="A session, by the beginning of its id; `last` is the newest.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(group, name="sessions", help="List, show, export, replay, go on with, branch and remove conversations.")
+SUMMARY = "List, show, export, replay, go on with, branch and remove conversations."
+app.add_typer(group, name="sessions", help=SUMMARY, short_help=SUMMARY)
 
 
 @group.command("list", cls=Command)
