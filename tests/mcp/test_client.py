@@ -323,7 +323,59 @@ async def test_mistakes_are_refused_where_they_are_made() -> None:
     for given in ({}, {"command": "x", "url": "http://x"}):
         with pytest.raises(HandrailError, match="either a command"):
             connect("ok", **given)
-    with pytest.raises(HandrailError, match="http://"):
-        connect("ok", url="ftp://x")
+    for address in ("ftp://x", "http://", "http://x:port/", "http://x\n/", 7):
+        with pytest.raises(HandrailError, match="http://"):
+            connect("ok", url=address)  # type: ignore[arg-type]
     with pytest.raises(HandrailError, match="list of words"):
         connect("ok", command=[])
+
+
+SECRET = "sk-5eeecret"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": {"Authorization": f"Bearer {SECRET}\n"}},
+        {"headers": {"Authorization": f"Bearer {SECRET}\r\nX-Other: 1"}},
+        {"headers": {"Authorization": f"Bearer \u00e9{SECRET}"}},
+        {"headers": {"Authorization": f" {SECRET}"}},
+        {"headers": {f"Authorization: Bearer {SECRET}": "x"}},
+        {"headers": {"Authorization": [SECRET]}},
+        {"headers": f"Authorization: {SECRET}"},
+        {"url": f"https://me:{SECRET}/@example.com/mcp"},
+        {"url": f"htps://me:{SECRET}@example.com/mcp"},
+        {"url": None, "command": ["x"], "env": {"KEY": [SECRET]}},
+        {"url": None, "command": ["x"], "env": [SECRET]},
+    ],
+)
+def test_a_mistake_in_what_may_be_secret_is_refused_at_once_and_not_repeated(given: dict[str, Any]) -> None:
+    with pytest.raises(HandrailError, match="server ok") as refused:
+        connect("ok", **{"url": "https://example.com/mcp", **given})
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+    for named in ("headers", "env"):
+        for key in given.get(named, {}) if isinstance(given.get(named), dict) else ():
+            assert key.partition(":")[0] in str(refused.value)
+
+
+def test_a_header_may_have_every_character_that_can_be_sent() -> None:
+    connect("ok", url="https://example.com", headers={"X-Every_1": "Bearer a b\tc~!", "Empty": ""})
+
+
+def test_what_a_server_is_shown_as_has_no_secrets() -> None:
+    url = f"https://me:{SECRET}@example.com:8443/{SECRET}/mcp?key={SECRET}#{SECRET}"
+    server = connect("ok", url=url, headers={"Authorization": SECRET})
+    assert repr(server) == "<ToolServer ok at https://example.com:8443: 0 tools>"
+    assert SECRET not in repr(connect("ok", command=["run", SECRET], env={"KEY": SECRET}))
+
+
+async def test_a_command_starts_in_the_directory_that_is_given(tmp_path: Path) -> None:
+    async with (
+        connect("raw", command=raw("Environment"), cwd=str(tmp_path)) as server,
+        Session(server.tools, policy=OPEN) as session,
+    ):
+        assert json.loads((await session.call("raw__echo")).value)["cwd"] == str(tmp_path)
+    with pytest.raises(Unavailable, match="nowhere"):
+        async with connect("raw", command=raw("Environment"), cwd=f"{tmp_path}/nowhere"):
+            pass

@@ -10,13 +10,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
+import httpx2
 from mcp.client.stdio import get_default_environment
 from pydantic import ValidationError
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import AsyncWith, explains_misuse, refuse
+from handrail.contract.expect import AsyncWith, explains_misuse, kind_of, refuse, shown
 from handrail.contract.limits import (
     MCP_CONNECT_WAIT,
     MCP_RESTART_PATIENCE,
@@ -37,6 +38,8 @@ from mcp import MCPError, types
 
 SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}", re.ASCII)
 """No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+_HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
 REASON_WAIT: Final = 0.5
 """Seconds for a connection that was lost to end, which tells why."""
 
@@ -53,6 +56,7 @@ def connect(
     pins: MutableMapping[str, str] | None = None,
     timeout: float = TOOL_TIMEOUT,
     deferred: bool | None = None,
+    cwd: str | None = None,
 ) -> "ToolServer":
     """Connect to an MCP server with `async with`; its `tools` are for a Session.
 
@@ -67,12 +71,17 @@ def connect(
         pins: hashes of the definitions that a person agreed to, by tool. Keep it, and a changed tool asks again.
         timeout: seconds for one call.
         deferred: keep the tools out of the model's sight until it searches for them; if None, when there are over 50.
+        cwd: the directory in which the command starts; this process's own if None, in a sandbox its workspace.
 
     Raises, on entering, Unavailable if the server cannot be reached or does not start.
     """
+    words = _words(name, command, url)
+    _expect_texts(f"server {name}: env", env)
+    _expect_texts(f"server {name}: headers", headers)
+    _expect_headers(name, headers or {})
     return ToolServer(
-        name, _words(name, command, url), url, dict(env or {}), dict(headers or {}), sandbox, trust,
-        {} if pins is None else pins, timeout, deferred,
+        name, words, url, dict(env or {}), dict(headers or {}), sandbox, trust, {} if pins is None else pins, timeout,
+        deferred, cwd,
     )  # fmt: skip
 
 
@@ -83,12 +92,46 @@ def _words(name: str, command: str | Sequence[str] | None, url: str | None) -> t
         )
     if (command is None) == (url is None):
         raise HandrailError(f"server {name}: give either a command that starts it or the url where it is")
-    if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
-        refuse(f"server {name}: url", url, "one that begins with http:// or https://")
+    if url is not None:
+        _expect_url(name, url)
     words = tuple(shlex.split(command) if isinstance(command, str) else command or ())
     if url is None and not (words and all(isinstance(word, str) for word in words)):
         refuse(f"server {name}: command", command, "a list of words such as ['npx', '-y', 'server']")
     return words
+
+
+def _expect_url(name: str, url: str) -> None:
+    """Refuse what is no address, without repeating it: it may hold a password or a key."""
+    try:
+        if isinstance(url, str) and url.startswith(("http://", "https://")) and httpx2.URL(url).host:
+            return
+    except httpx2.InvalidURL:  # which repeats a part of it
+        pass
+    raise HandrailError(
+        f"server {name}: the url cannot be read: write http:// or https://, the name of a machine, its port and a path"
+    )
+
+
+def _expect_texts(what: str, given: Mapping[str, str] | None) -> None:
+    """Refuse all but a table of texts, without repeating the texts: they may be secrets."""
+    if given is not None and not isinstance(given, Mapping):
+        raise HandrailError(f"{what} is {kind_of(given)}; write a dict of texts: {{'NAME': 'value'}}")
+    for key, value in (given or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise HandrailError(f"{what}: {shown(key)} is {kind_of(value)}; names and values are texts")
+
+
+def _expect_headers(name: str, headers: Mapping[str, str]) -> None:
+    for key, value in headers.items():
+        if not _HEADER_NAME.fullmatch(key):
+            start = _HEADER_NAME.match(key)
+            about = "an empty name" if start is None else f"a name that cannot be sent: {start[0][:40]!r} and more"
+            raise HandrailError(f"server {name}: a header has {about}; write {{'Authorization': 'Bearer …'}}")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise HandrailError(
+                f"server {name}: the value of the header {key} cannot be sent: it has a line break, another control "
+                "character or a letter beyond ASCII, or it begins or ends with a space; look where it comes from"
+            )
 
 
 @explains_misuse
@@ -98,13 +141,14 @@ class ToolServer(AsyncWith):
     def __init__(
         self, name: str, words: tuple[str, ...], url: str | None, env: dict[str, str], headers: dict[str, str],
         sandbox: str | Sandbox | None, trust: bool, pins: MutableMapping[str, str], timeout: float,
-        deferred: bool | None,
+        deferred: bool | None, cwd: str | None,
     ) -> None:  # fmt: skip
         refuse_other_loops("An MCP server")
         self.name = name
         self.own_loop = OwnLoop()
         self._argv, self._url, self._env, self._headers = words, url, env, headers
         self._given_sandbox = sandbox
+        self._cwd = cwd if url is not None or sandbox is not None else os.path.abspath(cwd or os.getcwd())
         self._catalogue = Catalogue(name, self._call, trust=trust, pins=pins, timeout=timeout, deferred=deferred)
         self._log = Log()
         self._open = AsyncExitStack()
@@ -116,7 +160,7 @@ class ToolServer(AsyncWith):
         self._entered = self._closed = False
 
     def __repr__(self) -> str:
-        where = self._url or self._argv[0]
+        where = self._argv[0] if self._url is None else _machine(self._url)
         return f"<ToolServer {self.name} at {where}: {len(self.tools)} tools{', closed' if self._closed else ''}>"
 
     @property
@@ -174,10 +218,10 @@ class ToolServer(AsyncWith):
 
     async def _start(self) -> Process:
         if self._sandbox is not None:
-            return await self._sandbox.open_process(self._argv, env=self._env)
+            return await self._sandbox.open_process(self._argv, cwd=self._cwd, env=self._env)
         await self._close_guard()
         self._guard = await open_own_guard({**get_default_environment(), **self._env})
-        return await self._guard.start(Command(argv=self._argv, cwd=os.getcwd(), input=True))
+        return await self._guard.start(Command(argv=self._argv, cwd=self._cwd, input=True))
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._url is not None:
@@ -237,7 +281,9 @@ class ToolServer(AsyncWith):
 
     def _gone(self, reason: str) -> str:
         printed = self._log.last_lines()
-        return f"The MCP server {self.name} is gone: {reason}." + (f" It printed: {printed!r}." if printed else "")
+        return f"The MCP server {self.name} is gone: {reason.rstrip('.')}." + (
+            f" It printed: {printed!r}." if printed else ""
+        )
 
     @on_own_loop
     async def _call(self, made: Offer, context: Context, arguments: Mapping[str, Any]) -> Result:
@@ -275,6 +321,12 @@ class ToolServer(AsyncWith):
             "unavailable",
             f"{self._gone(reason)} The call had been sent, so it may have taken effect; look before you repeat it.",
         )
+
+
+def _machine(url: str) -> str:
+    """Where it is, without what may be secret: its user, its path and its query."""
+    parsed = httpx2.URL(url)
+    return f"{parsed.scheme}://{parsed.netloc.decode('ascii', 'replace')}"
 
 
 async def _show_progress(context: Context, progress: float, total: float | None, message: str | None) -> None:
