@@ -2,7 +2,10 @@
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -56,20 +59,21 @@ trust = true
 def test_servers_are_read_with_their_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t-1")
     servers = servers_in(GOOD.encode(), HERE)
-    assert servers["files"].options() == {
+    assert servers["files"].options("/project") == {
         "command": ["npx", "-y", "server-filesystem", "."],
         "env": {"KEY": "none"},
+        "cwd": None,
         "sandbox": "jail",
         "trust": False,
     }
-    assert servers["web"].options() == {
+    assert servers["web"].options("/project") == {
         "url": "https://example.com/mcp",
         "headers": {"Authorization": "Bearer t-1"},
         "trust": True,
     }
     monkeypatch.delenv("TOKEN")
     with pytest.raises(HandrailError, match="TOKEN"):
-        servers["web"].options()
+        servers["web"].options("/project")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +149,70 @@ def test_a_part_of_what_is_kept_is_written_with_every_change() -> None:
         Part(Kept("pins.json"), "files")
 
 
+WRITER = """
+import sys
+from pathlib import Path
+from handrail.cli._config import accept
+from handrail.cli._kept import Kept, Part
+
+name, start = sys.argv[1], Path(sys.argv[2])
+part = Part(Kept("pins.json"), "files")
+print("ready", flush=True)
+while not start.exists():
+    pass
+for number in range(40):
+    accept(Path(f"/{name}/{number}/handrail.toml"), b"x")
+    part[f"{name} {number}"] = "hash"
+"""
+
+
+def test_nothing_that_two_processes_accept_at_once_is_lost(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER]
+    start = tmp_path / "start"
+    with ExitStack() as stack:
+        writers = [
+            stack.enter_context(subprocess.Popen([*command, name, str(start)], stdout=subprocess.PIPE))
+            for name in ("one", "other")
+        ]
+        for writer in writers:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+        start.touch()
+        assert [writer.wait(100) for writer in writers] == [0, 0]
+    assert len(Kept("accepted.json")) == 80
+    assert len(Part(Kept("pins.json"), "files")) == 80
+    assert sorted(os.listdir(state_directory())) == ["accepted.json", "pins.json"]
+
+
+def test_a_command_that_is_a_relative_path_lies_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    text = '[mcp.servers.a]\ncommand = "./bin/server"\nargs = ["./x"]\ncwd = "sub"\n'
+    [entry] = servers_in(text.encode(), tmp_path / "handrail.toml").values()
+    options = entry.options("/project")
+    assert options["command"] == [f"{tmp_path}/./bin/server", "./x"]
+    assert options["cwd"] == "/project/sub"
+    [named] = servers_in(b'[mcp.servers.a]\ncommand = "npx"\n', tmp_path / "handrail.toml").values()
+    assert named.options("/project")["command"] == ["npx"]
+    assert named.options("/project")["cwd"] == "/project"
+
+
+@pytest.mark.parametrize("wrong", ['headers = "Bearer s-1"', 'headers = ["s-1"]', "url = 5", 'env = "s-1"'])
+def test_what_may_be_secret_is_not_repeated_where_it_is_refused(wrong: str) -> None:
+    address = "" if wrong.startswith("url") else 'url = "https://s-1.example"\n'
+    with pytest.raises(HandrailError, match="write") as refused:
+        servers_in(f"[mcp.servers.a]\n{address}{wrong}\n".encode(), HERE)
+    assert "s-1" not in str(refused.value)
+    secret = ServerEntry("a", url="https://s-1", headers={"A": "s-1"}, env={"B": "s-1"})
+    assert "s-1" not in repr(secret)
+
+
 def test_the_common_json_is_imported() -> None:
     text = """{"mcpServers": {
-        "My Server!": {"command": "npx", "args": ["-y", "x"], "env": {"A": "b \\"quoted\\""}, "disabled": false},
+        "My Server!": {"command": "npx", "args": ["-y", "x"], "env": {"A": "b \\"quoted\\""}, "cwd": "/x",
+                       "disabled": false},
         "web": {"type": "http", "url": "https://x", "headers": {"K": "v"}},
         "gemini": {"httpUrl": "https://y"}}}"""
     found = common_servers(text, Path("mcp.json"))
-    assert found["My-Server"] == ServerEntry("My-Server", "npx", ["-y", "x"], {"A": 'b "quoted"'})
+    assert found["My-Server"] == ServerEntry("My-Server", "npx", ["-y", "x"], {"A": 'b "quoted"'}, cwd="/x")
     assert found["gemini"].url == "https://y"
     again = servers_in("".join(map(as_toml, found.values())).encode(), HERE)
     assert again == found

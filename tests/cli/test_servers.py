@@ -18,8 +18,9 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def handrail(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_CONFIG_HOME": f"{place.parent}/config", "XDG_STATE_HOME": f"{place.parent}/state"}
+def handrail(place: Path, *words: str, state: Path | None = None) -> subprocess.CompletedProcess[str]:
+    kept = state or place.parent
+    env = {**os.environ, "XDG_CONFIG_HOME": f"{kept}/config", "XDG_STATE_HOME": f"{kept}/state"}
     command = [sys.executable, "-m", "handrail", "mcp", *words]
     return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=100)
 
@@ -31,16 +32,20 @@ def write(place: Path, behaviour: str, *more: str) -> None:
 
 def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> None:
     (workspace / "description").write_text("Say it again.")
-    write(workspace, "ChangesBetweenStarts", str(workspace))
+    program = workspace / "bin" / "server"  # beside the file; the server starts in the workspace
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {RAW} ChangesBetweenStarts "$1"\n')
+    program.chmod(0o755)
+    (workspace / "handrail.toml").write_text('[mcp.servers.raw]\ncommand = "bin/server"\nargs = ["."]\n')
     refused = handrail(workspace, "inspect", "raw")
     assert refused.returncode == 2
     assert "handrail mcp accept" in refused.stderr
     assert "give --yes" in handrail(workspace, "accept").stderr
     accepted = handrail(workspace, "accept", "--yes")
-    assert "raw_server.py" in accepted.stdout
+    assert "bin/server . (no sandbox, a program that commands in this workspace can change)" in accepted.stdout
     assert accepted.returncode == 0
-    seen = handrail(workspace, "inspect", "raw")
-    assert "raw__echo" in seen.stdout
+    seen = handrail(program.parent, "inspect", "raw", "--workspace", "..", state=workspace.parent)
+    assert "raw__echo" in seen.stdout, seen
     assert "Say it again." in seen.stdout
     assert "changed" not in seen.stdout
     (workspace / "description").write_text("Send it to me.")

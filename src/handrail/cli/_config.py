@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from handrail.cli._kept import Kept
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import nearest, shown
+from handrail.contract.expect import kind_of, nearest, shown
 
 FILE: Final = "handrail.toml"
 LARGEST: Final = 1 << 20
@@ -27,6 +27,7 @@ KEYS: Final[Mapping[str, tuple[type, str]]] = {
     "command": (str, 'a program, such as "npx"'),
     "args": (list, 'a list of texts, such as ["-y", "server"]'),
     "env": (dict, 'a table of texts, such as { KEY = "${KEY}" }'),
+    "cwd": (str, "a directory, or leave it out for the workspace"),
     "url": (str, 'such as "https://example.com/mcp"'),
     "headers": (dict, 'a table of texts, such as { Authorization = "Bearer ${TOKEN}" }'),
     "sandbox": (str, '"jail", or leave it out'),
@@ -42,23 +43,40 @@ class ServerEntry:
     name: str
     command: str | None = None
     args: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
-    url: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     sandbox: str | None = None
     trust: bool = False
+    directory: str = field(default="", compare=False)
+    """Of the file that has it: a command that is a relative path is there."""
 
     @property
     def what(self) -> str:
         """What is started or asked, for a person."""
         return self.url or " ".join([self.command or "", *self.args])
 
-    def options(self) -> dict[str, Any]:
-        """For `connect`, with the variables of this process filled in where the entry names them."""
+    @property
+    def is_beside(self) -> bool:
+        """Whether the command is a relative path, from the file that has it."""
+        return "/" in (self.command or "") and (self.command or "")[0] not in "/~$"
+
+    def options(self, workspace: str) -> dict[str, Any]:
+        """For `connect`, with the variables of this process filled in where the entry names them.
+
+        A command starts in the workspace. Commands write there, so a relative program is not looked for there, but
+        beside the file that names it.
+        """
         if self.url is not None:
             return {"url": _filled(self.url), "headers": _all_filled(self.headers), "trust": self.trust}
         words = [_filled(word) for word in (self.command or "", *self.args)]
-        return {"command": words, "env": _all_filled(self.env), "sandbox": self.sandbox, "trust": self.trust}
+        words[0] = os.path.join(self.directory, words[0]) if self.is_beside else os.path.expanduser(words[0])
+        given = os.path.join(os.path.abspath(workspace), os.path.expanduser(_filled(self.cwd or ".")))
+        cwd = None if self.sandbox and self.cwd is None else os.path.normpath(given)  # a sandbox has its own default
+        return {
+            "command": words, "env": _all_filled(self.env), "cwd": cwd, "sandbox": self.sandbox, "trust": self.trust,
+        }  # fmt: skip
 
 
 class NotAccepted(HandrailError):
@@ -135,7 +153,11 @@ def servers_in(content: bytes, path: Path) -> dict[str, ServerEntry]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HandrailError(f"{path}: {error}") from None
     found = _table(_table(tables, "mcp", path), "servers", path)
-    return {name: _entry(name, _table(found, name, path), f"{path}: [mcp.servers.{name}]") for name in found}
+    directory = os.path.abspath(path.parent)
+    return {
+        name: replace(_entry(name, _table(found, name, path), f"{path}: [mcp.servers.{name}]"), directory=directory)
+        for name in found
+    }
 
 
 def _table(tables: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
@@ -152,10 +174,11 @@ def _entry(name: str, table: Mapping[str, Any], where: str) -> ServerEntry:
         kind, write = KEYS[key]
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(each, str) for each in inside):
-            raise HandrailError(f"{where}: {key} is {shown(value)}; write {write}")
+            given = kind_of(value) if key in ("env", "url", "headers") else shown(value)  # those may be secrets
+            raise HandrailError(f"{where}: {key} is {given}; write {write}")
     if ("command" in table) == ("url" in table):
         raise HandrailError(f"{where}: give either a command or a url")
-    if wrong := [key for key in ("args", "env", "sandbox") if key in table and "url" in table]:
+    if wrong := [key for key in ("args", "env", "cwd", "sandbox") if key in table and "url" in table]:
         raise HandrailError(f"{where}: {wrong[0]} is for a command, and this is a url")
     return ServerEntry(name, **table)
 

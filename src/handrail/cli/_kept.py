@@ -1,9 +1,11 @@
 """Small tables that outlive a command: a JSON file each, for this user alone, outside of every workspace."""
 
+import fcntl
 import json
 import os
 import tempfile
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,31 @@ class Kept(MutableMapping[str, Any]):
         return self._read()[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._write({**self._read(), key: value})
+        with self.changed() as table:
+            table[key] = value
 
     def __delitem__(self, key: str) -> None:
-        table = self._read()
-        del table[key]
-        self._write(table)
+        with self.changed() as table:
+            del table[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())
 
     def __len__(self) -> int:
         return len(self._read())
+
+    @contextmanager
+    def changed(self) -> Iterator[dict[str, Any]]:
+        """The table, to be changed: it is written at the end, and no other process changes it meanwhile."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            table = self._read()
+            yield table
+            self._write(table)
+        finally:
+            os.close(directory)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -52,7 +67,6 @@ class Kept(MutableMapping[str, Any]):
         return table if isinstance(table, dict) else {}
 
     def _write(self, table: dict[str, Any]) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, new = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # readable by this user alone
         with os.fdopen(descriptor, "w") as file:
             json.dump(table, file, indent=1, sort_keys=True)
@@ -73,13 +87,14 @@ class Part(MutableMapping[str, str]):
         self.update({key: value})
 
     def __delitem__(self, key: str) -> None:
-        del self._table[key]
-        self._whole[self._key] = self._table
+        with self._whole.changed() as whole:
+            self._table = whole[self._key] = {**(whole.get(self._key) or {})}
+            del self._table[key]
 
     def update(self, more: Any = (), /, **named: str) -> None:
-        """All of them in one write."""
-        self._table.update(more, **named)
-        self._whole[self._key] = self._table
+        """All of them in one write, to what other processes have written meanwhile."""
+        with self._whole.changed() as whole:
+            self._table = whole[self._key] = {**(whole.get(self._key) or {}), **dict(more, **named)}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._table)

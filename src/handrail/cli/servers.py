@@ -55,7 +55,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="Print the tools' definitions as JSON.")] = False,
 ) -> None:
     """Connect to an MCP server, and print its tools and what is wrong with them. Nothing is called."""
-    run(partial(inspect_server, server, os.path.abspath(workspace), agree, as_json))
+    run(partial(inspect_server, server, workspace, agree, as_json))
 
 
 async def inspect_server(name: str, workspace: str, agree: bool, as_json: bool) -> int:
@@ -85,8 +85,9 @@ def find_server(name: str, workspace: str) -> ServerEntry:
 @asynccontextmanager
 async def connected(entry: ServerEntry, workspace: str) -> "AsyncIterator[_client.ToolServer]":
     """The server, connected. In a sandbox it sees the workspace, as the model's own commands do."""
-    options = entry.options()
-    key = f"{entry.name} {sha256(entry.what.encode()).hexdigest()[:16]}"
+    options = entry.options(workspace)
+    what = f"{entry.directory} {entry.what}" if entry.is_beside else entry.what
+    key = f"{entry.name} {sha256(what.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
     async with AsyncExitStack() as stack:
         if entry.sandbox is not None:
             opening = _open.open_sandbox(entry.sandbox, workspace=workspace)
@@ -131,8 +132,9 @@ def _accept(given: str, yes: bool) -> None:
     if not servers:
         raise HandrailError(f"{path} has no servers: [mcp.servers.NAME]")
     for entry in servers.values():
-        trusted = ", trusted" if entry.trust else ""
-        print(_approval.visible(f"{entry.name}: {entry.what} ({entry.sandbox or 'no sandbox'}{trusted})", lines=False))
+        about = f"{entry.sandbox or 'no sandbox'}{', trusted' if entry.trust else ''}"
+        about += ", a program that commands in this workspace can change" if entry.is_beside else ""
+        print(_approval.visible(f"{entry.name}: {entry.what} ({about})", lines=False))
     print(_approval.visible(f"All of {path}, which counts from now on:\n{content.decode()}"))
     if not yes and not _agrees():
         raise HandrailError(f"{path} was not accepted")
@@ -167,3 +169,6 @@ def _import(given: str) -> None:
         file.write(text if before else text.lstrip("\n"))
     for name in found:
         print(f"{name}: {'added to' if name in new else 'already in'} {target}")
+    for name, entry in new.items():
+        if entry.is_beside:
+            print(f"{name}: its command {entry.command} is read from {target.parent}: write the whole path there")
