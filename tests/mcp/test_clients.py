@@ -1,5 +1,6 @@
 """Who a client is, how long its session lives, and the sandboxes that it opens besides its own."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import mcp_types as types
 import pytest
 
 from handrail import Failure, Session, ToolFailed, tool
-from handrail.mcp._clients import CALLS_KEPT, MOST_SANDBOXES
+from handrail.mcp._clients import CALLS_KEPT, MOST_SANDBOXES, Caller
 from tests.mcp.commands import TOKEN, http_server
 from tests.mcp.served import NEW, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
 from tests.mcp.test_arguments import AnyCall, AnyParams
@@ -43,6 +44,21 @@ async def test_a_session_is_closed_when_it_is_idle_and_opened_again() -> None:
         await until(lambda: seen[0].ended)
         assert envelope(await client.call_tool("note", {"text": "again"}))["result"] == {"text": "again"}
     assert len(seen) == 2
+
+
+@both
+async def test_a_client_that_opens_nothing_is_not_remembered(protocol: str) -> None:
+    async with client_of(server_of(note, handles=True), protocol) as client:
+        await client.list_resources()
+        await client.call_tool("note", {"sandbox": "sandbox_of_nobody"})
+        assert remembered() == []
+        await client.call_tool("note", {})
+        assert len(remembered()) == 1, "the control"
+
+
+def remembered() -> list[Caller]:
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, Caller)]
 
 
 async def test_a_session_is_not_idle_while_a_call_runs() -> None:

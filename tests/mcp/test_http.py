@@ -198,6 +198,15 @@ def test_the_names_of_a_server_are_those_of_its_address() -> None:
     assert "build.example" in names_of("build.example")
     assert socket.gethostname() in names_of("0.0.0.0")
     assert "evil.example" not in names_of("0.0.0.0")
-    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.1")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_an_address_of_this_machine_is_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "10.0.0.1", "::", "", "127.0.0.1.evil.example", "127.evil.example", "127.", "localhost.example"]
+)
+def test_another_address_or_a_name_that_looks_like_one_is_not_loopback(host: str) -> None:
+    assert not is_loopback(host)

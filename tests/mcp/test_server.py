@@ -3,7 +3,7 @@
 import base64
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import anyio
 import jsonschema
@@ -12,7 +12,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, Field
 
-from handrail import Context, Failure, Image, Session, ToolFailed, tool
+from handrail import Context, Failure, Image, Session, Tool, ToolFailed, tool
+from handrail.contract.result import FailureKind
 from tests.mcp.served import NEW, PROTOCOLS, client_of, envelope, jailed, server_of, texts
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +106,43 @@ async def test_a_failure_can_be_read_and_keeps_to_the_output_schema(protocol: st
         "data": {"near": ["x"]},
     }
     jsonschema.validate(envelope(result), schema)
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+REFERRING: dict[str, dict[str, Any]] = {
+    "one of two": {"anyOf": [NUMBER, {"type": "string"}]},
+    "a name of its own": {"$id": "https://x.example/s", "$ref": "#/$defs/n", "$defs": {"n": NUMBER}},
+    "a name of a part": {"$ref": "#/$defs/n", "$defs": {"n": {"$id": "https://x.example/n", **NUMBER}}},
+    "an anchor": {"$ref": "#n", "$defs": {"n": {"$anchor": "n", **NUMBER}}},
+    "itself": {"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}},
+    "an older draft": {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$ref": "#/definitions/n",
+        "definitions": {"n": NUMBER},
+    },
+}
+
+
+@pytest.mark.parametrize("own", REFERRING.values(), ids=list(REFERRING))
+async def test_the_output_schema_holds_for_every_kind_of_failure_whatever_the_tool_declares(own: Any) -> None:
+    async def body(context: Context, arguments: Any) -> Any:
+        if kind := arguments.get("kind"):
+            raise ToolFailed(Failure(kind, "No.", field="kind", expected="a kind", data={"near": [None]}))
+        return {"n": 1}
+
+    declared = Tool("own", {"type": "object"}, body, description="Fail.", output=own)
+    async with client_of(server_of(declared), NEW) as client:
+        [listed] = (await client.list_tools()).tools
+        jsonschema.Draft202012Validator.check_schema(listed.output_schema)
+        strict = jsonschema.Draft202012Validator(listed.output_schema)
+        for kind in get_args(FailureKind):  # the SDK's own client checks the answers too
+            answer = envelope(await client.call_tool("own", {"kind": kind}))
+            assert answer["kind"] == kind
+            strict.validate(answer)
+        good = envelope(await client.call_tool("own", {}))
+        assert good["result"] == {"n": 1}
+        strict.validate(good)
+        assert not strict.is_valid({"ok": False, "tool": "own", "kind": "no such kind"})
 
 
 @both

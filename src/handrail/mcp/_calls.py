@@ -107,8 +107,8 @@ def _parked(client: Caller, state: str) -> tuple[str, Parked]:
     """The call that a state names. Only this server writes states: what a client made up was refused before."""
     key = json.loads(state)["call"]
     if key not in client.parked:
-        message = "The call that waited for an approval is gone, and was not run. Call the tool again."
-        raise ToolFailed(Failure("unavailable", message))
+        message = "The call that waited for an approval is no longer known; it ran only if it was approved before."
+        raise ToolFailed(Failure("unknown_outcome", f"{message} Look whether it had its effect before you repeat it."))
     return key, client.parked[key]
 
 

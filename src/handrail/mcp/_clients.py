@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from os import urandom
 from time import monotonic
 from typing import Any, Final
@@ -107,8 +108,10 @@ class Place:
 class Caller:
     """One client: its own place, the sandboxes that it opened besides, and its calls that wait for a person."""
 
-    def __init__(self, clients: "Clients", name: str) -> None:
+    def __init__(self, clients: "Clients", name: str, when_gone: Callable[[Callable[[], None]], None]) -> None:
         self._clients, self.name = clients, name
+        self.when_gone = when_gone
+        """Calls what it is given when the client has left."""
         self.places: dict[str, Place] = {}
         """By handle; its own has the empty one."""
         self.parked: dict[str, Parked] = {}
@@ -147,6 +150,7 @@ class Caller:
             if not self.places:
                 self._clients.forget(self)
 
+        self._clients.remember(self)
         self._clients.group.start_soon(place.live, forget)
         return place
 
@@ -209,13 +213,15 @@ class Clients:
         self._clients: dict[str, Caller] = {}
 
     def of(self, context: ServerRequestContext["Clients", Any]) -> Caller:
-        """The client that makes this request."""
+        """The client that makes this request. One that has nothing open is not remembered."""
         name = who(context)
-        if name not in self._clients:
-            self._clients[name] = Caller(self, name)
-            if context.protocol_version not in MODERN_PROTOCOL_VERSIONS and context.request is not None:
-                _when_disconnected(context, self._clients[name].close)
-        return self._clients[name]
+        return self._clients.get(name) or Caller(self, name, partial(_when_disconnected, context))
+
+    def remember(self, client: Caller) -> None:
+        """Keep a client that has something open."""
+        if self._clients.get(client.name) is not client:
+            self._clients[client.name] = client
+            client.when_gone(client.close)
 
     def forget(self, client: Caller) -> None:
         """Forget a client that has nothing open."""
@@ -259,6 +265,8 @@ def keep_few_events(session: Session) -> None:
 
 def _when_disconnected(context: ServerRequestContext[Any, Any], act: Callable[[], None]) -> None:
     """Call `act` when the MCP session ends. The SDK has a stack for it, but no public way from a request to it."""
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS or context.request is None:
+        return  # there is no MCP session, or it ends with the process
     connection = getattr(context.session, "_connection", None)
     if connection is not None:  # otherwise the session is closed when it is idle
         connection.exit_stack.callback(act)

@@ -115,7 +115,9 @@ def _refers_elsewhere(schema: Any) -> bool:
         reference = schema.get("$ref")
         if isinstance(reference, str) and not reference.startswith("#/$defs/"):
             return True
-        return "$dynamicRef" in schema or any(_refers_elsewhere(inner) for inner in schema.values())
+        return any(word in schema for word in ("$id", "$dynamicRef", "$recursiveRef")) or any(
+            _refers_elsewhere(inner) for inner in schema.values()
+        )
     return isinstance(schema, list | tuple) and any(_refers_elsewhere(inner) for inner in schema)
 
 

@@ -4,6 +4,7 @@ import hmac
 import socket
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from ipaddress import ip_address
 from typing import Any, Final
 
 import anyio
@@ -127,7 +128,10 @@ def names_of(host: str) -> list[str]:
 
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach a server that listens there."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
 
 
 def _addresses(name: str) -> list[Any]:
