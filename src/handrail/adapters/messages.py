@@ -7,7 +7,7 @@ from handrail.adapters._calls import text_of
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import expect, refuse, shown
-from handrail.contract.result import Failure, Image, Result, Success, images_in, sendable
+from handrail.contract.result import Failure, Image, Result, Success, images_in, sendable, sendable_data
 
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What providers can look at; a request with another type would be refused."""
@@ -186,7 +186,7 @@ def _to_gemini(answered: Answered) -> list[dict[str, Any]]:
     """One content. The bytes of a picture are bytes, as the SDK takes them."""
     parts: list[dict[str, Any]] = []
     for call, result in answered:
-        response: dict[str, Any] = {"name": call.name, "response": _sendable(result.to_envelope(call.name))}
+        response: dict[str, Any] = {"name": call.name, "response": sendable_data(result.to_envelope(call.name))}
         if not call.id.startswith(OWN_ID):
             response["id"] = call.id
         parts.append({"function_response": response})
@@ -195,14 +195,6 @@ def _to_gemini(answered: Answered) -> list[dict[str, Any]]:
             parts.append({"text": _what(call)})
             parts += [{"inline_data": {"mime_type": image.media_type, "data": image.data}} for image in pictures]
     return [{"role": "user", "parts": parts}]
-
-
-def _sendable(value: Any) -> Any:
-    if isinstance(value, str):
-        return sendable(value)
-    if isinstance(value, Mapping):
-        return {sendable(str(key)): _sendable(item) for key, item in value.items()}
-    return [_sendable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 _READERS: Final[Mapping[str, Callable[[object], Ended]]] = {

@@ -169,6 +169,15 @@ def sendable(text: str) -> str:
     return text
 
 
+def sendable_data(value: Any) -> Any:
+    """JSON data without lone surrogates, in keys too."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, Mapping):
+        return {sendable(str(key)): sendable_data(item) for key, item in value.items()}
+    return [sendable_data(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
     """Every picture in a result's value, and where it is."""
     if isinstance(value, Image):

@@ -24,7 +24,7 @@ from handrail.contract.limits import (
     MCP_RESTART_WAITS,
     TOOL_TIMEOUT,
 )
-from handrail.contract.result import Failure, Result, sendable
+from handrail.contract.result import Failure, Result, sendable_data
 from handrail.drivers.open import open_own_guard, open_sandbox
 from handrail.mcp._answers import read_answer
 from handrail.mcp._catalogue import Catalogue
@@ -291,7 +291,7 @@ class ToolServer(AsyncWith):
         if refused := self._catalogue.refusal(made, arguments):
             return refused
         request = types.CallToolRequest(
-            params=types.CallToolRequestParams(name=made.original, arguments=_sendable(dict(arguments)))
+            params=types.CallToolRequestParams(name=made.original, arguments=sendable_data(dict(arguments)))
         )
         try:
             raw = await link.request(request, partial(_show_progress, context))
@@ -332,15 +332,6 @@ def _machine(url: str) -> str:
 async def _show_progress(context: Context, progress: float, total: float | None, message: str | None) -> None:
     of = "" if total is None else f" of {total:g}"
     context.show(f"{message or f'{progress:g}{of}'}\n")
-
-
-def _sendable(value: Any) -> Any:
-    """The same without lone surrogates, which cannot be sent."""
-    if isinstance(value, str):
-        return sendable(value)
-    if isinstance(value, Mapping):
-        return {sendable(str(key)): _sendable(item) for key, item in value.items()}
-    return [_sendable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _first(error: ValidationError) -> str:

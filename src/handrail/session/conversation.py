@@ -10,7 +10,7 @@ from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import Event
 from handrail.contract.model import Message
-from handrail.contract.result import Failure, Image, Result, Success, result_from, sendable
+from handrail.contract.result import Failure, Image, Result, Success, result_from, sendable, sendable_data
 from handrail.session.steering import TaskState
 from handrail.session.window import IMAGE_WEIGHT, MESSAGE_WEIGHT, Window, weigh, weigh_json, weigh_message
 
@@ -143,7 +143,7 @@ class Conversation:
         keep = data["keep"] if data["model"] == self._model else None
         ids = [each["id"] for each in data["calls"]]
         calls = tuple(
-            Call(id.removeprefix(self._prefix), _name(each["name"]), _sendable(each["arguments"]), cut=each["cut"])
+            Call(id.removeprefix(self._prefix), _name(each["name"]), sendable_data(each["arguments"]), cut=each["cut"])
             for id, each in zip(ids, data["calls"], strict=True)
         )
         self._calls, self._results = dict(zip(ids, calls, strict=True)), {}
@@ -199,7 +199,7 @@ class Conversation:
 
     def _result(self, ended: Mapping[str, Any]) -> Result:
         envelope = ended["result"]
-        result = result_from(envelope if envelope["ok"] else _sendable(envelope))
+        result = result_from(envelope if envelope["ok"] else sendable_data(envelope))
         if not isinstance(result, Success):
             return result
         value = result.value  # `invoke` has made it sendable
@@ -222,15 +222,6 @@ class Conversation:
 def _name(name: str) -> str:
     """A tool's name that every provider accepts; the model may have made up any."""
     return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed"
-
-
-def _sendable(arguments: Any) -> Any:
-    """Arguments, or a failure, without lone surrogates."""
-    if isinstance(arguments, str):
-        return sendable(arguments)
-    if isinstance(arguments, Mapping):
-        return {sendable(key): _sendable(value) for key, value in arguments.items()}
-    return [_sendable(each) for each in arguments] if isinstance(arguments, list | tuple) else arguments
 
 
 def _put(value: Any, path: Sequence[str | int], image: Image) -> Any:
