@@ -24,17 +24,30 @@ def bash(command: str, **more: Any) -> Turn:
 
 def recorded(path: Path, *talks: tuple[str, Sequence[Answer]], before: Sequence[Message] = ()) -> str:
     """Record what a model answers to each prompt, and return the name to open it by."""
+    asked: list[tuple[Sequence[Message], Answer]] = []
+    messages = list(before)
+    for prompt, turns in talks:
+        messages.append(Message("user", prompt))
+        for turn in turns:
+            asked.append((tuple(messages), turn))
+            messages += after(turn)
+    return recorded_answers(path, asked)
+
+
+def after(turn: Answer) -> list[Message]:
+    """An answer and what its calls gave, as the next question has them."""
+    text, calls = (turn, ()) if isinstance(turn, str) else (turn.text, turn.calls)
+    results = [Message("tool", results=tuple(Success(None) for _ in calls))] if calls else []
+    return [Message("assistant", text, calls), *results]
+
+
+def recorded_answers(path: Path, asked: Sequence[tuple[Sequence[Message], Answer]]) -> str:
+    """Record the answer to each of these questions, also of conversations inside of others."""
 
     async def main() -> None:
-        model = Recording(ScriptedModel([turn for _, turns in talks for turn in turns]), path)
-        messages = list(before)
-        for prompt, turns in talks:
-            messages.append(Message("user", prompt))
-            for _ in turns:
-                said: Any = [piece async for piece in model.ask(messages, [])][-1]
-                messages.append(Message("assistant", said.text, said.calls))
-                if said.calls:
-                    messages.append(Message("tool", results=tuple(Success(None) for _ in said.calls)))
+        model = Recording(ScriptedModel([turn for _, turn in asked]), path)
+        for messages, _ in asked:
+            assert [piece async for piece in model.ask(messages, [])]
 
     anyio.run(main)
     return f"recorded:{path}"

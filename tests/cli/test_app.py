@@ -87,7 +87,7 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
 def test_help_and_the_list_of_tools_fit_the_terminal(columns: int, tmp_path: Path) -> None:
     commands = ("call", "shell", "tools", "doctor", "demo")
     for words in (["--help"], ["tools"], *([command, "--help"] for command in commands)):
-        with terminal(*words, cwd=tmp_path, columns=columns) as screen:
+        with terminal(*words, cwd=tmp_path, columns=columns, fresh=True) as screen:
             assert screen.end() == 0
         examples = ("  handrail call ", "  bash ")  # they stay whole
         lines = [line for line in screen.seen.splitlines() if not line.startswith(examples)]

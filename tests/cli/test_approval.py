@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from handrail.drivers.guard.build import build, stale
 from tests.cli.terminal import WIDTHS, Terminal, terminal
 
 ASK = ["call", "bash", "printf one > made", "--mode", "ask"]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
 
 
 def editor(directory: Path, *bodies: str) -> dict[str, str]:

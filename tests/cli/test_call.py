@@ -13,16 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from handrail.cli._app import app
-from handrail.drivers.guard.build import build, stale
 from tests.cli.terminal import WIDTHS, Terminal, plain, terminal
 
 DRIVERS = {"jail": ["--driver", "jail"], "host": ["--driver", "host", "--allow-weaker", "--mode", "open"]}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
 
 
 def bash(command: str) -> list[str]:

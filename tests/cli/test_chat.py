@@ -10,38 +10,10 @@ from pathlib import Path
 import pytest
 
 from handrail import Message, Success
-from handrail.drivers.guard.build import build, stale
 from tests.cli.story import bash, called, recorded
-from tests.cli.terminal import ENV, MAIN, Terminal, plain, terminal
+from tests.cli.terminal import ENV, MAIN, begun, plain, say, terminal
 
 WAIT = "until [ -e go ]; do sleep 0.05; done"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
-
-
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {"HOME": str(tmp_path_factory.mktemp("home"))}
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
-    return tmp_path / "work"
-
-
-def begun(screen: Terminal) -> None:
-    screen.wait_until(lambda: screen.shown.splitlines()[-1:] == [">"], "the prompt")
-
-
-def say(screen: Terminal, text: str) -> None:
-    screen.type(text)
-    screen.wait_shown(text.strip()[:30])
-    screen.type("\r")
 
 
 def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path, home: dict[str, str]) -> None:

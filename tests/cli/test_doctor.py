@@ -11,18 +11,11 @@ import pytest
 
 from handrail.cli.doctor import DriverReport, as_json, examine, render
 from handrail.contract.driver import Feature, Promise, Standing
-from handrail.drivers.guard.build import build, stale
 from tests.cli.terminal import ENV, MAIN, WIDTHS, terminal
 
 pytestmark = pytest.mark.anyio
 
 FEATURES = get_args(Feature)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
 
 
 @pytest.fixture(scope="module")

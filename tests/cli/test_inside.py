@@ -12,21 +12,11 @@ import pytest
 from handrail.cli._inside import read_mount, read_variable
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
-from handrail.drivers.guard.build import build, stale
-from tests.cli.terminal import ENV, MAIN
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
+from tests.cli.terminal import plain
 
 
 def call(command: str, *words: str, cwd: Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    argv = [sys.executable, "-c", MAIN, "call", "bash", json.dumps({"command": command}), *words]
-    return subprocess.run(
-        argv, cwd=cwd, env={**ENV, **(env or {})}, capture_output=True, text=True, timeout=60, check=False
-    )
+    return plain("call", "bash", json.dumps({"command": command}), *words, cwd=cwd, env=env)
 
 
 def result(ran: "subprocess.CompletedProcess[str]") -> Any:

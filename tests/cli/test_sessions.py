@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from handrail import Message, Store, Success
-from handrail.drivers.guard.build import build, stale
 from tests.cli.story import bash, called, recorded
 from tests.cli.terminal import ENV, MAIN, plain, terminal
 
@@ -18,8 +17,6 @@ from tests.cli.terminal import ENV, MAIN, plain, terminal
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with one stored conversation, and a workspace in it."""
-    if stale():
-        build()
     home = tmp_path_factory.mktemp("home")
     (home / "work").mkdir()
     model = recorded(home / "r", ("Say\x1b[2J hi", [bash("echo hi; touch ran"), "It **said** hi."]))

@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from handrail.drivers.guard.build import build, stale
 from tests.cli.terminal import WIDTHS, Terminal, plain, terminal
 
 PROMPT = "handrail> "
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
-
-
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {"HOME": str(tmp_path_factory.mktemp("home"))}
 
 
 def prompted(screen: Terminal) -> bool:
