@@ -11,26 +11,10 @@ from pathlib import Path
 import pytest
 
 from handrail import Turn
-from handrail.drivers.guard.build import build, stale
+from handrail.cli._which_model import KEYS, model_name
 from tests.cli.story import bash, called, recorded
 from tests.cli.terminal import ENV, MAIN, plain, terminal
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
-
-
-@pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {"HOME": str(tmp_path_factory.mktemp("home"))}
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "work").mkdir()
-    return tmp_path / "work"
+from tests.models.wire import always, serving, status
 
 
 def test_the_answer_goes_to_standard_output_and_a_line_for_each_call_to_standard_error(
@@ -121,14 +105,47 @@ def test_without_a_model_five_lines_say_how_to_get_one(work: Path, home: dict[st
     assert (ran.returncode, "did you mean anthropic:x?" in ran.stderr) == (2, True)
 
 
-def test_a_key_in_the_environment_chooses_the_model_and_the_flag_comes_first(work: Path, home: dict[str, str]) -> None:
-    env = {**home, "OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    ran = plain("run", "Go", "--rounds", "0", cwd=work, env=env)
-    assert ran.returncode == 2
-    model = recorded(work.parent / "r", ("Go", ["Done."]))
-    ran = plain("run", "Go", "--model", model, cwd=work, env=env)
-    assert (ran.returncode, ran.stdout) == (0, "Done.\n")
-    assert "no model" not in ran.stderr
+def test_a_key_in_the_environment_chooses_the_model_and_is_sent_to_its_provider(
+    work: Path, home: dict[str, str]
+) -> None:
+    with serving(always(status(401))) as wire:
+        env = {**home, "OPENAI_API_KEY": "sk-of-a-test", "OPENAI_BASE_URL": f"{wire.url}/v1"}
+        ran = plain("run", "Go", cwd=work, env=env)
+    assert (ran.returncode, "openai:gpt-5" in ran.stderr.splitlines()[0]) == (1, True), ran.stderr
+    assert {seen.body["model"] for seen in wire.seen} == {"gpt-5"}
+    assert {seen.headers["authorization"] for seen in wire.seen} == {"Bearer sk-of-a-test"}
+    assert "sk-of-a-test" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("keys", "name"),
+    [
+        (["ANTHROPIC_API_KEY"], "anthropic:"),
+        (["OPENAI_API_KEY"], "openai:"),
+        (["GEMINI_API_KEY"], "google:"),
+        (["GOOGLE_API_KEY"], "google:"),
+        (["GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"], "anthropic:"),
+        (["GOOGLE_API_KEY", "OPENAI_API_KEY"], "openai:"),
+    ],
+    ids=str,
+)
+def test_each_key_chooses_a_model_of_its_provider(keys: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in KEYS:
+        monkeypatch.setenv(key, "k-1" if key in keys else " ")
+    assert model_name(None).startswith(name)
+    assert model_name(None, "configured:x") == "configured:x", "the configuration comes first"
+    assert model_name("named:x", "configured:x") == "named:x", "and what is named before both"
+
+
+def test_a_flag_beats_the_configuration_which_beats_a_key(work: Path, home: dict[str, str]) -> None:
+    configured = recorded(work.parent / "r", ("Go", ["Configured."]))
+    named = recorded(work.parent / "r2", ("Go", ["Named."]))
+    place = Path(home["HOME"], ".config/handrail")
+    place.mkdir(parents=True)
+    (place / "handrail.toml").write_text(f'model = "{configured}"\n')
+    env = {**home, **dict.fromkeys(KEYS, "k-1")}
+    assert plain("run", "Go", cwd=work, env=env).stdout == "Configured.\n"
+    assert plain("run", "Go", "--model", named, cwd=work, env=env).stdout == "Named.\n"
 
 
 def test_what_nobody_can_approve_is_refused_and_yes_approves_it(work: Path, home: dict[str, str]) -> None:
