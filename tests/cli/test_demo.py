@@ -8,21 +8,11 @@ from pathlib import Path
 import pytest
 
 from handrail.cli._demo_story import SECRET
-from handrail.drivers.guard.build import build, stale
-from tests.cli.terminal import ENV, MAIN, terminal
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
+from tests.cli.terminal import ENV, MAIN, plain, terminal
 
 
 def demo(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", MAIN, "demo", *words]
-    return subprocess.run(
-        command, cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
-    )
+    return plain("demo", *words, cwd=cwd)
 
 
 def scene(shown: str, title: str) -> str:
@@ -120,7 +110,25 @@ def test_a_child_that_outlives_a_plain_timeout_dies_here(ran: "subprocess.Comple
     assert re.search(r"handrail, timeout=1: +the child is dead, ended_by timeout, exit 124", ran.stdout)
 
 
-def test_without_walls_the_same_escapes_succeed(tmp_path: Path) -> None:
-    """The control: the secret is there to be had."""
-    weak = demo("--driver", "host", "--allow-weaker", "--yes", cwd=tmp_path)
-    assert [told for _, told in calls(scene(weak.stdout, "Walls"))] == [f"exit 0: {SECRET}"] * 2
+def without_namespaces(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run `handrail` where no jail can be had: the system makes no user namespaces any more."""
+    line = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", line, "sh", sys.executable, "-c", MAIN, *words]
+    return subprocess.run(
+        command, cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+def test_where_no_jail_can_be_had_it_says_so_and_goes_on_to_its_end(tmp_path: Path) -> None:
+    """It is the control of the walls too: the same escapes succeed."""
+    weak = without_namespaces("demo", "--yes", cwd=tmp_path)
+    assert (weak.returncode, weak.stderr) == (0, ""), weak.stdout + weak.stderr
+    why, instead = weak.stdout.splitlines()[:2]
+    assert why.startswith("No jail can be had here: ")
+    assert "user namespaces are refused here" in why
+    assert instead == "The demo goes on on this machine, without isolation."
+    assert "sandbox host · network full" in weak.stdout
+    assert [told for _, told in calls(scene(weak.stdout, "No walls here"))] == [f"exit 0: {SECRET}"] * 2
+    assert "publish asks" in scene(weak.stdout, "People"), "a person is asked here too"
+    assert "absent: file_isolation" in weak.stdout.rpartition("What was enforced:")[2]
+    assert weak.stdout.endswith("Nothing is left running.\n")

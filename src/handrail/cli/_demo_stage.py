@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from handrail.agent import Agent
-from handrail.cli._demo_story import Outside, model, tools, wrong_results
+from handrail.cli._demo_story import Outside, model, scenes, tools, wrong_results
 from handrail.cli._screen import Screen, make_console, report_lines
 from handrail.cli._terminal import TerminalApprover, can_ask
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import WeakerThanAsked
 from handrail.drivers.open import open_sandbox
+from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
@@ -27,6 +29,7 @@ from handrail.toolkit.toolbox import Toolbox
 CHILD: Final = r'setsid sh -c "echo \$\$ > pid; while true; do echo beat >> beats; sleep 0.1; done" > /dev/null 2>&1'
 COMMAND: Final = f"{CHILD} & echo printed; sleep 99"
 """A child in a session of its own writes ten lines a second, for ever; the command itself sleeps."""
+WALLS: Final = frozenset({"file_isolation", "network_isolation"})
 PICTURE_WIDTH: Final = 120
 """Columns of a picture."""
 WATCH: Final = 0.6
@@ -38,28 +41,25 @@ async def run_demo(yes: bool, everything: bool, driver: str, allow_weaker: bool,
     console = make_console()
     if picture is not None:
         console.record, console.soft_wrap, console.width = True, False, PICTURE_WIDTH
-    if driver == "auto" and not allow_weaker and (why := await _no_jail()):
-        console.print(Text(f"No jail can be had here: {why}", style="bold red"))
-        console.print(Text("The demo goes on on the host: nothing of it is isolated.", style="bold red"))
-        allow_weaker = True
     asks = can_ask() and not yes
     screen, box = Screen(console, asks=asks), Toolbox(tools())
     person = TerminalApprover(console, box, remembers=True, shown=screen.until_asked) if asks else None
-    async with open_sandbox(driver, allow_weaker=allow_weaker) as sandbox, Outside() as outside:
+    async with _opened(console, driver, allow_weaker) as sandbox, Outside() as outside:
         console.print(Text(f"Handrail demo · sandbox {sandbox.report.driver} · network {sandbox.report.network} · "
                            "model scripted", style="bold"))  # fmt: skip
         for line in report_lines(sandbox.report):
             console.print(Text(f"  {line}", style="dim"))
-        # a sandbox that confines nothing would ask before every command
-        policy = Policy() if "file_isolation" in sandbox.features else Policy(mode="open")
+        played = scenes(outside, everything, walls=sandbox.features >= WALLS)
+        # where nothing is confined, every command would be asked about
+        policy = Policy() if sandbox.features >= WALLS else Policy(mode="open", ask=["publish"])
         session = Session(box, sandbox=sandbox, policy=policy, approver=approve_all if yes else person)
         async with session:
-            agent = Agent(model(outside, everything), session=session)
+            agent = Agent(model(played), session=session)
             async for event in agent.stream("Show me what you can do, and what you cannot."):
                 screen.show(event)
         console.print()
         survived = await compare_timeouts(console, sandbox)
-    wrong = wrong_results(outside, screen.results, sandbox.features, everything)
+    wrong = wrong_results(played, screen.results)
     if survived:
         wrong.append("the child that called setsid outlived its timeout in the sandbox")
     console.print(Text("What was enforced:", style="bold cyan"))
@@ -73,13 +73,22 @@ async def run_demo(yes: bool, everything: bool, driver: str, allow_weaker: bool,
     return 1 if wrong else 0
 
 
-async def _no_jail() -> str:
-    """Why no jail can be opened here; empty where one can."""
-    try:
-        async with open_sandbox():
-            return ""
-    except HandrailError as error:
-        return str(error)
+@asynccontextmanager
+async def _opened(console: Console, driver: str, allow_weaker: bool) -> AsyncIterator[Sandbox]:
+    """The sandbox; where no jail can be had, what there is instead, saying so."""
+    async with AsyncExitStack() as stack:
+        try:
+            yield await stack.enter_async_context(open_sandbox(driver, allow_weaker=allow_weaker))
+            return
+        except WeakerThanAsked as error:
+            if driver != "auto":
+                raise
+            why = str(error.__cause__ or error)
+        sandbox = await stack.enter_async_context(open_sandbox(driver, allow_weaker=True))
+        instead = "in a weaker one" if "file_isolation" in sandbox.features else "on this machine, without isolation"
+        console.print(Text(f"No jail can be had here: {visible(why)}", style="bold red"))
+        console.print(Text(f"The demo goes on {instead}.", style="bold red"))
+        yield sandbox
 
 
 async def compare_timeouts(console: Console, sandbox: Sandbox) -> bool:

@@ -5,7 +5,7 @@ import re
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +52,8 @@ class Outside:
         Path(self.path).write_text(SECRET, encoding="utf-8")
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.free_port: int = free.getsockname()[1]
 
     async def __aenter__(self) -> Self:
         threading.Thread(target=self._serve, daemon=True).start()
@@ -77,30 +79,35 @@ Check = Callable[[dict[str, Any]], bool]
 Scene = tuple[str, list[tuple[str, Any, Check]]]
 """What the model says, and its calls: the tool, its arguments or what makes them from the messages, and a check."""
 PROGRAM: Final = "print(sum(range(101)))\n"
-SERVER: Final = "python3 -m http.server 8765 --bind 127.0.0.1"
+SERVER: Final = "python3 -m http.server {} --bind 127.0.0.1"
 FETCH: Final = (
     'for _ in $(seq 50); do python3 -c "import urllib.request as u; '
-    "print(u.urlopen('http://127.0.0.1:8765/').status)\" 2>/dev/null && break; sleep 0.1; done"
+    "print(u.urlopen('http://127.0.0.1:{}/').status)\" 2>/dev/null && break; sleep 0.1; done"
 )
+OUT_OF_REACH: Final = "Walls: the host's files and network are out of reach."
+WITHIN_REACH: Final = "No walls here: the host's files and network are within reach. In a jail they are not."
 
 
-def scenes(outside: Outside, everything: bool) -> list[Scene]:
+def scenes(outside: Outside, everything: bool, *, walls: bool) -> list[Scene]:
     """Each scene: the model's text, and its calls, each with a check of its result. `everything` adds three."""
+    port = 8765 if walls else outside.free_port  # a network of its own has no other servers
+    server, fetch = SERVER.format(port), FETCH.format(port)
     return [
         ("Arguments: unambiguous ones are repaired; the rest come back with instructions.", [
             ("add", '{"a": "41"}', lambda r: r.get("result") == 42),
             ("add", '{"a": "many"}', lambda r: r.get("kind") == "invalid_args"),
             ("ad", '{"a": 1}', lambda r: r.get("kind") == "tool_not_found"),
         ]),
-        ("Walls: the host's files and network are out of reach.", [
-            ("bash", {"command": f"cat {outside.path}"}, lambda r: SECRET not in json.dumps(r)),
-            ("bash", {"command": f"cat < /dev/tcp/127.0.0.1/{outside.port}"}, lambda r: SECRET not in json.dumps(r)),
+        (OUT_OF_REACH if walls else WITHIN_REACH, [
+            ("bash", {"command": f"cat {outside.path}"}, lambda r: (SECRET in json.dumps(r)) != walls),
+            ("bash", {"command": f"cat < /dev/tcp/127.0.0.1/{outside.port}"},
+             lambda r: (SECRET in json.dumps(r)) != walls),
         ]),
         ("Jobs: a server runs in the background, the next command calls it, and it is stopped.", [
-            ("bash", {"command": SERVER, "background": True}, lambda r: r["result"]["background"] is True),
+            ("bash", {"command": server, "background": True}, lambda r: r["result"]["background"] is True),
         ]),
         ("", [
-            ("bash", {"command": FETCH, "timeout": 30}, lambda r: "200" in r["result"]["stdout"]),
+            ("bash", {"command": fetch, "timeout": 30}, lambda r: "200" in r["result"]["stdout"]),
         ]),
         ("", [
             ("process", {"action": "kill", "job": "job-1"}, lambda r: r["result"]["running"] is False),
@@ -137,14 +144,10 @@ def _rest(messages: Sequence[Message]) -> dict[str, Any]:
     return {"ref": named[0] if named else "", "start": 400_000, "length": 9}
 
 
-def wrong_results(
-    outside: Outside, results: Mapping[str, Any], features: Collection[str], everything: bool
-) -> list[str]:
-    """The calls whose result is wrong, in a sandbox with these features."""
+def wrong_results(played: Sequence[Scene], results: Mapping[str, Any]) -> list[str]:
+    """The calls whose result is wrong."""
     wrong = []
-    for scene, (text, calls) in enumerate(scenes(outside, everything)):
-        if text.startswith("Walls") and not {"file_isolation", "network_isolation"} <= set(features):
-            continue
+    for scene, (_, calls) in enumerate(played):
         for index, (name, arguments, check) in enumerate(calls):
             id = f"{scene}-{index}"
             result = next((told for known, told in results.items() if known == id or known.endswith(f"/{id}")), None)
@@ -153,9 +156,9 @@ def wrong_results(
     return wrong
 
 
-def model(outside: Outside, everything: bool) -> ScriptedModel:
+def model(played: Sequence[Scene]) -> ScriptedModel:
     """The demo's model: it makes the calls of the scenes, and no others."""
-    turns = [partial(_turn, number, *scene) for number, scene in enumerate(scenes(outside, everything))]
+    turns = [partial(_turn, number, *scene) for number, scene in enumerate(played)]
     return ScriptedModel([*turns, "That is all: each call had one result, and each result said what happened."])
 
 
