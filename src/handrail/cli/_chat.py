@@ -80,7 +80,8 @@ async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
     person = TerminalApprover(front, tools, remembers=True, shown=front.until_shown)
     approver: Any = approve_all if options.yes else person
     model = open_named(wish.model, _address(wish), lambda shown: anyio.from_thread.run(front.ask_person, shown))
-    async with open_talk(options, wish, model, tools, approver, front.see) as talk, front.serving(talk):
+    async with open_talk(options, wish, model, tools, approver, front.see, front.note) as talk, front.serving(talk):
+        person.sandbox = talk.sandbox
         chat = Chat(front, talk, wish)
         chat.greet()
         working = in_background(chat.work())

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from handrail.aio import in_background
 from handrail.cli._editor import edit_text
+from handrail.cli._output import duration
 from handrail.cli._prompt import files_beginning, open_history, terminal_size
 from handrail.cli._story import Print, Story, tokens
 from handrail.cli._talk import Talk
@@ -237,7 +238,7 @@ class PromptFront(_Shown):
             lines.append(status)
         if self._question is not None:
             question, until = self._question
-            left = "" if until is None else f" ({max(0, int(until - time.time()))} s left)"
+            left = "" if until is None else f" ({duration(max(0.0, until - time.time()) * 1_000)} left)"
             *above, last = question.rstrip().split("\n")
             lines += [*above, f"{last}{left}", PROMPT]
         else:
@@ -263,12 +264,12 @@ class PromptFront(_Shown):
             yield set_cell_size(f"  | {line.expandtabs(4)}", width).rstrip()
 
     def _status(self) -> str:
-        """Who is asked, what it took so far, and how many messages wait."""
+        """How many messages wait, what it took so far, and who is asked: a narrow window shows the first of it."""
         if self.talk is None or not self.talk.works:
             return ""
-        queued = f" · {self.queued} queued" if self.queued else ""
+        queued = f"{self.queued} queued · " if self.queued else ""
         name = visible(self.talk.agent.model_name, lines=False)
-        text = f"{name}{queued} · {tokens(self.story.usage)} · Ctrl-C ends the call"
+        text = f"{queued}{tokens(self.story.usage)} · Ctrl-C ends the call · {name}"
         return set_cell_size(text, max(1, self.width - 1)).rstrip()
 
     def _keys(self) -> KeyBindings:

@@ -55,7 +55,7 @@ async def run_task(
     if store is None:
         task.say(f"this session is not kept: {why_not}")
     model = open_named(wish.model, settings.base_url if wish.model == settings.model else None)
-    async with open_talk(options, wish, model, task.tools, task.approver, task.show) as talk:
+    async with open_talk(options, wish, model, task.tools, task.approver, task.show, task.say) as talk:
         task.begin(talk)
         ready = anyio.Event()
         watching = in_background(_end_on_signals(talk, task, ready))
@@ -112,6 +112,8 @@ class _Task:
 
     def begin(self, talk: Talk) -> None:
         self._talk = talk
+        if self.person is not None:
+            self.person.sandbox = talk.sandbox
         self._console.print(Text(first_line(talk), style="dim"))
 
     def show(self, event: Event) -> None:
@@ -132,7 +134,7 @@ class _Task:
             self.say(f"to go on: handrail run --resume {self._talk.agent.session.id} '…'")
 
     def say(self, text: str) -> None:
-        self._console.print(Text(f"handrail: {visible(text)}", style="yellow"))
+        self._console.print(Text(f"handrail: {visible(text, lines=False)}", style="yellow"))
 
     async def _until_shown(self, request_id: str) -> None:
         if self._talk is not None:

@@ -188,7 +188,7 @@ class Story:
         self._line(Text(_one_line(text), style=style), 0)
 
     def _line(self, text: Text, depth: int) -> None:
-        self._calls(Padding(text, (0, 0, 0, 2 + 2 * depth)))
+        self._calls(Padding(text, (0, 0, 0, 2 + 2 * depth), expand=False))
 
 
 OF_THE_MODEL: Final = frozenset(

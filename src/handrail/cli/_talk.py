@@ -11,11 +11,12 @@ import anyio
 from handrail.agent import MAX_ROUNDS, Agent, Outcome
 from handrail.aio import in_background
 from handrail.cli._app import Options
+from handrail.cli._config import ServerEntry
 from handrail.cli._inside import inside
 from handrail.cli._settings import NOTHING_SET, Configured
 from handrail.cli.servers import connected
 from handrail.contract.approval import Approver
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
 from handrail.contract.limits import DEFAULT_BUDGET, Budget
 from handrail.contract.model import Model
@@ -25,6 +26,7 @@ from handrail.policy.approval import visible
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
 from handrail.store.store import Store
+from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 
 GUIDE: Final = "AGENTS.md"
@@ -51,9 +53,15 @@ class Wish:
 
 @asynccontextmanager
 async def open_talk(
-    options: Options, wish: Wish, model: Model, tools: Toolbox, approver: Approver | None, show: Callable[[Event], None]
+    options: Options,
+    wish: Wish,
+    model: Model,
+    tools: Toolbox,
+    approver: Approver | None,
+    show: Callable[[Event], None],
+    say: Callable[[str], None],
 ) -> AsyncIterator["Talk"]:
-    """Open everything for a conversation. `show` gets each event, in order."""
+    """Open everything for a conversation. `show` gets each event, in order, and `say` remarks before the first."""
     shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
     shared["budget"] = Budget(calls=wish.calls)
     added = inside(options.workspace, options.mount, options.env)
@@ -67,8 +75,7 @@ async def open_talk(
         shared["sandbox"] = sandbox
         async with AsyncExitStack() as stack:
             for entry in wish.settings.servers.values():
-                server = await stack.enter_async_context(connected(entry, options.workspace))
-                for tool in server.tools:
+                for tool in await _tools_of(entry, options.workspace, stack, say):
                     tools.add(tool)
             session = await stack.enter_async_context(_session(wish, {**shared, "tools": tools}, options.allow_weaker))
             agent = Agent(model, session=session, rounds=wish.rounds, system=await system_text(sandbox))
@@ -78,6 +85,21 @@ async def open_talk(
                 yield talk
             finally:
                 following.cancel()
+
+
+async def _tools_of(
+    entry: ServerEntry, workspace: str, stack: AsyncExitStack, say: Callable[[str], None]
+) -> list[Tool]:
+    """The tools of a server; none, saying why, of one that cannot be used: the conversation goes on without it."""
+    say(f"connecting to the MCP server {entry.name}")
+    try:
+        server = await stack.enter_async_context(connected(entry, workspace))
+    except (HandrailError, ModuleNotFoundError, OSError, Unavailable) as error:
+        say(f"the MCP server {entry.name} is left out: {error}")
+        return []
+    for warning in server.warnings:
+        say(f"the MCP server {entry.name}: {warning}")
+    return server.tools
 
 
 def _session(wish: Wish, shared: dict[str, Any], weaker: bool) -> Session:

@@ -6,22 +6,22 @@ import sys
 import termios
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from difflib import unified_diff
 from time import time
 from typing import Any, Final, Protocol
 
 import anyio
 from rich.console import Console, RenderableType
 from rich.panel import Panel
-from rich.syntax import Syntax
 from rich.text import Text
 
+from handrail.cli._described import described_call
 from handrail.cli._editor import edit_text
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import TERMINAL_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
-from handrail.policy.approval import look_alikes, render, shorten, visible
+from handrail.policy.approval import visible
+from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.prepare import prepare
 from handrail.toolkit.toolbox import Toolbox
 
@@ -36,8 +36,6 @@ CHOICES: Final = {
     "s": ("skip", "[s]kip"),
 }
 """By letter: the whole word, and how it is offered."""
-LANGUAGES: Final = {"bash": "bash", "run_code": "python", "script": "python"}
-"""By tool: the language of the text that it runs."""
 Shown = Callable[[str], Awaitable[None]]
 """Returns when everything before the request of this id is on the screen."""
 
@@ -97,12 +95,14 @@ class TerminalApprover:
         self._shown = shown
         self.editing = False
         """Whether the person is in an editor: Ctrl-C is then the editor's."""
+        self.sandbox: Sandbox | None = None
+        """Where the files are that a call would change; set it once the sandbox is open."""
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         if self._shown is not None:
             await self._shown(request.id)
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
-        self._show(request, "a" in offered)
+        self._show(request, await described_call(request, self.sandbox), "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
         self._desk.forget()
         while True:
@@ -119,8 +119,7 @@ class TerminalApprover:
             elif letter is not None:
                 return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
 
-    def _show(self, request: ApprovalRequest, always: bool) -> None:
-        body = described_call(request)
+    def _show(self, request: ApprovalRequest, body: Text, always: bool) -> None:
         for repair in request.repairs:
             body.append(f"\nrepaired: {repair}", style="yellow")
         body.append(f"\n\nwhy: {visible(request.reason)}", style="dim")
@@ -183,32 +182,6 @@ class TerminalApprover:
 
     def _wrapped(self, question: str) -> str:
         return "\n".join(textwrap.wrap(question, max(20, self._desk.width - 2))) + " "
-
-
-def described_call(request: ApprovalRequest) -> Text:
-    """The call as the request tells it: a command is highlighted, and a change of a text is shown as a difference."""
-    changed = _difference(request.arguments)
-    if changed is None:
-        lexer = LANGUAGES.get(request.tool)
-        text = Text(request.text) if lexer is None else Syntax("", lexer, word_wrap=True).highlight(request.text)
-        text.rstrip()
-        return text
-    kept = {key: value for key, value in request.arguments.items() if key not in ("old", "new")}
-    body = Text(render(request.tool, kept))
-    for line in visible(shorten("\n".join(changed))).split("\n"):
-        style = {"+": "green", "-": "red"}.get(line[:1], "")
-        body.append(f"\n{line}", style=style)
-    for strange in look_alikes("\n".join(changed)):
-        body.append(f"\n! a letter that looks like another: {strange}", style="yellow")
-    return body
-
-
-def _difference(arguments: Mapping[str, Any]) -> list[str] | None:
-    """The lines that an `edit` takes out and puts in, with those around them; None for other calls."""
-    old, new = arguments.get("old"), arguments.get("new")
-    if not isinstance(old, str) or not isinstance(new, str):
-        return None
-    return list(unified_diff(old.splitlines(), new.splitlines(), n=1_000, lineterm=""))[3:]
 
 
 class TerminalHost:

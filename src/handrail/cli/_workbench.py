@@ -45,6 +45,8 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
         allow_weaker=options.allow_weaker,
         **added,
     ) as sandbox:
+        if person is not None:
+            person.sandbox = sandbox
         session = Session(
             tools,
             sandbox=sandbox,

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
+from handrail.toolkit.diff import difference
 from handrail.toolkit.tool import tool
-from handrail.tools._diff import difference
 from handrail.tools._paths import changed_since_read, explain_errors, lookup, remember_version, require_file
 
 LARGEST_FILE: Final = 64 << 20

@@ -7,8 +7,8 @@ from pydantic import Field
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
 from handrail.toolkit.context import Context
+from handrail.toolkit.diff import LARGEST_TEXT, difference
 from handrail.toolkit.tool import tool
-from handrail.tools._diff import LARGEST_TEXT, difference
 from handrail.tools._paths import (
     changed_since_read,
     explain_errors,

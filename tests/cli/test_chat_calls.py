@@ -1,0 +1,116 @@
+"""What a chat shows of calls: those of scripts and tasks inside theirs, what an approval is about, other servers."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from handrail import Message, Turn
+from tests.cli.story import after, called, recorded, recorded_answers
+from tests.cli.terminal import begun, plain, say, terminal
+
+RAW = Path(__file__).parents[1] / "mcp" / "raw_server.py"
+
+
+def test_the_calls_of_scripts_and_tasks_stand_inside_theirs(work: Path, home: dict[str, str]) -> None:
+    (work / "f").write_text("content")
+    script = called(("script", {"code": "return tools.read(path='f')['text']"}))
+    task = called(("task", {"prompt": "Look at f."}))
+    inner = called(("bash", {"command": "cat f"}))
+    go, look = Message("user", "Go"), Message("user", "Look at f.")
+    asked: list[tuple[list[Message], Turn | str]] = [
+        ([go], script),
+        ([go, *after(script)], task),
+        ([look], inner),
+        ([look, *after(inner)], "It says content."),
+        ([go, *after(script), *after(task)], "All **done**."),
+    ]
+    model = recorded_answers(work.parent / "r", asked)
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("All done.")
+        lines = [line for line in screen.lines if line.lstrip().startswith(("▸", "✓", "✗"))]
+    begins = ["  ▸ script return tools", "    ✓ read f · ", "  ✓ script return tools", "  ▸ task Look at f."]
+    begins += ["    ✓ bash cat f · ", "  ✓ task Look at f. · "]
+    assert [line.startswith(begin) for line, begin in zip(lines, begins, strict=True)] == [True] * 6, lines
+    assert "It says content." not in screen.shown, "the words of a task are for its caller"
+
+
+def test_an_approval_shows_the_change_the_command_the_repairs_the_rule_and_the_time(
+    work: Path, home: dict[str, str]
+) -> None:
+    (work / "f").write_text("".join(f"line {number}\n" for number in range(20)))
+    changed = "".join(f"line {number}\n" for number in range(20) if number != 10) + "more\n"
+    edits = [{"old": "line 3\n", "new": "line three\n"}, {"old": "line", "new": "LINE", "replace_all": True}]
+    calls = [
+        called(("write", {"path": "f", "content": changed, "overwrite": True})),
+        called(("write", {"path": "new", "content": "first\nsecond\n"})),
+        called(("edit", {"path": "f", "edits": edits})),
+        called(("bash", {"command": "echo \u0430 > made", "timeout": "7"})),
+    ]
+    model = recorded(work.parent / "r", ("Go", [*calls, "Done with it."]))
+    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, columns=100, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        told = []
+        for number in range(1, 5):
+            screen.wait_until(lambda: screen.shown.count("May ") == number and "s left)" in screen.shown, "a question")  # noqa: B023
+            told.append("\n".join(line.strip("│ ") for line in screen.shown.rpartition("May ")[2].splitlines()))
+            screen.type("y\r")
+        screen.wait_shown("Done with it.")
+    overwritten, created, edited, ran = told
+    assert "-line 10" in overwritten
+    assert "+more" in overwritten
+    assert "line 5\n" not in overwritten, "what stays is not shown"
+    assert "+first\n+second\n" in created
+    assert "-line 3\n+line three\n@ 2 of 2, every occurrence\n-line\n+LINE\n" in edited
+    assert "path: f" in edited
+    for text in ("repaired: timeout: '7' became 7", "U+0430", "why: ", "always means: bash(", "time left: "):
+        assert text in ran, ran
+    assert (work / "made").exists()
+    assert re.search(r"\x1b\[[\d;]+mecho\x1b\[", screen.seen), "the command is highlighted"
+    assert "Traceback" not in screen.seen
+
+
+def servers(home: dict[str, str], **words: list[str]) -> None:
+    """Write these servers into the person's own file."""
+    place = Path(home["HOME"], ".config/handrail")
+    place.mkdir(parents=True)
+    lines = (
+        f"[mcp.servers.{name}]\ncommand = {json.dumps(command)}\nargs = {json.dumps(args)}\n"
+        for name, (command, *args) in words.items()
+    )
+    (place / "handrail.toml").write_text("\n".join(lines))
+
+
+def test_configured_servers_serve_and_one_that_cannot_be_reached_is_left_out(work: Path, home: dict[str, str]) -> None:
+    servers(
+        home,
+        gone=["/no/such\x1bprogram"],
+        dead=[sys.executable, str(RAW), "DiesAtOnce"],
+        raw=[sys.executable, str(RAW), "Plain"],
+    )
+    model = recorded(work.parent / "r", ("Go", [called(("raw__echo", {"text": "heard"})), "Done with it."]))
+    ran = plain("run", "Go", "--yes", "--json", "--model", model, cwd=work, env=home)
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert (ran.returncode, events[-1]["data"]["reason"]) == (0, "done"), ran.stderr
+    [ended] = [event["data"]["result"] for event in events if event["type"] == "call_ended"]
+    assert (ended["ok"], "heard" in str(ended["result"])) == (True, True)
+    left = [line for line in ran.stderr.splitlines() if "is left out" in line]
+    assert [line.split()[4] for line in left] == ["gone", "dead"], ran.stderr
+    assert "no key was given" in left[1], "what it printed"
+    assert "\x1b" not in ran.stderr
+    with terminal("chat", "--model", model, cwd=work, columns=100, env=home) as screen:
+        begun(screen)
+        assert "MCP server gone is left out" in screen.shown.replace("\n", " ")
+        say(screen, "/tools")
+        screen.wait_shown("raw__echo")
+        say(screen, "Go")
+        screen.wait_shown("May raw__echo run?")
+        screen.wait_shown("s left)")
+        screen.type("y\r")
+        screen.wait_shown("Done with it.")
+        assert "✓ raw__echo" in screen.shown
+        screen.press_control_d()
+        assert screen.end() == 0
