@@ -79,6 +79,30 @@ def test_a_scenario_that_fails_is_reported(python: Callable[[str], Path]) -> Non
     assert error != ""
 
 
+def test_a_tool_of_langchain_can_be_called_without_an_agent(python: Callable[[str], Path]) -> None:
+    program = """
+import anyio
+from handrail import Session
+from handrail.adapters import langchain
+
+def double(number: int) -> int:
+    "Twice the number."
+    return number * 2
+
+async def main():
+    async with Session([double]) as session:
+        [tool] = langchain.tools(session)
+        call = {"type": "tool_call", "id": "a", "name": "double", "args": {"number": "21"}}
+        print((await tool.ainvoke(call)).content, await tool.ainvoke({"number": 4}), await tool.arun({"number": []}))
+
+anyio.run(main)
+"""
+    said = must(python("langchain"), "-c", program, cwd=ROOT)
+    assert '"result":42' in said
+    assert '"result":8' in said
+    assert '"kind":"invalid_args"' in said
+
+
 @pytest.mark.parametrize("extra", [*FRAMEWORKS, "inspect"])
 def test_the_page_about_a_framework_runs_and_prints_what_it_promises(
     python: Callable[[str], Path], tmp_path: Path, extra: str

@@ -1,0 +1,57 @@
+"""A run of LangChain that is cancelled ends its calls, however it is cancelled.
+
+LangGraph runs tools in tasks of its own, and cancels them in a task that it starts when the run ends. A cancel scope of
+anyio, such as that of a web server whose client has gone, cancels that task too before it has begun, so nobody cancels
+the tools. Callbacks are told of the end of the run in every case.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tracers.context import register_configure_hook
+
+from handrail.aio import Task, this_task
+
+_runs: ContextVar[tuple[UUID, ...]] = ContextVar("handrail_runs", default=())
+"""The runs that this is inside of, the outermost first."""
+_calls: Final[dict[UUID, set[Task]]] = {}
+"""By run: the tasks in which its calls are running."""
+
+
+class _Ends(BaseCallbackHandler):
+    """Is told of every run of LangChain in this program."""
+
+    run_inline = True  # in the task of the run, whose context the tools inherit
+
+    def on_chain_start(self, *given: Any, run_id: UUID, parent_run_id: UUID | None = None, **more: Any) -> None:
+        outer = _runs.get()
+        inside = outer[: outer.index(parent_run_id) + 1] if parent_run_id in outer else ()
+        _runs.set((*inside, run_id))
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **more: Any) -> None:
+        if not isinstance(error, Exception):
+            for task in tuple(_calls.get(run_id, ())):
+                task.cancel()
+
+
+_ENDS: Final = _Ends()
+register_configure_hook(ContextVar("handrail_ends", default=_ENDS), inheritable=True)
+
+
+@contextmanager
+def ends_with_its_run() -> Iterator[None]:
+    """Cancel this task if one of the runs that it is inside of is cancelled meanwhile."""
+    task, runs = this_task(), _runs.get()
+    for run in runs:
+        _calls.setdefault(run, set()).add(task)
+    try:
+        yield
+    finally:
+        for run in runs:
+            _calls[run].discard(task)
+            if not _calls[run]:
+                del _calls[run]
