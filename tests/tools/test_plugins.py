@@ -15,6 +15,8 @@ from handrail.tools.plugins import plugins
 MODULE = '''
 from handrail import Tool, tool
 
+print("the plugin is here")
+
 @tool(effects=["reads"])
 def look_up(word: str) -> str:
     """Look a word up."""
@@ -29,15 +31,25 @@ TAKEN = Tool("bash", {"type": "object"}, lambda context, arguments: 1)
 NOTHING = None
 
 class Late: ...
+
+class Refuses:
+    def __getattr__(self, name):
+        raise RuntimeError("not " + name)
+
+REFUSES = Refuses()
 '''
 POINTS = """[handrail.tools]
 a_dictionary = words_plugin:look_up
 broken = words_plugin:missing
 ends = words_plugin_that_exits
 gone = no_such_module:TOOLS
+malformed = words plugin:x
 nothing = words_plugin:NOTHING
+panics = words_plugin_that_panics
+refuses = words_plugin:REFUSES
 speller = words_plugin:TOOLS
 taken = words_plugin:TAKEN
+twice as ödd = words_plugin:TOOLS
 twice = words_plugin:look_up
 """
 
@@ -47,14 +59,24 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with plugins, as an installer leaves it."""
     (tmp_path / "words_plugin.py").write_text(MODULE)
     (tmp_path / "words_plugin_that_exits.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "words_plugin_that_panics.py").write_text("class Panic(BaseException): ...\nraise Panic\n")
     info = tmp_path / "words-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: words\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text(POINTS)
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    damaged = tmp_path / "damaged-1.dist-info"
+    damaged.mkdir()
+    (damaged / "METADATA").write_text("no metadata")
+    (damaged / "entry_points.txt").write_text("[handrail.tools]\nwithout a package = words_plugin:Late\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield_from = tmp_path
     sys.modules.pop("words_plugin", None)
-    return yield_from
+    return tmp_path
+
+
+BROKEN = [
+    "broken", "ends", "gone", "malformed", "nothing", "panics", "refuses", "taken", "twice", "twice as ödd",
+    "without a package",
+]  # fmt: skip
 
 
 @pytest.mark.anyio
@@ -64,7 +86,8 @@ async def test_tools_of_plugins_are_offered_and_broken_plugins_are_reported(inst
         found = plugin_tools()
     assert [tool.name for tool in found] == ["look_up", "spell"]
     reported = sorted(str(each.message).partition(" (")[0].removeprefix("the tools of ") for each in said)
-    assert reported == ["broken", "ends", "gone", "nothing", "taken", "twice"]
+    assert reported == BROKEN
+    assert "the tools of without a package (words_plugin:Late) are left out" in str(said[-1].message)
     assert "has the name of one of Handrail" in " ".join(str(each.message) for each in said)
     assert "has the name of one of words 1.2" in " ".join(str(each.message) for each in said)
     async with Session([*builtin_tools("read_only"), *found][-2:]) as session:
@@ -81,17 +104,12 @@ def test_the_command_tells_where_each_tool_comes_from(installed: Path) -> None:
     by_name = {line.split()[0]: line for line in lines if not line.startswith("!")}
     assert "words 1.2" in by_name["look_up"]
     assert "built in" in by_name["bash"]
-    assert [line.split()[1] for line in lines if line.startswith("!")] == [
-        "broken",
-        "ends",
-        "gone",
-        "nothing",
-        "taken",
-        "twice",
-    ]
+    broken = [line for line in lines if line.startswith("!")]
+    assert [name for name, line in zip(BROKEN, broken, strict=True) if not line.startswith(f"! {name} ")] == []
     assert "look_up" not in list_tools(None, "read_only")
     env = {**os.environ, "PYTHONPATH": str(installed)}
     shown = subprocess.run(
         [sys.executable, "-m", "handrail", "tools"], env=env, capture_output=True, text=True, check=True
     )
-    assert shown.stdout.splitlines() == lines
+    assert shown.stdout.splitlines() == lines, "what a plugin prints is not there"
+    assert "the plugin is here" in shown.stderr

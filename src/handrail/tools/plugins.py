@@ -1,8 +1,10 @@
 """Tools of other packages, which offer them through the entry point group `handrail.tools`."""
 
 import importlib.metadata
+import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,15 +49,29 @@ def plugin_tools() -> list[Tool]:
 
 
 def _loaded(point: importlib.metadata.EntryPoint, taken: dict[str, str]) -> Plugin:
-    source = f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
+    source = _source(point)
+    if point.pattern.match(point.value) is None:
+        return Plugin(point.name, source, problem=f"its entry point names {point.value!r}; write MODULE:NAME")
     try:
-        tools = tuple(_tools(point.load()))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is another package's code
+        with redirect_stdout(sys.stderr):  # stdout may carry a protocol, or what another program reads
+            tools = tuple(_tools(point.load()))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is another package's code; a panic of Rust is no Exception
         return Plugin(point.name, source, problem=f"{point.value} cannot be loaded: {describe_error(error)}")
     for tool in tools:
         if tool.name in taken:
             return Plugin(point.name, source, problem=f"its tool {tool.name} has the name of one of {taken[tool.name]}")
     return Plugin(point.name, source, tools)
+
+
+def _source(point: importlib.metadata.EntryPoint) -> str:
+    """The package and its version; what the entry point names, where the package does not tell."""
+    try:
+        name, version = (point.dist.name, point.dist.version) if point.dist is not None else (None, None)
+    except Exception:  # noqa: BLE001 - how Python answers for damaged metadata differs by its version
+        name = version = None
+    return f"{name} {version}" if name and version else point.value
 
 
 def _tools(given: Any) -> Iterable[Tool]:
