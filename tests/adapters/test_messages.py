@@ -173,6 +173,17 @@ def test_each_provider_gets_pictures_where_it_takes_them() -> None:
     assert picture.data == PNG
 
 
+@pytest.mark.parametrize("status", ["completed", "incomplete"])
+def test_a_call_with_free_text_has_the_answer_that_the_responses_api_takes_for_it(status: str) -> None:
+    given = answer("openai-responses", status)
+    given["output"][2] = {"type": "custom_tool_call", "call_id": "c2", "name": "look", "input": "not JSON"}
+    calls = calls_from("openai-responses", Response.model_validate(given))
+    assert (calls[1].arguments, calls[1].cut) == ("not JSON", status == "incomplete")
+    answers = answers_for("openai-responses", calls, RESULTS)
+    assert [each["type"] for each in answers] == ["function_call_output", "custom_tool_call_output"]
+    TypeAdapter(ResponseInputItemParam).validate_python(answers[1])
+
+
 def test_a_call_to_which_gemini_gave_no_id_is_answered_without_one() -> None:
     given = answer("gemini")
     for part in given["candidates"][0]["content"]["parts"][1:]:
@@ -202,6 +213,12 @@ async def test_every_call_of_an_answer_gets_its_own_result_and_a_cut_one_is_not_
             assert [result.ok for result in results] == [True, reason is None]
             assert len(answers_for(provider, calls, results)) in (1, 2)
     assert len(seen) == 3
+
+
+def test_what_is_no_list_of_results_is_refused() -> None:
+    for calls, results in ((None, RESULTS), (CALLS, None)):
+        with pytest.raises(HandrailError, match="the list that"):
+            answers_for("openai", calls, results)  # type: ignore[arg-type]
 
 
 def test_a_result_too_few_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic_ai import Agent, DeferredToolRequests, ToolApproved, ToolDenied
 from pydantic_ai.capabilities import AbstractCapability
 
-from handrail import HandrailError, Policy, Session
+from handrail import ApprovalRequest, Decision, HandrailError, Policy, Session
 from handrail.adapters import pydantic_ai
 from handrail.adapters._calls import run
 from handrail.testing import approve_all
@@ -74,7 +74,6 @@ async def test_what_needs_approval_ends_the_run_and_comes_again_when_the_framewo
         elif answer == "edited":
             approval = ToolApproved(override_args={"command": "echo two >> out"})
         elif answer == "approved elsewhere":  # another process has a toolset of its own
-            session.shared.approver = None
             tools = pydantic_ai.toolset(session, approval="framework")
         results = first.output.build_results(approvals={call.tool_call_id: approval})
         last = await agent.run(message_history=first.all_messages(), deferred_tool_results=results, toolsets=[tools])
@@ -108,6 +107,18 @@ async def test_a_deny_rule_holds_though_the_framework_approves() -> None:
         done = await agent.run("go", toolsets=[pydantic_ai.toolset(session, approval="framework")])
     assert done.output == "done"
     assert told[0][0].envelope["kind"] == "rejected"
+
+
+async def test_what_an_approver_of_the_session_puts_off_does_not_end_the_run() -> None:
+    async def later(request: ApprovalRequest) -> Decision:
+        return Decision.defer()
+
+    told: list[list[Told]] = []
+    async with coding(policy=Policy(ask=["bash"]), approver=later) as session:
+        agent = Agent(script([[asks("bash", command="echo one")]], told), toolsets=[pydantic_ai.toolset(session)])
+        assert (await agent.run("go")).output == "done"
+    assert told[0][0].envelope["kind"] == "rejected"
+    assert told[0][0].envelope["data"]["approval"]["arguments"] == {"command": "echo one"}
 
 
 async def test_a_session_that_asks_somebody_itself_is_not_left_to_the_framework() -> None:

@@ -27,7 +27,7 @@ def checked(session: Session, approval: Approval = "ours") -> Session:
 
 def deferring(session: Session) -> Session:
     """The session, whose approvals now come later: a call that needs one ends, and comes again when it has it."""
-    if session.shared.approver is not None:
+    if session.shared.approver not in (None, _defer):
         refuse("approval", "framework", '"ours": this session has an approver; or make it without one')
     session.shared.approver = _defer
     return session

@@ -1,6 +1,7 @@
 """A provider's own messages: the calls in an answer of its SDK, and their results in the form that it takes back."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from handrail.adapters._calls import text_of
@@ -34,8 +35,7 @@ def calls_from(provider: str, response: object) -> list[Call]:
     calls: list[Call]
     calls, cut = _of(provider, _READERS)(response)
     if cut and calls:
-        last = calls[-1]
-        calls[-1] = Call(last.id, last.name, last.arguments, cut=True)
+        calls[-1] = replace(calls[-1], cut=True)
     return calls
 
 
@@ -45,6 +45,8 @@ def answers_for(provider: str, calls: Sequence[Call], results: Sequence[Result])
     Pictures are in the result where the provider takes them there, and otherwise in a message after it.
     """
     write = _of(provider, _WRITERS)
+    expect("calls", calls, Sequence, "the list that calls_from returned")
+    expect("results", results, Sequence, "the list that call_all returned")
     if len(calls) != len(results):
         raise HandrailError(f"{len(calls)} calls have {len(results)} results; give the list that call_all returned")
     for call, result in zip(calls, results, strict=True):
@@ -79,9 +81,16 @@ def _list(provider: str, response: object, *names: str) -> list[Any]:
     return list(found)
 
 
-def _call(id: Any, name: Any, arguments: Any) -> Call:
+class _FreeTextCall(Call):
+    """A call of a tool whose input is free text, and whose answer has a type of its own in the Responses API."""
+
+
+RESPONSES_CALLS: Final[Mapping[Any, type[Call]]] = {"function_call": Call, "custom_tool_call": _FreeTextCall}
+
+
+def _call(id: Any, name: Any, arguments: Any, kind: type[Call] = Call) -> Call:
     given = arguments if isinstance(arguments, str | Mapping) else ""
-    return Call(str(id or ""), str(name or ""), given)
+    return kind(str(id or ""), str(name or ""), given)
 
 
 def _from_openai(response: object) -> Ended:
@@ -99,12 +108,12 @@ def _from_openai(response: object) -> Ended:
 def _from_responses(response: object) -> Ended:
     items = _list("openai-responses", response, "output")
     calls = [
-        _call(_field(item, "call_id"), _field(item, "name"), _field(item, "arguments", "input"))
+        _call(_field(item, "call_id"), _field(item, "name"), _field(item, "arguments", "input"), kind)
         for item in items
-        if _field(item, "type") in ("function_call", "custom_tool_call")
+        if (kind := RESPONSES_CALLS.get(_field(item, "type"))) is not None
     ]
     last = items[-1] if items else None
-    is_call = _field(last, "type") in ("function_call", "custom_tool_call")
+    is_call = _field(last, "type") in RESPONSES_CALLS
     ended = {_field(last, "status"), _field(response, "status")}
     return calls, is_call and bool(ended & CUT["openai-responses"])
 
@@ -165,7 +174,8 @@ def _to_responses(answered: Answered) -> list[dict[str, Any]]:
         text, pictures = text_of(result, call.name), _pictures(result)
         shown = [{"type": "input_image", "image_url": _url(image), "detail": "auto"} for image in pictures]
         output = [{"type": "input_text", "text": text}, *shown] if shown else text
-        made.append({"type": "function_call_output", "call_id": call.id, "output": output})
+        kind = "custom_tool_call_output" if isinstance(call, _FreeTextCall) else "function_call_output"
+        made.append({"type": kind, "call_id": call.id, "output": output})
     return made
 
 

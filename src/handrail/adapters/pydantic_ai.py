@@ -21,7 +21,9 @@ def toolset(session: Session, *, approval: _calls.Approval = "ours") -> Abstract
     `approval="framework"`: a call that needs approval ends the run with DeferredToolRequests, as ApprovalRequired does.
     """
     _calls.checked(session, approval)
-    return _Toolset(_calls.deferring(session) if approval == "framework" else session)
+    if approval == "framework":
+        _calls.deferring(session)
+    return _Toolset(session, asks=approval == "framework")
 
 
 def workspace(sandbox: Sandbox) -> WorkspaceBackend:
@@ -66,8 +68,10 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Toolset(AbstractToolset[Any]):
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, asks: bool) -> None:
         self._session = session
+        self._asks = asks
+        """Whether the framework asks for what needs approval; otherwise the model is told that it waits."""
         self._asked: dict[str | None, str] = {}
         """By the id of a call that waits for approval: the hash of its arguments."""
         self._made: tuple[list[Any], dict[str, ToolsetTool[Any]]] = ([], {})
@@ -108,7 +112,8 @@ class _Toolset(AbstractToolset[Any]):
         if ctx.tool_call_approved:
             approved = self._asked.pop(id, None)
         result = await _calls.run(self._session, name, arguments, id, show, approved)
-        if (request := _calls.deferred(result, name)) and ctx.tool_call_approved:
+        request = _calls.deferred(result, name) if self._asks else None
+        if request and ctx.tool_call_approved:
             # The person changed the arguments, or approved them in another process: they are what was approved.
             result = await _calls.run(self._session, name, arguments, id, show, request["arguments_hash"])
         elif request:
