@@ -6,6 +6,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from signal import SIGINT
+from subprocess import PIPE
 
 import pytest
 
@@ -92,6 +94,38 @@ def test_help_and_the_list_of_tools_fit_the_terminal(columns: int, tmp_path: Pat
         examples = ("  handrail call ", "  bash ")  # they stay whole
         lines = [line for line in screen.seen.splitlines() if not line.startswith(examples)]
         assert max(map(len, lines)) <= columns, words
+
+
+def test_control_c_while_it_starts_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import time\nprint('LOADING', flush=True)\ntime.sleep(60)\n")
+    env = {**ENV, "PYTHONPATH": f"{tmp_path}:{ENV['PYTHONPATH']}"}
+    said = {}
+    for code in (MAIN, "import typer"):
+        with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=PIPE, stderr=PIPE, text=True) as started:
+            assert started.stdout
+            assert started.stdout.readline() == "LOADING\n"
+            started.send_signal(SIGINT)
+            said[code] = started.communicate(timeout=60)[1]
+        assert started.returncode == -SIGINT
+    assert "Traceback" in said["import typer"], "the control"
+    assert said[MAIN] == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_breaks_nothing(closed: str, tmp_path: Path) -> None:
+    program = f'exec "$@" {closed}'
+    argv = ["sh", "-c", program, "sh", sys.executable, "-c", MAIN, "call", "bash", "echo hi > made; exit 3"]
+    ran = subprocess.run(argv, cwd=tmp_path, env=ENV, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (3, "")
+    assert (tmp_path / "made").read_text() == "hi\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["tools"]], ids=lambda words: words[0])
+def test_a_full_disk_is_told_in_one_line(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-c", MAIN, *words]
+        ran = subprocess.run(argv, env=ENV, stdout=full, stderr=PIPE, text=True, timeout=60, check=False)
+    assert (ran.returncode != 0, ran.stderr) == (True, "handrail: No space left on device\n")
 
 
 @pytest.mark.parametrize("words", [["--version"], ["call", "read", "."]], ids=lambda words: words[0])

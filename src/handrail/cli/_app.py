@@ -185,8 +185,8 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
 
 def _told(error: Exception) -> str:
     """What happened and to which file, without the number that Python puts before it."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.strerror}: {error.filename!r}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename!r}"
     return str(error)
 
 
