@@ -4,12 +4,13 @@ import asyncio
 import sys
 from typing import Annotated, Any
 
-from agents import RunContextWrapper, function_tool
+from agents import RunContextWrapper, ToolOutputImage, ToolOutputText, function_tool
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolArg, StructuredTool, ToolException
+from langchain_core.tools import Tool as OneTextTool
 from langchain_core.tools import tool as langchain_tool
 
-from handrail import HandrailError, Session
+from handrail import HandrailError, Image, Session
 from handrail.adapters import tools_from
 
 
@@ -31,6 +32,15 @@ def injected(word: str, user: Annotated[str, InjectedToolArg]) -> str:
     return user
 
 
+whisper = OneTextTool("whisper", lambda word: word.lower(), "Whisper a word.")
+
+
+@langchain_tool
+def draw() -> list[dict[str, str]]:
+    """Draw it."""
+    return [{"type": "text", "text": "see"}, {"type": "image", "base64": "UE5H", "mime_type": "image/png"}]
+
+
 def configured(word: str, config: RunnableConfig) -> str:
     """Needs the configuration."""
     return str(config)
@@ -45,6 +55,12 @@ def add(a: int, b: int) -> int:
         b: the other
     """
     return a + b
+
+
+@function_tool
+def show() -> list[Any]:
+    """Show it."""
+    return [ToolOutputText(text="see"), ToolOutputImage(image_url="data:image/png;base64,UE5H")]
 
 
 @function_tool(needs_approval=True)
@@ -69,9 +85,9 @@ def why_refused(given: Any) -> str:
 
 
 async def main() -> None:
-    tools = tools_from([shout, fails, add, send])
-    assert [tool.name for tool in tools] == ["shout", "fails", "add", "send"]
-    assert [tool.risk for tool in tools] == ["safe", "safe", "safe", "high"]
+    tools = tools_from([shout, fails, add, send, whisper, draw, show])
+    assert [tool.name for tool in tools] == ["shout", "fails", "add", "send", "whisper", "draw", "show"]
+    assert [tool.risk for tool in tools[:4]] == ["safe", "safe", "safe", "high"]
     assert tools[2].parameters["properties"]["a"]["description"] == "one of them"
     async with Session(tools) as session:
         assert (await session.call("shout", '{"word": "a", "times": "2"}')).value == "AA"
@@ -80,6 +96,9 @@ async def main() -> None:
         assert (await session.call("add", '{"a": "1", "b": 2}')).value == 3
         assert (await session.call("add", '{"a": "many", "b": 2}')).kind == "invalid_args"
         assert (await session.call("send", '{"text": "a"}')).kind == "rejected"
+        assert (await session.call("whisper", '{"tool_input": "A"}')).value == "a"
+        assert (await session.call("draw")).value == [{"type": "text", "text": "see"}, Image(b"PNG")]
+        assert (await session.call("show")).value == ["see", Image(b"PNG")]
     assert "tool injected needs the run (user) of LangChain" in why_refused(injected)
     assert "tool configured needs the run" in why_refused(StructuredTool.from_function(configured))
     assert "tool whose needs the RunContextWrapper of openai-agents" in why_refused(whose)

@@ -1,7 +1,9 @@
 """Function tools of other frameworks as Tools: their schema and their function, through every gate of a session."""
 
 import inspect
+import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -19,6 +21,9 @@ from handrail.toolkit.toolbox import as_tool
 TO_THE_MODEL: Final = frozenset({"ModelRetry", "ToolException"})
 """Errors by which a framework's tool speaks to the model."""
 LONGEST: Final = 2_000
+DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
+ONE_TEXT: Final = {"tool_input": {"type": "string"}}
+"""What a tool of LangChain takes that was made without a schema."""
 
 
 def tools_from(framework_tools: Iterable[Any]) -> list[Tool]:
@@ -79,6 +84,8 @@ def _from_pydantic_ai(given: Any) -> Tool:
 
 def _from_langchain(given: Any) -> Tool:
     schema, whole = given.tool_call_schema, given.get_input_schema()
+    if given.args_schema is None and given.args == ONE_TEXT:  # the schema would be that of LangChain's own function
+        schema = {"type": "object", "properties": ONE_TEXT, "required": ["tool_input"]}
     fields = getattr(schema, "model_fields", getattr(whole, "model_fields", {}))
     injected = {*getattr(given, "_injected_args_keys", ()), *getattr(whole, "model_fields", {})} - set(fields)
     functions = [each for each in (getattr(given, "coroutine", None), getattr(given, "func", None)) if each]
@@ -159,10 +166,24 @@ def _told(error: Exception) -> Exception:
 
 
 def _value(value: Any) -> Any:
-    """A value of pydantic-ai's own types as ours: what a ToolReturn returns, and pictures."""
+    """A value of a framework's own types as ours: what a ToolReturn returns, and texts and pictures."""
     kind = type(value).__name__
     if kind == "ToolReturn" and hasattr(value, "return_value"):
         return _value(value.return_value)
     if kind in ("BinaryContent", "BinaryImage") and str(value.media_type).startswith("image/"):
         return Image(value.data, value.media_type)
+    if kind == "ToolOutputText":
+        return value.text
+    if kind == "ToolOutputImage" and (found := DATA_URL.fullmatch(value.image_url or "")):
+        return _picture(value, found[2], found[1])
+    if isinstance(value, dict) and value.get("type") == "image" and isinstance(value.get("base64"), str):
+        return _picture(value, value["base64"], str(value.get("mime_type", "image/png")))
     return [_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _picture(value: Any, base64: str, media_type: str) -> Any:
+    """The picture; what was given, where it is none."""
+    try:
+        return Image(b64decode(base64, validate=True), media_type)
+    except (ValueError, HandrailError):
+        return value
