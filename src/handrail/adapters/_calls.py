@@ -18,18 +18,17 @@ IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/w
 
 
 def checked(session: Session, approval: Approval = "ours") -> Session:
-    """The session. Raises HandrailError for anything else."""
+    """The session. Raises HandrailError for anything else.
+
+    Where the framework asks, its approvals come later: a call that needs one ends, and comes again when it has it.
+    """
     expect("session", session, Session, "an open session: async with Session(…) as session")
     if approval not in ("ours", "framework"):
         refuse("approval", approval, '"ours", where the session asks, or "framework"')
-    return session
-
-
-def deferring(session: Session) -> Session:
-    """The session, whose approvals now come later: a call that needs one ends, and comes again when it has it."""
-    if session.shared.approver not in (None, _defer):
-        refuse("approval", "framework", '"ours": this session has an approver; or make it without one')
-    session.shared.approver = _defer
+    if approval == "framework":
+        if session.shared.approver not in (None, _defer):
+            refuse("approval", approval, '"ours": this session has an approver; or make it without one')
+        session.shared.approver = _defer
     return session
 
 

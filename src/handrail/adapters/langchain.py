@@ -8,11 +8,9 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.config import get_stream_writer
 
 from handrail.adapters import _calls
-from handrail.adapters._langchain_runs import ends_with_its_run
-from handrail.adapters._live import Show
+from handrail.adapters._langchain_run import ends_with_its_run, shown_in_its_run
 from handrail.contract.call import Arguments
 from handrail.contract.errors import HandrailError
 from handrail.contract.result import Result
@@ -66,18 +64,8 @@ class _Tool(BaseTool):
 
 
 async def _run(session: Session, name: str, arguments: Arguments, id: str | None) -> Result:
-    show: Show | None
-    try:
-        write = get_stream_writer()
-    except (RuntimeError, KeyError):  # outside of a graph: of any run, or of one that is a graph's
-        show = None
-    else:
-
-        async def show(stream: str, text: str) -> None:
-            write({"tool": name, "call": id, "stream": stream, "text": text})
-
     with ends_with_its_run():
-        return await _calls.run(session, name, arguments, id, show)
+        return await _calls.run(session, name, arguments, id, shown_in_its_run(name, id))
 
 
 def _content(result: Result, name: str) -> str | list[dict[str, Any]]:

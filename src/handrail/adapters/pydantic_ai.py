@@ -20,10 +20,7 @@ def toolset(session: Session, *, approval: _calls.Approval = "ours") -> Abstract
 
     `approval="framework"`: a call that needs approval ends the run with DeferredToolRequests, as ApprovalRequired does.
     """
-    _calls.checked(session, approval)
-    if approval == "framework":
-        _calls.deferring(session)
-    return _Toolset(session, asks=approval == "framework")
+    return _Toolset(_calls.checked(session, approval), asks=approval == "framework")
 
 
 def workspace(sandbox: Sandbox) -> WorkspaceBackend:
@@ -70,8 +67,7 @@ def _read(text: str) -> dict[str, Any]:
 class _Toolset(AbstractToolset[Any]):
     def __init__(self, session: Session, *, asks: bool) -> None:
         self._session = session
-        self._asks = asks
-        """Whether the framework asks for what needs approval; otherwise the model is told that it waits."""
+        self._asks = asks  # otherwise the model is told what waits for approval
         self._asked: dict[str | None, str] = {}
         """By the id of a call that waits for approval: the hash of its arguments."""
         self._made: tuple[list[Any], dict[str, ToolsetTool[Any]]] = ([], {})
@@ -108,9 +104,8 @@ class _Toolset(AbstractToolset[Any]):
         arguments: str | dict[str, Any] = tool_args
         if isinstance(tool_args, _AsWritten) and tool_args == _read(tool_args.text):  # no hook has changed them
             arguments = tool_args.text
-        id, approved = ctx.tool_call_id, None
-        if ctx.tool_call_approved:
-            approved = self._asked.pop(id, None)
+        id = ctx.tool_call_id
+        approved = self._asked.pop(id, None) if ctx.tool_call_approved else None
         result = await _calls.run(self._session, name, arguments, id, show, approved)
         request = _calls.deferred(result, name) if self._asks else None
         if request and ctx.tool_call_approved:

@@ -1,4 +1,4 @@
-"""A run of LangChain that is cancelled ends its calls, however it is cancelled.
+"""The run of LangChain that a call is part of: shows what the call prints, and ends it, however it is cancelled.
 
 LangGraph runs tools in tasks of its own, and cancels them in a task that it starts when the run ends. A cancel scope of
 anyio, such as that of a web server whose client has gone, cancels that task too before it has begun, so nobody cancels
@@ -13,7 +13,9 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
+from langgraph.config import get_stream_writer
 
+from handrail.adapters._live import Show
 from handrail.aio import Task, this_task
 
 _runs: ContextVar[tuple[UUID, ...]] = ContextVar("handrail_runs", default=())
@@ -55,3 +57,16 @@ def ends_with_its_run() -> Iterator[None]:
             _calls[run].discard(task)
             if not _calls[run]:
                 del _calls[run]
+
+
+def shown_in_its_run(name: str, id: str | None) -> Show | None:
+    """Shows what a call prints in the stream of its graph; None outside of one."""
+    try:
+        write = get_stream_writer()
+    except (RuntimeError, KeyError):  # in no run, or in one that is no graph's
+        return None
+
+    async def show(stream: str, text: str) -> None:
+        write({"tool": name, "call": id, "stream": stream, "text": text})
+
+    return show
