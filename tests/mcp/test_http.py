@@ -8,6 +8,7 @@ from http.client import HTTPConnection
 from itertools import product
 from typing import Any
 
+import anyio
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
@@ -30,6 +31,17 @@ LIST: dict[str, Any] = {
     },
 }
 
+INITIALIZE: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
@@ -39,9 +51,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 @asynccontextmanager
 async def client_with(
-    server: Address, token: str, protocol: str, heard: list[str] | None = None
+    server: Address, token: str, protocol: str, heard: list[str] | None = None, answers: Any = None
 ) -> AsyncIterator[Client]:
-    """A client with this token; `heard` gets the MCP session of every answer."""
+    """A client with this token; `heard` gets the MCP session of every answer, and `answers` every question."""
 
     async def note(response: Any) -> None:
         if heard is not None:
@@ -49,23 +61,26 @@ async def client_with(
 
     async with create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http:
         http.event_hooks["response"].append(note)
-        async with Client(streamable_http_client(server.url, http_client=http), mode=protocol) as client:
+        transport = streamable_http_client(server.url, http_client=http)
+        async with Client(transport, mode=protocol, elicitation_callback=answers) as client:
             yield client
 
 
 def answer(
-    server: Address, *, host: str, origin: str | None, token: str | None, method: str, size: int, chunked: bool = False
-) -> tuple[int, bytes]:
-    """The answer to one request for the list of tools, padded to this size."""
-    body = json.dumps(LIST).encode()
+    server: Address, *, host: str, origin: str | None, token: str | None, method: str, size: int = 0,
+    chunked: bool = False, protocol: str = NEW, session: str | None = None,
+) -> tuple[int, bytes]:  # fmt: skip
+    """The answer to one request for the list of tools, or before 2026-07-28 for a session, padded to this size."""
+    body = json.dumps(LIST if protocol == NEW else INITIALIZE).encode()
     body += b" " * max(0, size - len(body))
     connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.putrequest(method, "/mcp", skip_host=True, skip_accept_encoding=True)
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    headers |= {"MCP-Protocol-Version": NEW, "Mcp-Method": "tools/list"}
+    headers |= {"MCP-Protocol-Version": NEW, "Mcp-Method": "tools/list"} if protocol == NEW else {}
     headers |= {"Host": host} if host else {}
     headers |= {} if origin is None else {"Origin": origin}
     headers |= {} if token is None else {"Authorization": token}
+    headers |= {} if session is None else {"Mcp-Session-Id": session}
     headers |= {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(len(body))}
     for name, value in headers.items():
         connection.putheader(name, value)
@@ -76,7 +91,8 @@ def answer(
         pass  # it has answered before it read all
     try:
         response = connection.getresponse()
-        return response.status, response.read()
+        streams = session is not None and response.status == 200 and method == "GET"  # it has no end
+        return response.status, b"" if streams else response.read()
     except (ConnectionResetError, BrokenPipeError):
         return 0, b""
     finally:
@@ -84,35 +100,55 @@ def answer(
 
 
 def is_served(status: int, body: bytes) -> bool:
-    return status == 200 and b'"tools"' in body
+    return status == 200 and (b'"tools":' in body or b'"protocolVersion"' in body)
 
 
-def test_only_the_right_request_is_served(server: Address) -> None:
-    right_host = f"127.0.0.1:{server.port}"
-    hosts = [right_host, f"localhost:{server.port}", "evil.example", f"evil.example:{server.port}", "127.0.0.1:1", ""]
-    origins = [
-        None,
-        f"http://{right_host}",
-        "http://evil.example",
-        f"http://127.0.0.1.evil.example:{server.port}",
-        "null",
-    ]
-    tokens = [f"Bearer {TOKEN}", None, "Bearer ", "Bearer wrong-token-of-this-test", f"Bearer {TOKEN[:-1]}", TOKEN]
-    methods = ["POST", "GET", "PUT", "DELETE", "OPTIONS", "HEAD"]
+def names(server: Address, most: int = 4) -> tuple[list[str], list[str | None], list[str | None]]:
+    """Hosts, origins and tokens: of each list the first two, and of the tokens the first, are right."""
+    right = f"127.0.0.1:{server.port}"
+    hosts = [right, f"localhost:{server.port}", f"evil.example:{server.port}", "", "evil.example", "127.0.0.1:1"]
+    wrong = ["http://evil.example", f"http://127.0.0.1.evil.example:{server.port}", "null", f"https://{right}"]
+    tokens = [f"Bearer {TOKEN}", None, f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer ", "Bearer wrong-token-of-this-test"]
+    return hosts[:most], [None, f"http://{right}", *wrong][:most], tokens[:most]
+
+
+@pytest.mark.parametrize("most", [4, pytest.param(6, marks=pytest.mark.long)])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_only_the_right_request_is_served(server: Address, protocol: str, most: int) -> None:
+    hosts, origins, tokens = names(server, most)
     served = []
-    for cell in product(hosts, origins, tokens, methods):
+    for cell in product(hosts, origins, tokens, ["POST", "GET", "PUT", "DELETE", "OPTIONS", "HEAD"]):
         host, origin, token, method = cell
-        if is_served(*answer(server, host=host, origin=origin, token=token, method=method, size=0)):
+        if is_served(*answer(server, host=host, origin=origin, token=token, method=method, protocol=protocol)):
             served.append(cell)
     assert served == [(host, origin, tokens[0], "POST") for host, origin in product(hosts[:2], origins[:2])], (
         "the right ones and no others"
     )
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_request_that_is_too_large_is_refused(server: Address, chunked: bool) -> None:
+@pytest.mark.anyio
+async def test_only_the_right_request_ends_a_session_or_follows_its_events(server: Address) -> None:
+    ids: list[str] = []
+    hosts, origins, tokens = names(server)
+    right: dict[str, Any] = {"host": hosts[0], "origin": None, "token": tokens[0], "protocol": OLD}
+    async with client_with(server, TOKEN, OLD, ids) as client:
+        await client.list_tools()
+        right["session"] = next(filter(None, ids))
+        for host, origin, token, method in product(hosts, origins, tokens, ["DELETE", "PUT", "GET"]):
+            if method != "PUT" and (host in hosts[:2] and origin in origins[:2] and token == tokens[0]):
+                continue
+            cell = {**right, "host": host, "origin": origin, "token": token, "method": method}
+            status, _ = await anyio.to_thread.run_sync(lambda cell=cell: answer(server, **cell))
+            assert status in (400, 401, 403, 405, 421), cell
+        assert (await client.list_tools()).tools, "it is still there"
+        assert answer(server, **right, method="DELETE")[0] == 200, "the control"
+        assert answer(server, **right, method="GET")[0] == 404
+
+
+@pytest.mark.parametrize(("protocol", "chunked"), [(NEW, False), (NEW, True), (OLD, False), (OLD, True)])
+def test_a_request_that_is_too_large_is_refused(server: Address, protocol: str, chunked: bool) -> None:
     right: dict[str, Any] = {"host": f"127.0.0.1:{server.port}", "origin": None, "token": f"Bearer {TOKEN}"}
-    right |= {"method": "POST", "chunked": chunked}
+    right |= {"method": "POST", "chunked": chunked, "protocol": protocol}
     assert is_served(*answer(server, **right, size=LARGEST_REQUEST))
     status, body = answer(server, **right, size=LARGEST_REQUEST + 1)
     assert status in (413, 0)
