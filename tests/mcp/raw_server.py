@@ -92,6 +92,16 @@ class Crashes(Server):
         super().call(request)
 
 
+class Prints(Server):
+    """Prints without end to stderr, and answers nevertheless."""
+
+    def call(self, request: dict[str, Any]) -> None:
+        for number in range(40_000):
+            print(f"line {number} " + "x" * 100, file=sys.stderr)
+        print("the end", file=sys.stderr, flush=True)
+        super().call(request)
+
+
 class DiesAtOnce(Server):
     def serve(self) -> None:
         sys.exit("no key was given")

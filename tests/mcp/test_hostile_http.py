@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import Policy, Session, Unavailable
 from handrail.mcp import connect
+from handrail.mcp._transports import BETWEEN_STREAMS
 
 pytestmark = pytest.mark.anyio
 OPEN = Policy(mode="open")
@@ -37,7 +39,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def say(self, data: bytes, *, status: int = 200, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"content-type": "application/json", "content-length": str(len(data)), **headers}.items():
+        for name, value in {"content_type": "application/json", "content_length": str(len(data)), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(data)
@@ -55,6 +57,25 @@ class Answers(BaseHTTPRequestHandler):
                 self.wfile.write(b" " * (1 << 20))
         except OSError:
             self.server.cut_off = True  # type: ignore[attr-defined]
+
+    def event(self, body: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        try:
+            self.wfile.write(b"data: ")
+            for _ in range(100):
+                self.wfile.write(b" " * (1 << 20))
+        except OSError:
+            self.server.cut_off = True  # type: ignore[attr-defined]
+
+    def ends(self, body: dict[str, Any]) -> None:
+        """Ends the stream before its answer, and says that it may be asked for again at once."""
+        self.say(b"id: 1\nretry: 0\ndata:\n\n", content_type="text/event-stream", mcp_session_id="s")
+
+    def do_GET(self) -> None:
+        self.server.streams = getattr(self.server, "streams", 0) + 1  # type: ignore[attr-defined]
+        self.ends({})
 
     def bomb(self, body: dict[str, Any]) -> None:
         self.say(gzip.compress(b" " * (100 << 20), 1), content_encoding="gzip")
@@ -92,6 +113,7 @@ async def test_the_control_answers() -> None:
     ("how", "kind", "said"),
     [
         ("huge", "execution_error", "more than 16 MiB"),
+        ("event", "unavailable", "exceeded the 16777216"),
         ("bomb", "unavailable", "compressed"),
         ("refuses", "execution_error", "HTTP 403"),
         ("elsewhere", "unavailable", "not followed"),
@@ -107,6 +129,15 @@ async def test_a_hostile_answer_over_http_is_refused_and_the_next_call_is_served
             assert said in result.message
             fake.how = "plain"  # type: ignore[attr-defined]
             assert (await session.call("raw__echo", {"again": True})).value == "hi"
+
+
+async def test_a_server_that_ends_every_stream_at_once_is_asked_again_in_good_time() -> None:
+    with serving("ends") as (fake, url):
+        begun = anyio.current_time()
+        async with connect("raw", url=url, timeout=1.5) as server, Session(server.tools, policy=OPEN) as session:
+            assert (await session.call("raw__echo")).kind == "timeout"
+        took = anyio.current_time() - begun
+        assert 2 <= fake.streams <= took / BETWEEN_STREAMS + 2  # type: ignore[attr-defined]
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:

@@ -103,6 +103,13 @@ async def test_a_server_that_announces_changes_without_end_is_listed_once_a_seco
         assert lists < 20
 
 
+async def test_of_what_a_server_prints_only_the_end_is_kept() -> None:
+    async with connect("raw", command=raw("Prints")) as server, Session(server.tools, policy=OPEN) as session:
+        assert (await session.call("raw__echo", {"text": "hi"})).value == "hi"
+        await until(lambda: server.stderr.endswith("the end\n"))
+        assert len(server.stderr) == 64 << 10
+
+
 async def test_a_server_that_reads_nothing_does_not_stop_other_calls(tmp_path: Path) -> None:
     command = raw("Deaf", tmp_path)
     async with connect("raw", command=command, timeout=0.5) as server, Session(server.tools, policy=OPEN) as session:

@@ -27,6 +27,8 @@ QUEUED: Final = 256
 """Messages to a server that wait while it does not read."""
 LOG_KEPT: Final = 64 << 10
 """Bytes of what a server printed that are kept."""
+BETWEEN_STREAMS: Final = 0.25
+"""Seconds between two streams of events that are asked for, however soon a server ends them."""
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds to open a connection, and to send a request."""
 
@@ -221,10 +223,20 @@ async def over_http(url: str, headers: Mapping[str, str], log: Log) -> AsyncIter
             log.add(f"HTTP {response.status_code} {response.reason_phrase}\n".encode("utf-8", "replace"))
         _bound(response)
 
+    turn, next_stream = anyio.Lock(), 0.0
+
+    async def wait_for_turn(request: httpx2.Request) -> None:
+        """A server says how soon a stream that ended is asked for again, and may say: at once."""
+        nonlocal next_stream
+        if request.method == "GET":
+            async with turn:
+                await anyio.sleep_until(next_stream)
+                next_stream = anyio.current_time() + BETWEEN_STREAMS
+
     client = httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
-        event_hooks={"response": [look]},
+        event_hooks={"request": [wait_for_turn], "response": [look]},
     )
     async with client, streamable_http_client(
         url, http_client=client, max_sse_event_size=MCP_LARGEST_MESSAGE
