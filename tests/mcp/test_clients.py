@@ -2,6 +2,8 @@
 
 import gc
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from handrail import Failure, Session, ToolFailed, tool
 from handrail.mcp._clients import CALLS_KEPT, MOST_SANDBOXES, Caller
+from handrail.mcp.server import make_server
 from tests.mcp.commands import TOKEN, http_server
-from tests.mcp.served import NEW, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
+from tests.mcp.served import NEW, NO_LIMIT, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
 from tests.mcp.test_arguments import AnyCall, AnyParams
 from tests.mcp.test_http import client_with
 
@@ -161,6 +164,33 @@ async def test_a_client_may_open_only_so_many() -> None:
         results = [envelope(await client.call_tool("sandbox_open", {})) for _ in range(MOST_SANDBOXES + 1)]
     assert [result["ok"] for result in results] == [True] * MOST_SANDBOXES + [False]
     assert "sandbox_close" in results[-1]["message"]
+
+
+async def test_a_sandbox_whose_opening_is_cancelled_is_not_left_open() -> None:
+    opened, closed, go = anyio.Event(), anyio.Event(), anyio.Event()
+    first = True
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Session]:
+        nonlocal first
+        own, first = first, False
+        if not own:
+            opened.set()
+            await go.wait()
+        async with Session([note], budget=NO_LIMIT) as session:
+            yield session
+        if not own:
+            closed.set()
+
+    async with client_of(make_server(slow, handles=True), NEW) as client:
+        await client.call_tool("note", {})
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "sandbox_open", {})
+            await opened.wait()
+            group.cancel_scope.cancel()
+        go.set()
+        with anyio.fail_after(90):
+            await closed.wait()
 
 
 async def test_without_handles_there_are_none() -> None:

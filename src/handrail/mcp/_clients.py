@@ -169,7 +169,12 @@ class Caller:
                 message = f"{MOST_SANDBOXES} sandboxes are open; close one with sandbox_close first."
                 raise ToolFailed(Failure("rejected", message))
             handle = f"sandbox_{urandom(8).hex()}"
-            await self._open(handle).session()
+            place = self._open(handle)
+            try:
+                await place.session()
+            except BaseException:  # nobody would know its name
+                place.close()
+                raise
             return {"sandbox": handle}
 
         @tool(timeout=None)
