@@ -211,20 +211,57 @@ def test_the_common_json_is_imported() -> None:
                        "disabled": false},
         "web": {"type": "http", "url": "https://x", "headers": {"K": "v"}},
         "gemini": {"httpUrl": "https://y"}}}"""
-    found = common_servers(text, Path("mcp.json"))
+    found, left_out = common_servers(text.encode(), Path("mcp.json"))
+    assert left_out == []
     assert found["My-Server"] == ServerEntry("My-Server", "npx", ["-y", "x"], {"A": 'b "quoted"'}, cwd="/x")
     assert found["gemini"].url == "https://y"
     again = servers_in("".join(map(as_toml, found.values())).encode(), HERE)
     assert again == found
-    assert common_servers('{"servers": {"a": {"command": "x"}}}', HERE)["a"].command == "x"
+    assert common_servers(b'{"servers": {"a": {"command": "x"}}}', HERE)[0]["a"].command == "x"
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"mcpServers": []}', '{"mcpServers": {"a": 1}}', '{"mcpServers": {"a": {}}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        "\udcff",
+        "[" * 100_000,
+        '{"mcpServers": []}',
+        '{"mcpServers": {"a": 1}}',
+        '{"mcpServers": {"a": {}}}',
+        '{"mcpServers": {"a": {"command": ["x"]}}}',
+        '{"mcpServers": {"a": {"command": "x", "env": {"PORT": 1}}}}',
+    ],
 )
 def test_json_that_describes_no_servers_is_refused(text: str) -> None:
     with pytest.raises(HandrailError, match=r"mcp\.json"):
-        common_servers(text, Path("mcp.json"))
+        common_servers(text.encode("utf-8", "surrogateescape"), Path("mcp.json"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ('{"command": "x", "disabled": true}', "turned off"),
+        ('{"url": "https://x", "enabled": false}', "turned off"),
+        ('{"type": "sse", "url": "https://x"}', "transport sse"),
+        ('{"command": "x", "env": {"KEY": "${input:key}"}}', "${input:key} is filled in by the other program"),
+    ],
+)
+def test_an_imported_server_that_cannot_be_used_as_it_is_is_left_out_with_its_reason(entry: str, reason: str) -> None:
+    found, [said] = common_servers(f'{{"mcpServers": {{"a": {entry}, "b": {{"command": "y"}}}}}}'.encode(), HERE)
+    assert list(found) == ["b"]
+    assert reason in said
+
+
+def test_what_other_programs_write_in_their_own_way_is_imported() -> None:
+    text = """\ufeff{"mcpServers": {"a": {"type": "stdio", "command": "x", "args": null, "env": null, "url": null,
+        "autoApprove": ["y"], "sandbox": "off", "trust": true, "env": {"A": "${env:HOME}", "B": "${C:-d}"}}}}"""
+    assert common_servers(text.encode(), HERE) == (
+        {"a": ServerEntry("a", "x", env={"A": "${env:HOME}", "B": "${C:-d}"})}, []
+    )  # fmt: skip
 
 
 def test_a_link_to_a_file_that_was_accepted_elsewhere_is_not_accepted(workspace: Path, tmp_path: Path) -> None:
@@ -268,7 +305,7 @@ def test_every_text_that_json_can_hold_is_written_as_toml() -> None:
 
 def test_imported_servers_have_names_that_can_be_used_and_none_is_lost() -> None:
     text = '{"mcpServers": {"a.b": {"command": "x"}, "a b": {"command": "y"}, "1st": {"command": "z"}}}'
-    found = common_servers(text, HERE)
+    found, _ = common_servers(text.encode(), HERE)
     assert sorted(entry.command or "" for entry in found.values()) == ["x", "y", "z"]
     for name, entry in found.items():
         assert entry.name == name

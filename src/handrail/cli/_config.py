@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -183,35 +183,56 @@ def _entry(name: str, table: Mapping[str, Any], where: str) -> ServerEntry:
     return ServerEntry(name, **table)
 
 
-def common_servers(text: str, path: Path) -> dict[str, ServerEntry]:
-    """The servers of a JSON file as other programs write it: `mcpServers`, or `servers`. Raises HandrailError."""
+def common_servers(content: bytes, path: Path) -> tuple[dict[str, ServerEntry], list[str]]:
+    """The servers of a JSON file as other programs write it, and why others are left out. Raises HandrailError."""
     try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise HandrailError(f"{path}: {error}") from None
+        given = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise HandrailError(f"{path} cannot be read as JSON: {error}") from None
     found = next((given[key] for key in ("mcpServers", "servers") if isinstance(given, dict) and key in given), None)
     if not isinstance(found, dict):
         raise HandrailError(f'{path}: there is no "mcpServers" in it')
     servers: dict[str, ServerEntry] = {}
-    for entry in _imported(found, path):
-        name, count = entry.name, 1
-        while name in servers:
-            count += 1
-            name = f"{entry.name[:28]}-{count}"
-        servers[name] = replace(entry, name=name)
-    return servers
-
-
-def _imported(found: Mapping[str, Any], path: Path) -> Iterator[ServerEntry]:
-    for given, table in found.items():
+    left_out = []
+    for given_name, table in found.items():
+        where = f"{path}: mcpServers.{given_name}"
         if not isinstance(table, dict):
-            raise HandrailError(f"{path}: mcpServers.{given} is {shown(table)}, not an object")
-        name = re.sub(r"[^A-Za-z0-9-]+", "-", str(given)).strip("-")[:32] or "server"
-        name = name if name[0].isalpha() else f"server-{name}"[:32]
-        known = {key: value for key, value in table.items() if key in KEYS and key not in ("sandbox", "trust")}
-        if "httpUrl" in table or "serverUrl" in table:
-            known["url"] = table.get("httpUrl", table.get("serverUrl"))
-        yield _entry(name, known, f"{path}: mcpServers.{given}")
+            raise HandrailError(f"{where} is {kind_of(table)}, not an object")
+        if reason := _unusable(table):
+            left_out.append(f"{where} is left out: {reason}")
+            continue
+        entry = _entry(_free_name(given_name, servers), _known(table), where)
+        servers[entry.name] = entry
+    return servers, left_out
+
+
+def _unusable(table: Mapping[str, Any]) -> str:
+    if table.get("disabled") is True or table.get("enabled") is False:
+        return "it is turned off there"
+    if table.get("type", table.get("transport")) == "sse":
+        return "it speaks the transport sse, which the protocol has given up; ask for its streamable HTTP"
+    if asked := re.search(r"\$\{(?!env:)[A-Za-z]+:[^}-][^}]*\}", json.dumps(table)):
+        return f"{asked[0]} is filled in by the other program; write it as ${{NAME}}, a variable"
+    return ""
+
+
+def _free_name(given: str, taken: Mapping[str, ServerEntry]) -> str:
+    """A name that `connect` takes, and that no other has."""
+    plain = re.sub(r"[^A-Za-z0-9-]+", "-", given).strip("-")[:32] or "server"
+    plain = plain if plain[0].isalpha() else f"server-{plain}"[:32]
+    name, count = plain, 1
+    while name in taken:
+        count += 1
+        name = f"{plain[:28]}-{count}"
+    return name
+
+
+def _known(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What of another program's entry is ours; what is null there is not set."""
+    known = {key: value for key, value in table.items() if key in KEYS and key not in ("sandbox", "trust")}
+    address = table.get("httpUrl", table.get("serverUrl"))
+    known = {**known, "url": address} if address is not None else known
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def as_toml(entry: ServerEntry) -> str:

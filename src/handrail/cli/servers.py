@@ -97,7 +97,7 @@ async def connected(entry: ServerEntry, workspace: str) -> "AsyncIterator[_clien
 
 def _as_json(server: "_client.ToolServer") -> str:
     box = _toolbox.Toolbox(server.tools)
-    return json.dumps([*box.schemas("mcp"), *box.deferred_schemas("mcp")], indent=2, ensure_ascii=False)
+    return json.dumps([*box.schemas("mcp"), *box.deferred_schemas("mcp")], indent=2)  # in ASCII: it is a server's text
 
 
 def _described(server: "_client.ToolServer", agree: bool) -> str:
@@ -156,7 +156,11 @@ def import_file(
 
 
 def _import(given: str) -> None:
-    found = common_servers(Path(given).expanduser().read_text(), Path(given))
+    path = Path(given).expanduser()
+    content = read_file(path)
+    if content is None:
+        raise HandrailError(f"there is no file {path}")
+    found, left_out = common_servers(content, path)
     target = own_file()
     before = read_file(target) or b""
     known: dict[str, Any] = servers_in(before, target)
@@ -169,6 +173,8 @@ def _import(given: str) -> None:
         file.write(text if before else text.lstrip("\n"))
     for name in found:
         print(f"{name}: {'added to' if name in new else 'already in'} {target}")
+    for reason in left_out:
+        print(f"handrail: {_approval.visible(reason, lines=False)}", file=sys.stderr)
     for name, entry in new.items():
         if entry.is_beside:
             print(f"{name}: its command {entry.command} is read from {target.parent}: write the whole path there")
