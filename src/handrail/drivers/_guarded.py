@@ -103,6 +103,16 @@ class GuardedProcess:
             if talk.untaken:
                 raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
 
+    def push(self, data: bytes) -> bool:
+        """Send input without waiting until it is taken, if there is room for all of it now; returns whether it is sent."""
+        talk = self._talk
+        full = len(data) > frames.INPUT_MAX or talk.untaken + len(data) > frames.INPUT_WINDOW
+        if full or not data or self._sending.locked() or self._input_closed or talk.deaf or talk.over:
+            return False
+        talk.untaken += len(data)
+        self._channel.post(frames.frame(frames.INPUT, talk.id, data))
+        return True
+
     async def _send_piece(self, piece: bytes) -> None:
         talk, room = self._talk, frames.INPUT_WINDOW - len(piece)
         await self._channel.until(talk, lambda: talk.untaken <= room or talk.deaf or talk.over)

@@ -25,7 +25,7 @@ class Talk(Running):
     def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
         super().__init__(id, order, driver, clock, caps)
         self.inbox = bytearray()
-        self.changed = anyio.Event()
+        self._changed: anyio.Event | None = None
         self.log = Capture(caps.stdout)
         self.on_log: Callable[[Chunk], object] | None = None
 
@@ -39,12 +39,23 @@ class Talk(Running):
         self.inbox += chunk.data
         self.change()
         while len(self.inbox) > UNREAD_BYTES and self.end_reason is None:
-            await self.changed.wait()
+            await self.until_changed()
+
+    async def until_changed(self) -> None:
+        if self._changed is None:
+            self._changed = anyio.Event()
+        await self._changed.wait()
 
     def change(self) -> None:
         """Wake whoever waits for frames, or for room."""
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    def push(self, data: bytes) -> bool:
+        """Send now, without waiting, if the driver can and there is room; returns whether it is sent."""
+        push = getattr(self.process, "push", None)
+        return push is not None and not self.ended.is_set() and bool(push(data))
 
     async def _finish(self) -> None:
         await super()._finish()
@@ -87,8 +98,11 @@ class Conversation:
         """Send one frame. Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large."""
         if len(data) > FRAME_BYTES:
             raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
+        frame = len(data).to_bytes(HEADER, "big") + data
+        if not self._sending.locked() and self._talk.push(frame):
+            return
         async with self._sending:  # a frame goes out in one piece
-            await self._talk.feed(len(data).to_bytes(HEADER, "big") + data)
+            await self._talk.feed(frame)
 
     @on_own_loop
     async def receive(self) -> bytes | None:
@@ -106,7 +120,7 @@ class Conversation:
                 return frame
             if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
                 return None
-            await talk.changed.wait()
+            await talk.until_changed()
 
     @on_own_loop
     async def kill(self) -> None:

@@ -19,6 +19,9 @@ from handrail.tools._script_syntax import NAME, compiled, parsed
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
 LONGEST_NUMBER = 13_000  # bits
+MEDIA = "media"
+DEEPEST_MEDIA = 3
+MOST_MEDIA = 50  # files that are named
 ADVICE = {
     "set": "use sorted(…)",
     "frozenset": "use sorted(…)",
@@ -252,6 +255,36 @@ def outcome(code: str, cwd: str, channel: Channel) -> "dict[str, Any]":
         return {"error": trouble(error)}
 
 
+def media(top: str, depth: int = 0) -> "dict[str, Any]":
+    """The files in this directory and below, with their size and time."""
+    found: dict[str, Any] = {}
+    try:
+        entries = list(os.scandir(top))
+    except OSError:
+        return found
+    for entry in entries:
+        try:
+            if entry.is_file(follow_symlinks=False):
+                stat = entry.stat(follow_symlinks=False)
+                found[entry.path] = stat.st_size, stat.st_mtime_ns
+            elif depth < DEEPEST_MEDIA and entry.is_dir(follow_symlinks=False):
+                found.update(media(entry.path, depth + 1))
+        except OSError:
+            pass
+    return found
+
+
+def changed(workspace: str, before: "dict[str, Any]") -> "dict[str, Any]":
+    """The files under media/ that were made or changed, and how many more there are."""
+    try:
+        after = media(os.path.join(workspace, MEDIA))
+        paths = sorted(path for path in after if before.get(path) != after[path])
+        named = [os.path.relpath(path, workspace) for path in paths[:MOST_MEDIA]]
+        return {"media": named, "media_left_out": max(0, len(paths) - MOST_MEDIA)}
+    except Exception:  # noqa: BLE001 - the script may have replaced any function
+        return {"media": []}
+
+
 def tell(ended: "dict[str, Any]", channel: Channel) -> bool:
     """Say how it ended; whether that was sent."""
     try:
@@ -280,8 +313,10 @@ def main() -> None:
     code = begun["code"]
     sys.argv = ["script"]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
+    before = media(os.path.join(begun["workspace"], MEDIA))
     ended = outcome(code, begun["cwd"], channel)
     silence()
+    ended.update(changed(begun["workspace"], before))
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -39,6 +39,7 @@ class CPython:
         self._sandbox = sandbox
         self._conversation = conversation
         self._last = 0
+        self._closed = False
         self._room = anyio.Semaphore(MOST_AT_ONCE, fast_acquire=True)
 
     @classmethod
@@ -46,7 +47,6 @@ class CPython:
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
         sandbox = context.sandbox
         conversation = await _interpreter(sandbox)
-        in_background(_keep_spare(sandbox))
         conversation.watch(watcher(context))
         return cls(sandbox, conversation)
 
@@ -55,10 +55,14 @@ class CPython:
         return self._conversation.logs
 
     async def close(self) -> None:
+        """The next interpreter is started now: beside a script it would take the processor from it."""
         await self._conversation.kill()
+        if not self._closed:
+            self._closed = True
+            in_background(_keep_spare(self._sandbox))
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
-        await self._send(encoded({"code": code, "cwd": self._sandbox.cwd}))
+        await self._send(encoded({"code": code, "cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}))
         async with anyio.create_task_group() as group:
             while "ended" not in (frame := await self._receive(calls)):
                 self._last += 1

@@ -1,6 +1,7 @@
 """Files under media/ that a script made or changed: pictures are shown, other files are named."""
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any, Final
 
 from handrail.contract.driver import FileStat
@@ -15,25 +16,46 @@ DEEPEST: Final = 3
 
 
 class Media:
-    """What was under media/ before."""
+    """What was under media/ before; nothing for an engine that tells what it changed."""
 
-    def __init__(self, sandbox: Sandbox, known: dict[str, tuple[int, float]]) -> None:
-        self._sandbox = sandbox
-        self._known = known
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox.at(sandbox.workspace)
+        self._known: dict[str, tuple[int, float]] = {}
 
     @classmethod
     async def before(cls, sandbox: Sandbox) -> "Media":
         """Note what is there now."""
-        view = sandbox.at(sandbox.workspace)
-        return cls(view, {path: _version(stat) for path, stat in (await _files(view, MEDIA)).items()})
+        media = cls(sandbox)
+        media._known = {path: _version(stat) for path, stat in (await _files(media._sandbox, MEDIA)).items()}
+        return media
 
-    async def made(self) -> dict[str, Any]:
-        """What was made or changed since, in the order of the names, as `media`; nothing if there is none."""
-        files = await _files(self._sandbox, MEDIA)
-        new = [path for path, stat in sorted(files.items()) if self._known.get(path) != _version(stat)]
-        told: dict[str, Any] = {"media": [await self._one(path, files[path]) for path in new[:MOST_FILES]]}
-        more = {"media_left_out": len(new) - MOST_FILES} if len(new) > MOST_FILES else {}
-        return {**told, **more} if new else {}
+    async def made(self, ended: Mapping[str, Any]) -> dict[str, Any]:
+        """What was made or changed since, in the order of the names, as `media`; nothing if there is none.
+
+        An engine that has looked itself says so in `ended`. That is not trusted: the files are looked up here.
+        """
+        if isinstance(told := ended.get("media"), list):
+            files = await self._named(told[:MOST_FILES])
+            left_out = ended.get("media_left_out")
+        else:
+            found = await _files(self._sandbox, MEDIA)
+            new = [path for path, stat in sorted(found.items()) if self._known.get(path) != _version(stat)]
+            files, left_out = {path: found[path] for path in new[:MOST_FILES]}, len(new) - MOST_FILES
+        more = {"media_left_out": left_out} if isinstance(left_out, int) and left_out > 0 else {}
+        return {"media": [await self._one(path, stat) for path, stat in files.items()], **more} if files else {}
+
+    async def _named(self, paths: list[Any]) -> dict[str, FileStat]:
+        """Those of these paths that are files under media/, and no links."""
+        files: dict[str, FileStat] = {}
+        for path in paths:
+            if isinstance(path, str) and path.startswith(f"{MEDIA}/") and posixpath.normpath(path) == path:
+                try:
+                    top, stat = await self._sandbox.stat(MEDIA), await self._sandbox.stat(path)
+                except (OSError, ValueError, Unavailable):
+                    continue
+                if stat.type == "file" and stat.real_path == top.real_path + path[len(MEDIA) :]:
+                    files[path] = stat
+        return files
 
     async def _one(self, path: str, stat: FileStat) -> dict[str, Any]:
         told: dict[str, Any] = {"path": path, "size": stat.size}

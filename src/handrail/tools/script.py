@@ -26,8 +26,7 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
         return plan
     most = context.budget.script_seconds
     seconds = min(timeout, inf if most is None else most)
-    media = await Media.before(context.sandbox)
-    return await _run(context, code, seconds, await CPython.open(context), media)
+    return await _run(context, code, seconds, await CPython.open(context), Media(context.sandbox))
 
 
 async def _run(context: Context, code: str, seconds: float, engine: Engine, media: Media) -> Result:
@@ -65,7 +64,7 @@ def _with_logs(error: BaseException, engine: Engine) -> BaseException:
 
 async def _answer(calls: ScriptCalls, engine: Engine, media: Media, ended: Mapping[str, Any]) -> Result:
     error = ended.get("error")
-    more = {**({"logs": logs} if (logs := engine.logs) else {}), **await media.made()}
+    more = {**({"logs": logs} if (logs := engine.logs) else {}), **await media.made(ended)}
     if isinstance(error, dict):
         line = f" in line {error['line']}" if isinstance(error.get("line"), int) else ""
         what = str(error.get("message", "")).strip()

@@ -20,6 +20,8 @@ _CREDIT_STEP: Final = 128 << 10
 """Bytes; credit is given back in steps of at least this much."""
 _FRAMES_AT_ONCE: Final = 1000
 """Frames after which other tasks get a turn."""
+_FRAMES_A_TURN: Final = 8
+"""Frames of several reads after which other tasks get a turn, which costs as much as to read and handle one."""
 _MESSAGE_MAX: Final = 500
 """Characters of a guard's message that are passed on."""
 
@@ -97,6 +99,8 @@ class Channel:
         self._heard_to = 0
         self._more = False
         """Whether whole frames may be left in the inbox."""
+        self._unturned = 0
+        """Frames that were handled since other tasks got a turn."""
         self._outbox = bytearray()
         self._talks: dict[int, Talk] = {}
         self._last_id = 0
@@ -234,7 +238,9 @@ class Channel:
                 return
             self._read_to += size
         self._hear()
-        await anyio.lowlevel.checkpoint()
+        if self._unturned >= _FRAMES_A_TURN:
+            self._unturned = 0
+            await anyio.lowlevel.checkpoint()
 
     def _hear(self) -> None:
         """Handle some of the whole frames in the inbox."""
@@ -253,6 +259,7 @@ class Channel:
                 elif id > self._last_id:
                     raise frames.BadFrame("a frame about a request that was never made")
                 count += 1
+                self._unturned += 1
                 if count == _FRAMES_AT_ONCE:
                     self._more = True
                     return
