@@ -104,7 +104,7 @@ class GuardedProcess:
                 raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
 
     def push(self, data: bytes) -> bool:
-        """Send input without waiting until it is taken, if there is room for all of it now; returns whether it is sent."""
+        """Send input without waiting until it is taken, if there is room for all of it; returns whether it is sent."""
         talk = self._talk
         full = len(data) > frames.INPUT_MAX or talk.untaken + len(data) > frames.INPUT_WINDOW
         if full or not data or self._sending.locked() or self._input_closed or talk.deaf or talk.over:

@@ -41,7 +41,9 @@ def compiled(tree: ast.Module) -> "tuple[Any, Any]":
     """Two code objects: what to run, and the expression whose value is the result, if there is one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if any(map(returns, tree.body)):
+        if any(of_script(tree, (ast.Return,))):
+            for node in of_script(tree, (ast.Yield, ast.YieldFrom)):  # it would be a generator, which does not run
+                raise SyntaxError("'yield' outside function", (NAME, node.lineno, None, None))
             return compile(as_function(tree), NAME, "exec"), compile("script()", NAME, "eval")
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         expression = None if last is None else compile(ast.Expression(last.value), NAME, "eval")  # type: ignore[attr-defined]
@@ -61,10 +63,10 @@ def as_function(tree: ast.Module) -> ast.Module:
     return made  # type: ignore[no-any-return]
 
 
-def returns(node: ast.AST) -> bool:
-    """Whether it has a `return` that belongs to no function."""
-    if isinstance(node, ast.Return):
-        return True
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-        return False
-    return any(map(returns, ast.iter_child_nodes(node)))
+def of_script(node: ast.AST, kinds: "tuple[Any, ...]") -> Any:
+    """The nodes of these kinds that belong to no function."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, kinds):
+            yield inner
+        elif not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from of_script(inner, kinds)
