@@ -324,6 +324,14 @@ BAD: dict[str, Any] = {
     "a call cut at max_tokens": lambda n: (
         [Turn("", (Call("1", "add", '{"a": 1, "b'),), "max_tokens")] if n == 1 else [Turn("done")]
     ),
+    "a reason to stop that nobody knows": lambda n: (
+        [Turn("", (Call("1", "add", {"a": 1, "b": 1}), Call("2", "add", {"a": 1, "b": 2})), "sleepy")]  # type: ignore[arg-type]
+        if n == 1
+        else [Turn("done", stop="other")]
+    ),
+    "a stream without its end, with calls in it": lambda n: (
+        [TextDelta("I add."), CallDelta(0, "add", '{"a": 1, "b": 2}')] if n == 1 else [Turn("done")]
+    ),
     "20 MB of text": lambda n: [TextDelta("x" * 20_000_000), Turn("x" * 20_000_000)],
     "bytes for text": lambda n: [Turn(b"\xff")],  # type: ignore[arg-type]
     "no call at all": lambda n: [Turn("", ("add",))],  # type: ignore[arg-type]

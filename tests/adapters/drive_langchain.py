@@ -25,9 +25,10 @@ class LangChain:
     streams = True
 
     def agent(self, session: Session, shown: list[str] | None = None) -> Run:
-        tools, middleware, ids = langchain.tools(session), langchain.middleware(session), count()
+        tools, middleware = langchain.tools(session), langchain.middleware(session)
 
         async def run(rounds: Rounds) -> list[list[Told]]:
+            ids = count()  # each run begins anew, as some models do
             said = [as_said([(ask, f"call-{next(ids)}") for ask in asked]) for asked in rounds]
             model = Script(messages=iter([*said, AIMessage("done")]))
             agent = create_agent(model, tools=tools, middleware=[middleware])

@@ -125,6 +125,32 @@ async def calls_of_one_round_run_at_once(framework: Framework) -> None:
     assert (first.envelope["result"], second.envelope["result"]) == ({"text": "a"}, {"text": "b"})
 
 
+async def runs_at_once_keep_their_calls_apart(framework: Framework) -> None:
+    arrived: list[str] = []
+    both = anyio.Event()
+    told: dict[str, Told] = {}
+
+    async def meet(who: str) -> str:
+        """Wait for the other one."""
+        arrived.append(who)
+        if len(arrived) == 2:
+            both.set()
+        with anyio.fail_after(PATIENCE):
+            await both.wait()
+        return who
+
+    async with Session([meet]) as session, anyio.create_task_group() as group:
+        run = framework.agent(session)
+
+        async def one(who: str) -> None:
+            text = json.dumps({"who": who})
+            [[told[who]]] = await run([[Ask("meet", f"```json\n{text}\n```" if framework.gives_text else text)]])
+
+        group.start_soon(one, "a")
+        group.start_soon(one, "b")
+    assert {who: each.envelope["result"] for who, each in told.items()} == {"a": {"text": "a"}, "b": {"text": "b"}}
+
+
 async def an_argument_with_one_meaning_is_repaired(framework: Framework) -> None:
     def double(number: int, loud: bool = False) -> int:
         """Twice the number."""
@@ -289,6 +315,7 @@ async def what_a_command_prints_is_shown_while_it_runs(framework: Framework) -> 
 Scenario = Callable[[Framework], Awaitable[None]]
 SCENARIOS: tuple[Scenario, ...] = (
     calls_of_one_round_run_at_once,
+    runs_at_once_keep_their_calls_apart,
     an_argument_with_one_meaning_is_repaired,
     the_text_that_the_model_wrote_reaches_the_session,
     a_call_that_cannot_run_comes_back_with_instructions,

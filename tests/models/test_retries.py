@@ -2,14 +2,17 @@
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 import anyio
 import pytest
 
-from handrail import Agent, Outcome, Session, tool
+from handrail import Agent, Outcome, Session, Store, tool
+from handrail.testing import ScriptedModel
 from tests.journeys.evidence import events_of
 from tests.models.asking import PROVIDERS, called_and_answered, model_at
 from tests.models.shapes import CALL, END, SHAPES
@@ -63,11 +66,20 @@ async def run(provider: str, *answers: bytes | Answer) -> Ran:
         else:
             given(seen, out, wire)
 
-    with serving(answer) as wire:
-        agent = Agent(model_at(wire, provider), tools=[look])
+    with serving(answer) as wire, TemporaryDirectory() as directory, Store(Path(directory) / "s.db") as store:
+        agent = Agent(model_at(wire, provider), tools=[look], store=store)
         async with agent:
             outcome = await agent.run("Go.")
+        await can_be_resumed(agent, store)
     return Ran(outcome, agent.session, wire, looked)
+
+
+async def can_be_resumed(agent: Agent, store: Store) -> None:
+    """Whatever the provider did, no event is lost, and the conversation goes on."""
+    assert list(store.events(agent.session.id)) == list(agent.session.trace)
+    async with Agent.resume(ScriptedModel(["Resumed."]), store, agent.session.id) as resumed:
+        assert resumed.messages == [replace(message, keep=None) for message in agent.messages], "by another model"
+        assert (await resumed.run("Go on.")).text == "Resumed."
 
 
 async def together(*answers: bytes | Answer, last: str = "Done.") -> dict[str, Ran]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -295,3 +296,28 @@ async def test_what_a_background_job_prints_is_not_split_where_its_call_ends(to:
     assert "".join(event.data["text"] for event in shown) == "a [secret] b"
     ended = next(event.seq for event in session.trace if event.type == "call_ended")
     assert shown[0].seq < ended < shown[-1].seq  # the control: it was printed on both sides of the end
+
+
+async def test_a_body_that_outlives_its_call_does_not_show_a_secret_in_halves() -> None:
+    shown, go = threading.Event(), threading.Event()
+
+    @tool(timeout=0.2)
+    def stubborn(context: Context) -> None:
+        """Show a secret, half of it after the call."""
+        context.show(TOKEN[:9])
+        shown.set()
+        go.wait(60)
+        context.show(TOKEN[9:] + " and more")
+
+    async with Session([stubborn], secrets=SECRETS) as session:
+        result = await session.call("stubborn")
+        assert shown.is_set()
+        go.set()
+        with anyio.fail_after(60):
+            async for event in session.events():
+                if event.type == "call_late":
+                    break
+    assert not result.ok
+    assert result.kind == "timeout"
+    output = [event.data["text"] for event in session.trace if event.type == "call_output"]
+    assert "".join(output) == "[secret] and more"

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, ToolMessage
@@ -16,6 +16,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.result import Result
 from handrail.session.session import Session
 
+NOT_JSON: Final = "not_json"
 _call_id: ContextVar[str | None] = ContextVar("handrail_call_id", default=None)
 
 
@@ -76,12 +77,14 @@ def _content(result: Result, name: str) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": told}, *pictures] if pictures else told
 
 
+class _NotJson(str):
+    """The arguments of a call as the model wrote them, which LangChain could not read."""
+
+
 class _Middleware(AgentMiddleware[Any, Any, Any]):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self._written: dict[str, str] = {}
-        """By the id of a call: the text that is not JSON."""
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         _calls.with_runs(self._session).begin_run()
@@ -97,17 +100,16 @@ class _Middleware(AgentMiddleware[Any, Any, Any]):
             return message
         calls = list(message.tool_calls)
         for number, each in enumerate(message.invalid_tool_calls):
-            name, text, id = each["name"] or "", each["args"] or "", each["id"] or f"{message.id}-{number}"
-            self._written[id] = text
-            calls.append(tool_call(name=name, args={"not_json": text}, id=id))
+            arguments = {NOT_JSON: _NotJson(each["args"] or "")}
+            calls.append(tool_call(name=each["name"] or "", args=arguments, id=each["id"] or f"{message.id}-{number}"))
         return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         call = request.tool_call
-        text = self._written.pop(call["id"], None)
-        if text is None or call["name"] not in self._session.toolbox:
+        text = call["args"].get(NOT_JSON)
+        if not isinstance(text, _NotJson) or call["name"] not in self._session.toolbox:
             return await handler(request)
-        result = await _run(self._session, call["name"], text, call["id"])
+        result = await _run(self._session, call["name"], str(text), call["id"])
         return ToolMessage(
             _content(result, call["name"]),
             name=call["name"],

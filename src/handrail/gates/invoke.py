@@ -135,6 +135,7 @@ async def _in_thread(step: Step) -> Any:
     tool, context, arguments = step.tool, step.context, step.converted
 
     def late(work: Work) -> None:
+        context.outlive(False)
         data = {"tool": tool.name, "outcome": "ended"}
         if work.error is not None:
             data["outcome"] = f"raised {type(work.error).__name__}"
@@ -149,6 +150,7 @@ async def _in_thread(step: Step) -> Any:
         return await work.wait()
     except BaseException:
         step.still_running = work.left_running
+        context.outlive(step.still_running)
         if step.still_running and step.slot is not None:
             step.slot.hold()
         context.stopped = f"{tool.name} was cancelled or timed out. Stop now."

@@ -39,6 +39,8 @@ class LiveOutput:
         self._kept_size = 0
         self._last = -inf
         self._timed = False
+        self.outlives = False
+        """Whether a body that could not be stopped goes on after its call, and may print the rest of a secret."""
 
     def show(self, text: str, stream: str) -> None:
         """Emit the text now if no event was emitted a moment ago; otherwise with the next event."""

@@ -28,6 +28,8 @@ MAX_UNWRITTEN: Final = 256
 """Events that wait for the next write at most, where nobody looks at them."""
 PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
 """By how many those that print live output of a call are more after an event."""
+ENDS: Final = frozenset({"call_ended", "job_ended", "call_late"})
+"""Events after which a call, or what it left running, prints no more."""
 
 
 class Transcript:
@@ -73,8 +75,8 @@ class Transcript:
                 self._open()
             if self.clean is not None and type in PRINTING:
                 self._printing[call_id] += PRINTING[type]
-            if self.waiting_output and type in ("call_ended", "job_ended") and call_id in self.waiting_output:
-                self.waiting_output.pop(call_id).finish(goes_on=self._printing[call_id] > 0)
+            if self.waiting_output and type in ENDS and (live := self.waiting_output.pop(call_id or "", None)):
+                live.finish(goes_on=live.outlives or self._printing[call_id] > 0)
             if self.clean is not None:
                 data = self._cleaned(self.clean, type, parent, data)
             event = Event(self.count, time(), type, call_id, parent, data)

@@ -54,6 +54,8 @@ _beginning = threading.Lock()
 class LiveOutput(Protocol):
     """The live output of one call."""
 
+    outlives: bool
+
     def show(self, text: str, stream: str) -> None: ...
 
 
@@ -89,7 +91,7 @@ class Context(Generic[State]):
     `Context[Settings]` gives the type of the session's state.
     """
 
-    __slots__ = ("_live", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
+    __slots__ = ("_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
 
     def __init__(self, call: Call, clock: Clock, session: SessionView, output_cap: int | None = None) -> None:
         self.call = call
@@ -99,6 +101,7 @@ class Context(Generic[State]):
         self._session = session
         self._output_cap = output_cap
         self._live: LiveOutput | None = None
+        self._outlives = False
         self._sandbox: Sandbox | None = None
 
     def __repr__(self) -> str:
@@ -153,6 +156,7 @@ class Context(Generic[State]):
         if live is None:
             with _beginning:
                 live = self._live = self._live or self._session.live_output(self.call)
+                live.outlives = self._outlives
         live.show(text, stream)
 
     def check(self) -> None:
@@ -173,6 +177,13 @@ class Context(Generic[State]):
     def budget(self) -> Budget:
         """What one run of the session may use."""
         return self._session.budget
+
+    def outlive(self, goes_on: bool) -> None:
+        """The body goes on in its thread after its call; or it has ended now."""
+        with _beginning:
+            self._outlives = goes_on
+            if self._live is not None:
+                self._live.outlives = goes_on
 
     async def end(self) -> None:
         """The body has ended: end the commands that it talks to."""
