@@ -117,6 +117,12 @@ def test_what_is_no_answer_of_the_provider_is_refused_with_what_to_give(provider
         answers_for("mcp", [], [])
 
 
+def test_a_piece_of_a_stream_is_no_answer() -> None:
+    piece = {"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "look"}}]}}
+    with pytest.raises(HandrailError, match="read a stream to its end first"):
+        calls_from("openai", {"object": "chat.completion.chunk", "choices": [piece]})
+
+
 def test_an_answer_without_calls_has_none() -> None:
     assert calls_from("openai", {"choices": []}) == []
     assert calls_from("openai", {"choices": [{"message": {"content": "hi"}, "finish_reason": "length"}]}) == []

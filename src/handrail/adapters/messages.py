@@ -76,9 +76,13 @@ def _field(value: object, *names: str) -> Any:
 def _list(provider: str, response: object, *names: str) -> list[Any]:
     found = _field(response, *names)
     if not isinstance(found, list | tuple):
-        write = f"what its SDK returned, which has `{names[0]}`; read a stream to its end first"
-        raise HandrailError(f"{shown(response)} is not an answer of {provider}: give {write}")
+        raise _no_answer(provider, response, names[0])
     return list(found)
+
+
+def _no_answer(provider: str, response: object, lacks: str) -> HandrailError:
+    write = f"what its SDK returned, which has `{lacks}`; read a stream to its end first"
+    return HandrailError(f"{shown(response)} is not an answer of {provider}: give {write}")
 
 
 class _FreeTextCall(Call):
@@ -97,7 +101,8 @@ def _from_openai(response: object) -> Ended:
     choices = _list("openai", response, "choices")
     if not choices:
         return [], False
-    message = _field(choices[0], "message")
+    if (message := _field(choices[0], "message")) is None:
+        raise _no_answer("openai", response, "choices[0].message")
     calls = []
     for each in _field(message, "tool_calls") or ():
         made = _field(each, "function", "custom")
