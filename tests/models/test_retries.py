@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import anyio
 import pytest
@@ -49,7 +49,12 @@ def cut(provider: str, seen: Seen, out: BinaryIO, wire: Wire) -> None:
     reset(seen, out, wire)
 
 
-async def run(provider: str, *answers: bytes | Answer) -> Ran:
+def hang(seen: Seen, out: BinaryIO, wire: Wire) -> None:
+    """No answer, as long as the test runs."""
+    wire.release.wait()
+
+
+async def run(provider: str, *answers: bytes | Answer, **options: Any) -> Ran:
     """A run whose first request gets the first answer, and so on; the last one is repeated."""
     looked: list[str] = []
 
@@ -67,7 +72,7 @@ async def run(provider: str, *answers: bytes | Answer) -> Ran:
             given(seen, out, wire)
 
     with serving(answer) as wire, TemporaryDirectory() as directory, Store(Path(directory) / "s.db") as store:
-        agent = Agent(model_at(wire, provider), tools=[look], store=store)
+        agent = Agent(model_at(wire, provider, **options), tools=[look], store=store)
         async with agent:
             outcome = await agent.run("Go.")
         await can_be_resumed(agent, store)
@@ -82,13 +87,13 @@ async def can_be_resumed(agent: Agent, store: Store) -> None:
         assert (await resumed.run("Go on.")).text == "Resumed."
 
 
-async def together(*answers: bytes | Answer, last: str = "Done.") -> dict[str, Ran]:
+async def together(*answers: bytes | Answer, last: str = "Done.", **options: Any) -> dict[str, Ran]:
     """The same with every provider at the same time; at last each answers with a text."""
     ran: dict[str, Ran] = {}
 
     async def work(provider: str) -> None:
         given = [partial(each, provider) if each is cut else each for each in answers]  # type: ignore[arg-type]
-        ran[provider] = await run(provider, *given, *([whole(provider, last)] if last else []))
+        ran[provider] = await run(provider, *given, *([whole(provider, last)] if last else []), **options)
 
     async with anyio.create_task_group() as group:
         for provider in PROVIDERS:
@@ -139,6 +144,14 @@ async def test_a_wait_of_an_hour_is_one_request_and_is_said() -> None:
 
 async def test_a_refused_key_is_one_request() -> None:
     assert requests(await together(status(401))) == dict.fromkeys(PROVIDERS, 1)
+
+
+async def test_a_provider_that_hangs_is_asked_once_more() -> None:
+    ran = await together(hang, timeout=2)
+    assert {each.outcome.reason for each in ran.values()} == {"done"}
+    for each in ran.values():
+        first, *_ = events_of(each.session, "retried")
+        assert "silent" in first.data["why"]
 
 
 async def test_a_reset_connection_is_asked_once_more() -> None:
