@@ -150,6 +150,13 @@ class Terminal:
     def press_control_d(self) -> None:
         self.type("\x04")
 
+    def ended(self, seconds: float) -> bool:
+        """Whether it ends within this time."""
+        end = monotonic() + seconds
+        while self._read(end):
+            pass
+        return monotonic() < end
+
     def end(self, seconds: float = PATIENCE) -> int:
         """The exit code, once it has ended and all was read; minus the signal that ended it."""
         end = monotonic() + seconds

@@ -135,6 +135,46 @@ def test_control_c_three_times_ends_the_program_and_loses_nothing(work: Path, ho
     assert "The run ended: cancelled" in shown
 
 
+@pytest.mark.parametrize(("presses", "ends"), [(1, "Understood."), (2, "The run ended: cancelled")])
+def test_control_c_at_an_approval_is_no_answer_to_it(presses: int, ends: str, work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("touch made"), "Understood."]))
+    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown(" left)")
+        screen.type("\x03" * presses)
+        screen.wait_shown(ends)
+        begun(screen)
+        assert "✗ bash touch made · cancelled" in screen.shown
+        assert " left)" not in screen.shown, "nobody is asked any more"
+        say(screen, "!echo still $((40 + 2))")
+        screen.wait_shown(" left)")
+        screen.type("y\r")
+        screen.wait_shown("still 42")
+    assert not (work / "made").exists()
+
+
+@pytest.mark.parametrize("often", [False, True], ids=["once", "again and again"])
+def test_control_c_in_a_terminal_that_only_prints_lines(often: bool, work: Path, home: dict[str, str]) -> None:
+    model = recorded(work.parent / "r", ("Go", [bash("touch began; sleep 99"), "It was stopped."]))
+    with terminal("chat", "--model", model, cwd=work, env={**home, "TERM": "dumb"}) as screen:
+        screen.wait_shown("lists the commands")
+        screen.type("Go\r")
+        while not (work / "began").exists():
+            time.sleep(0.05)
+        screen.press_control_c()
+        while often and not screen.ended(1.5):  # those that come at once are one signal
+            screen.press_control_c()
+        if not often:
+            screen.wait_shown("It was stopped.")
+            screen.wait_shown("tokens in")
+            screen.press_control_d()
+        assert screen.end() in ((0, 130) if often else (0,)), "130 for one that comes while it closes everything"
+    assert "to go on: handrail chat --resume" in screen.shown
+    assert "Traceback" not in screen.seen
+    assert "✗ bash touch began" in plain("sessions", "show", "last", cwd=work, env=home).stdout
+
+
 def test_a_conversation_goes_on_after_its_program_was_killed(work: Path, home: dict[str, str]) -> None:
     waits = bash("touch began; sleep 99")
     model = recorded(work.parent / "r", ("Go", [waits, "Never said."]))
@@ -271,6 +311,9 @@ def test_plain_terminals_work_too(env: dict[str, str], work: Path, home: dict[st
 def test_without_a_terminal_or_a_model_it_says_what_to_type(work: Path, home: dict[str, str]) -> None:
     ran = plain("chat", cwd=work, env=home)
     assert (ran.returncode, "handrail run" in ran.stderr) == (2, True)
+    with terminal("chat", "--resume", "nosuch", "--model", "person", cwd=work, env=home) as screen:
+        assert screen.end() == 2
+    assert "there is no session 'nosuch'" in screen.shown
     with terminal("chat", cwd=work, env=home) as screen:
         assert screen.end() == 2
     for word in ("ANTHROPIC_API_KEY", "ollama:", "gguf:", "handrail demo", "person"):

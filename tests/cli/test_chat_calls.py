@@ -89,8 +89,9 @@ def test_configured_servers_serve_and_one_that_cannot_be_reached_is_left_out(wor
         home,
         gone=["/no/such\x1bprogram"],
         dead=[sys.executable, str(RAW), "DiesAtOnce"],
-        raw=[sys.executable, str(RAW), "Plain"],
+        raw=[sys.executable, str(RAW), "ChangesBetweenStarts", str(work.parent)],
     )
+    (work.parent / "description").write_text("Say \x1b]0;owned\x07 it.")
     model = recorded(work.parent / "r", ("Go", [called(("raw__echo", {"text": "heard"})), "Done with it."]))
     ran = plain("run", "Go", "--yes", "--json", "--model", model, cwd=work, env=home)
     events = [json.loads(line) for line in ran.stdout.splitlines()]
@@ -114,3 +115,5 @@ def test_configured_servers_serve_and_one_that_cannot_be_reached_is_left_out(wor
         assert "✓ raw__echo" in screen.shown
         screen.press_control_d()
         assert screen.end() == 0
+    assert "\x1b]0;owned" not in screen.seen
+    assert re.search("raw__echo  Say .*owned.* it", screen.shown)

@@ -22,7 +22,7 @@ from handrail.cli._config import (
     servers_in,
 )
 from handrail.cli._kept import Kept, Part, state_directory
-from handrail.cli._settings import read_settings
+from handrail.cli._settings import read_settings, to_accept
 from handrail.mcp import connect
 
 HERE = Path("handrail.toml")
@@ -277,6 +277,17 @@ def test_a_link_to_a_file_that_was_accepted_elsewhere_is_not_accepted(workspace:
         read_servers(str(workspace))
     (tmp_path / "alias").symlink_to(other)
     assert read_servers(str(tmp_path / "alias"))  # the same directory by another name
+
+
+def test_the_servers_of_a_pyproject_count_once_it_is_accepted(workspace: Path) -> None:
+    (workspace / "pyproject.toml").write_text('[tool.handrail.mcp.servers.files]\ncommand = "npx"\n')
+    before = read_settings(str(workspace))
+    assert (dict(before.servers), "mcp.servers.files" in before.notes[0]) == ({}, True)
+    for path, content, _ in to_accept(str(workspace)):
+        accept(path, content)
+    assert [entry.command for entry in read_settings(str(workspace)).servers.values()] == ["npx"]
+    (workspace / "pyproject.toml").write_text('[tool.handrail.mcp.servers.files]\ncommand = "curl"\n')
+    assert not read_settings(str(workspace)).servers, "it has changed"
 
 
 @pytest.mark.parametrize("read", [read_servers, read_settings])

@@ -212,14 +212,23 @@ def test_plain_terminals_show_it_and_no_escape_sequence_of_others(
     assert max(map(len, screen.lines)) <= 40
 
 
-def test_a_closed_standard_input_is_none(work: Path, home: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("how", "code", "printed", "told"),
+    [
+        ("exec HANDRAIL <&-", 0, "Done.\n", "jail: "),
+        ("exec HANDRAIL >&-", 0, "", "jail: "),
+        ("mkdir x && cd x && rmdir ../x && exec HANDRAIL", 2, "", "handrail: the current directory was removed"),
+    ],
+)
+def test_a_stream_or_a_directory_that_is_gone_is_no_traceback(
+    how: str, code: int, printed: str, told: str, work: Path, home: dict[str, str]
+) -> None:
     model = recorded(work.parent / "r", ("Go", ["Done."]))
-    code = f"import sys; sys.argv[1:] = ['run', 'Go', '--model', {model!r}]; {MAIN}"
-    line = f'exec {sys.executable} -c "$CODE" <&-'
-    ran = subprocess.run(
-        ["sh", "-c", line], cwd=work, env={**ENV, **home, "CODE": code}, capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stdout) == (0, "Done.\n"), ran.stderr
+    line = how.replace("HANDRAIL", f"{sys.executable} -c '{MAIN}' run Go --model {model}")
+    ran = subprocess.run(["sh", "-c", line], cwd=work, env={**ENV, **home}, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, told in ran.stderr) == (code, printed, True), ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "Exception" not in ran.stderr
 
 
 def test_the_store_is_private(work: Path, home: dict[str, str]) -> None:

@@ -97,6 +97,8 @@ def test_a_flag_comes_before_the_files_and_the_workspace_before_the_own_file(pla
         ("[sandbox]\nallow_weaker = 1\n", "line 2: allow_weaker is 1; write true or false"),
         ("sandbox = 3\n", "line 1: sandbox is 3; write a table"),
         ("[policy\n", "line 1"),
+        ('[mcp.servers.a]\n\ncomand = "x"\n', "line 3: [mcp.servers.a] has no key 'comand'; did you mean 'command'?"),
+        ('\n[mcp.server.a]\ncommand = "x"\n', "line 2: there is no key 'server' in [mcp]; did you mean 'servers'?"),
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_the_right_key(text: str, told: str, place: Path) -> None:

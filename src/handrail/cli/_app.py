@@ -185,9 +185,15 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
 
 def _told(error: Exception) -> str:
     """What happened and to which file, without the number that Python puts before it."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror if error.filename is None else f"{error.strerror}: {error.filename!r}"
-    return str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    if error.filename is not None:
+        return f"{error.strerror}: {error.filename!r}"
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return "the current directory was removed; go to another one"
+    return error.strerror
 
 
 def fit_streams() -> None:

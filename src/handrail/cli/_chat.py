@@ -55,7 +55,7 @@ _MENTION: Final = re.compile(r"(?<!\S)@([^\s@]+)")
 
 async def run_chat(named: str | None, resume: str | None, options: Options) -> int:
     """Serve one conversation after the other, until the person leaves."""
-    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HandrailError("chat needs a terminal; for one task without one, type: handrail run 'the task'")
     front: Front = LineFront() if is_plain() else PromptFront(COMMANDS, options.workspace)
     settings = read_settings(options.workspace)
@@ -231,7 +231,8 @@ class Chat:
 
     async def _tools(self) -> None:
         for tool in self._talk.agent.session.toolbox:
-            self._front.print(Text(tool.name, style="bold") + Text(f"  {tool.description.splitlines()[0]}"))
+            about = visible(tool.description.partition("\n")[0], lines=False)
+            self._front.print(Text(tool.name, style="bold") + Text(f"  {about}"))
 
     async def _sessions(self) -> None:
         for each in open_store().sessions()[:MOST_SESSIONS]:

@@ -238,9 +238,10 @@ class PromptFront(_Shown):
             lines.append(status)
         if self._question is not None:
             question, until = self._question
-            left = "" if until is None else f" ({duration(max(0.0, until - time.time()) * 1_000)} left)"
+            left = "" if until is None else f"({duration(max(0.0, until - time.time()) * 1_000)} left)"
             *above, last = question.rstrip().split("\n")
-            lines += [*above, f"{last}{left}", PROMPT]
+            fits = len(last) + 1 + len(left) < self.width
+            lines += [*above, *([f"{last} {left}".rstrip()] if fits else [last, left]), PROMPT]
         else:
             lines.append(PROMPT)
         encoding = (sys.__stdout__ or sys.stdout).encoding

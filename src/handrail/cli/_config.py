@@ -8,8 +8,9 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -152,12 +153,49 @@ def servers_in(content: bytes, path: Path) -> dict[str, ServerEntry]:
         tables = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HandrailError(f"{path}: {error}") from None
-    found = _table(_table(tables, "mcp", path), "servers", path)
+    return servers_of(tables, path, content.decode())
+
+
+def servers_of(tables: Mapping[str, Any], path: Path, text: str, prefix: str = "") -> dict[str, ServerEntry]:
+    """The servers in the tables of this text; `prefix` is the table that they are in."""
+    whole = _table(tables, "mcp", path)
+    for key in whole.keys() - {"servers"}:
+        table = joined(prefix, "mcp")
+        at = f"{path}, line {line_of(text, table, key)}"
+        raise HandrailError(f"{at}: there is no key {key!r} in [{table}]; did you mean 'servers'?")
+    found = _table(whole, "servers", path)
     directory = os.path.abspath(path.parent)
+
+    def where(name: str, key: str) -> str:
+        table = joined(prefix, f"mcp.servers.{name}")
+        return f"{path}, line {line_of(text, table, key)}: [{table}]"
+
     return {
-        name: replace(_entry(name, _table(found, name, path), f"{path}: [mcp.servers.{name}]"), directory=directory)
+        name: replace(_entry(name, _table(found, name, path), partial(where, name)), directory=directory)
         for name in found
     }
+
+
+def joined(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def line_of(text: str, table: str, key: str) -> int:
+    """The line on which a key of a table is written, or the table's own where it is written in another way."""
+    current, found = "", 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            current = header[1].replace('"', "").replace(" ", "")
+            if f"{current}.".startswith(f"{joined(table, key)}."):
+                return number
+            found = number if current == table else found
+        written = re.match(r"\s*([\w.\"'-]+)\s*=", line)
+        name = "" if written is None else written[1].replace('"', "").replace("'", "")
+        if written and joined(current, name) in (joined(table, key), *([table] if table else [])):
+            return number
+        if written and joined(current, name).startswith(f"{joined(table, key)}."):
+            return number
+    return found
 
 
 def _table(tables: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
@@ -167,19 +205,20 @@ def _table(tables: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
     return table
 
 
-def _entry(name: str, table: Mapping[str, Any], where: str) -> ServerEntry:
+def _entry(name: str, table: Mapping[str, Any], where: Callable[[str], str]) -> ServerEntry:
+    """One server; `where` tells where a key of it is written. Raises HandrailError."""
     for key, value in table.items():
         if key not in KEYS:
-            raise HandrailError(f"{where} has no key {key!r}; {nearest(key, KEYS)}")
+            raise HandrailError(f"{where(key)} has no key {key!r}; {nearest(key, KEYS)}")
         kind, write = KEYS[key]
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(each, str) for each in inside):
             given = kind_of(value) if key in ("env", "url", "headers") else shown(value)  # those may be secrets
-            raise HandrailError(f"{where}: {key} is {given}; write {write}")
+            raise HandrailError(f"{where(key)}: {key} is {given}; write {write}")
     if ("command" in table) == ("url" in table):
-        raise HandrailError(f"{where}: give either a command or a url")
+        raise HandrailError(f"{where('url')}: give either a command or a url")
     if wrong := [key for key in ("args", "env", "cwd", "sandbox") if key in table and "url" in table]:
-        raise HandrailError(f"{where}: {wrong[0]} is for a command, and this is a url")
+        raise HandrailError(f"{where(wrong[0])}: {wrong[0]} is for a command, and this is a url")
     return ServerEntry(name, **table)
 
 
@@ -201,9 +240,14 @@ def common_servers(content: bytes, path: Path) -> tuple[dict[str, ServerEntry], 
         if reason := _unusable(table):
             left_out.append(f"{where} is left out: {reason}")
             continue
-        entry = _entry(_free_name(given_name, servers), _known(table), where)
+        entry = _entry(_free_name(given_name, servers), _known(table), partial(_same, where))
         servers[entry.name] = entry
     return servers, left_out
+
+
+def _same(where: str, key: str) -> str:
+    """A file of another program has no lines that we know."""
+    return where
 
 
 def _unusable(table: Mapping[str, Any]) -> str:

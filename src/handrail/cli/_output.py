@@ -175,7 +175,10 @@ def duration(milliseconds: float) -> str:
     if milliseconds < 1_000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1_000
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 def _answer(tool: Tool, value: Any) -> str:

@@ -4,7 +4,6 @@ Commands write in the workspace. Until its file is accepted, only what narrows c
 """
 
 import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,16 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from handrail.cli._app import Options
-from handrail.cli._config import FILE, ServerEntry, is_accepted, own_file, read_file, servers_in
+from handrail.cli._config import (
+    FILE,
+    ServerEntry,
+    is_accepted,
+    joined,
+    line_of,
+    own_file,
+    read_file,
+    servers_of,
+)
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import nearest, shown
 from handrail.policy.policy import Mode, Policy
@@ -149,12 +157,12 @@ def _checked(tables: Mapping[str, Any], path: Path, content: bytes) -> Configure
     prefix = "tool.handrail" if path.name == PYPROJECT else ""
     _check(tables, ROOT, path, text, prefix)
     policy, sandbox = tables.get("policy", {}), tables.get("sandbox", {})
-    _check(policy, POLICY, path, text, _joined(prefix, "policy"))
-    _check(sandbox, SANDBOX, path, text, _joined(prefix, "sandbox"))
+    _check(policy, POLICY, path, text, joined(prefix, "policy"))
+    _check(sandbox, SANDBOX, path, text, joined(prefix, "sandbox"))
     if policy.get("mode", "open") not in get_args(Mode):
-        where = f"{path}, line {_line(text, _joined(prefix, 'policy'), 'mode')}"
+        where = f"{path}, line {line_of(text, joined(prefix, 'policy'), 'mode')}"
         raise HandrailError(f"{where}: mode is {policy['mode']!r}; {nearest(policy['mode'], STRICTEST_LAST)}")
-    servers = servers_in(content, path) if path.name == FILE else {}
+    servers = servers_of(tables, path, text, prefix)
     lists: dict[str, Any] = {key: tuple(policy.get(key, ())) for key in ("allow", "ask", "deny")}
     lists |= {key: tuple(sandbox.get(key, ())) for key in ("mounts", "env")}
     one = {key: sandbox.get(key) for key in ("driver", "network", "allow_weaker")}
@@ -165,7 +173,7 @@ def _checked(tables: Mapping[str, Any], path: Path, content: bytes) -> Configure
 
 def _check(table: Any, keys: Mapping[str, tuple[type, str]], path: Path, text: str, name: str) -> None:
     for key, value in table.items():
-        where = f"{path}, line {_line(text, name, key)}"
+        where = f"{path}, line {line_of(text, name, key)}"
         if key not in keys:
             raise HandrailError(f"{where}: there is no key {key!r}{f' in [{name}]' if name else ''}; "
                                 f"{nearest(key, keys)}")  # fmt: skip
@@ -173,27 +181,6 @@ def _check(table: Any, keys: Mapping[str, tuple[type, str]], path: Path, text: s
         listed = value if isinstance(value, list) else ()
         if not isinstance(value, kind) or not all(isinstance(each, str) for each in listed):
             raise HandrailError(f"{where}: {key} is {shown(value)}; write {write}")
-
-
-def _joined(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
-
-
-def _line(text: str, table: str, key: str) -> int:
-    """The line on which a key of a table is written, or the table's own where it is written in another way."""
-    current, found = "", 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            current = header[1].replace('"', "").replace(" ", "")
-            if current in (table, _joined(table, key)):
-                found = number
-        written = re.match(r"\s*([\w.\"'-]+)\s*=", line)
-        name = "" if written is None else written[1].replace('"', "").replace("'", "")
-        if written and _joined(current, name) in (_joined(table, key), *([table] if table else [])):
-            return number
-        if written and _joined(current, name).startswith(f"{_joined(table, key)}."):
-            return number
-    return found
 
 
 def _added(before: Configured, found: Configured) -> Configured:

@@ -39,7 +39,7 @@ def accept_files(workspace: str, yes: bool) -> None:
         if _config.is_accepted(path, part):
             print(f"{path} is accepted already")
             continue
-        print(f"{path}:\n{_approval.visible(text)}", flush=True)
+        print(_approval.visible(f"{path}:\n{text}"), flush=True)
         if not yes and not _agrees():
             raise HandrailError(f"{path} was not accepted")
         _config.accept(path, part)
@@ -47,6 +47,6 @@ def accept_files(workspace: str, yes: bool) -> None:
 
 
 def _agrees() -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not sys.stdin.isatty():
         raise HandrailError("nobody can be asked here: look at the file, and give --yes")
     return input("Let this count in this workspace? [y/N] ").strip().lower() in ("y", "yes")
