@@ -245,6 +245,7 @@ ref.read()
 FORGED = [
     'tools._channel._put(b\'{"number": 7, "call": "glob", "arguments": {}}\')\ntools.glob(pattern="*")',
     'tools._channel._put(b\'{"number": 1, "call": "glob", "arguments": 5}\')\ntools.glob(pattern="*")',
+    'c = tools._channel\nc._put(b\'{"ended": {"value": \' + b"[" * 900 + b"]" * 900 + b"}}")\ntools.glob(pattern="*")',
     'tools._channel._put(b"no json")\ntools.glob(pattern="*")',
     'tools._channel._put(b"[]")\ntools.glob(pattern="*")',
     'import os\nos.write(tools._channel._out, b"\\xff" * 8)\ntools.glob(pattern="*")',

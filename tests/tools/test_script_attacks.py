@@ -28,6 +28,12 @@ LANGUAGE: list[tuple[str, Any]] = [
     ("tools['glob'](pattern='*')['count']", 0),
     ("[each['count'] for each in tools.gather(call(tools.glob, pattern='*'), call('glob', pattern='a'))]", [0, 0]),
     ("1 if 'a' is 'a' else 2", 1),
+    ("\ufeffx = 1\nx", 1),
+    ("n = 0\ndef f():\n    global n\n    n += 1\nf()\nreturn n", 1),
+    ("n = 0\ndef f():\n    nonlocal n\n    n += 1\nf()\nreturn n", 1),
+    ("n: int = 1\nm = 1\ndef f():\n    global m\n    m += n\nf()\nreturn m", 2),
+    ("import pickle\nclass A: x = 1\nreturn pickle.loads(pickle.dumps(A())).x", 1),
+    ("import pickle\nclass A: x = 1\npickle.loads(pickle.dumps(A)).x", 1),
 ]
 
 
@@ -36,6 +42,29 @@ async def test_scripts_that_are_unusual_but_right_run(real: World) -> None:
         result = await real.call("script", code=code)
         assert result.ok, (code, result)
         assert expected is None or result.value["result"] == expected, code
+
+
+async def test_files_that_a_script_left_open_are_written_and_its_atexit_is_called(real: World) -> None:
+    code = """
+import atexit
+atexit.register(lambda: open("media/late", "w").write("late"))
+def f():
+    global held
+    held = open("media/open", "w")
+    held.write("open")
+f()
+return 5
+"""
+    await real.put("media/old", "")
+    value = await real.value("script", code=code)
+    assert [file["path"] for file in value["media"]] == ["media/late", "media/open"]
+    assert (await real.get("media/late"), await real.get("media/open")) == (b"late", b"open")
+
+
+async def test_the_lines_of_an_error_are_only_those_that_led_to_it(real: World) -> None:
+    message = (await trouble(real, "x = 1\nif x:\n    return [\n        y for y in [1 / 0]]")).message
+    assert "in line 4" in message
+    assert "line 1" not in message
 
 
 REFUSED: list[tuple[str, str]] = [

@@ -4,13 +4,16 @@ It is given to the sandbox's Python as text, after `_script_syntax.py` and `_scr
 3.8 and later.
 """
 
+import atexit
 import builtins
+import gc
 import json
 import linecache
 import os
 import signal
 import sys
 import traceback
+from types import ModuleType
 from typing import Any
 
 from handrail.tools._script_channel import PIECE, Channel, ToolError
@@ -241,7 +244,9 @@ def trouble(error: BaseException) -> "dict[str, Any]":
 def outcome(code: str, cwd: str, channel: Channel) -> "dict[str, Any]":
     """Run the script; its value, or its error."""
     names = {"tools": Tools(channel), "call": call, "ToolError": ToolError, "Ref": Ref}
-    scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins, **names}
+    module = sys.modules["__main__"] = ModuleType("__main__")  # where its classes and functions are looked up
+    scope = vars(module)
+    scope.update(names, __builtins__=builtins)
     try:
         os.chdir(cwd)
         sys.path.append(cwd)  # last: a file in the workspace does not take the place of a module of Python's own
@@ -306,8 +311,19 @@ def silence() -> None:
         silence()
 
 
+def finish() -> None:
+    """What Python does at its end: call what was registered for it, and write out and close the files left open."""
+    try:
+        atexit._run_exitfuncs()
+        vars(sys.modules.pop("__main__")).clear()
+        gc.collect()
+    except BaseException:  # noqa: BLE001 - they are the script's own
+        traceback.print_exc()
+
+
 def main() -> None:
     channel = Channel()
+    gc.freeze()  # so that to look for the script's own files at its end is quick
     begun = json.loads(channel.read())
     channel.start()
     code = begun["code"]
@@ -316,6 +332,7 @@ def main() -> None:
     before = media(os.path.join(begun["workspace"], MEDIA))
     ended = outcome(code, begun["cwd"], channel)
     silence()
+    finish()
     ended.update(changed(begun["workspace"], before))
     for stream in (sys.stdout, sys.stderr):
         try:

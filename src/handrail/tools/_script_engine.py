@@ -110,6 +110,8 @@ class ScriptCalls:
         if not self.ended:
             return "No call of it was finished."
         names = ", ".join(call["tool"] for call in self.ended[-20:])
+        if len(self.ended) == 1:
+            return f"1 call was finished, and is not made again by itself: {names}."
         return f"{len(self.ended)} calls were finished, and are not made again by themselves: {names}."
 
 

@@ -14,6 +14,7 @@ def parsed(code: str) -> ast.Module:
     """The script's own lines keep their numbers. Raises SyntaxError and others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an escape such as "\d"
+        code = code.lstrip("\ufeff")  # the mark at the beginning of some files
         try:
             return ast.parse(code, NAME)
         except IndentationError:
@@ -44,7 +45,7 @@ def compiled(tree: ast.Module) -> "tuple[Any, Any]":
         if any(of_script(tree, (ast.Return,))):
             for node in of_script(tree, (ast.Yield, ast.YieldFrom)):  # it would be a generator, which does not run
                 raise SyntaxError("'yield' outside function", (NAME, node.lineno, None, None))
-            return compile(as_function(tree), NAME, "exec"), compile("script()", NAME, "eval")
+            return compile(as_function(tree), NAME, "exec"), compile("script()", "<string>", "eval")
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         expression = None if last is None else compile(ast.Expression(last.value), NAME, "eval")  # type: ignore[attr-defined]
         return compile(tree, NAME, "exec"), expression
@@ -60,7 +61,18 @@ def as_function(tree: ast.Module) -> ast.Module:
     made: Any = ast.parse("def script(): pass", NAME)
     made.body[0].body = body
     made.body[:0] = first
+    if names := own_names(made):  # its functions may say `global`, and its classes can be found by their names
+        body.insert(0, ast.fix_missing_locations(ast.Global(names)))
     return made  # type: ignore[no-any-return]
+
+
+def own_names(made: Any) -> "list[str]":
+    """The names that the script gives to something, but for those that Python does not let be global here."""
+    script = next(each for each in compile(made, NAME, "exec").co_consts if getattr(each, "co_name", "") == "script")
+    nodes = list(ast.walk(made))
+    kept = {name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names}
+    kept |= {getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.AnnAssign)}
+    return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
 
 
 def of_script(node: ast.AST, kinds: "tuple[Any, ...]") -> Any:

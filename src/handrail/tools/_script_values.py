@@ -18,6 +18,8 @@ MEDIA: Final = "media"
 """The directory in the workspace whose files are media."""
 LONGEST_READ: Final = 1 << 19
 """Bytes of one piece of a reference; as JSON they are at most six times as many, which is less than a frame."""
+DEEPEST: Final = 200
+"""Levels of a result."""
 LARGEST_JSON: Final = 64 << 20
 """Bytes of an object or a list whose parts can be asked for."""
 _ENDINGS: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -56,14 +58,19 @@ class Values:
             return [await self.wire(held) for held in value]
         return str(value)
 
-    def returned(self, value: Any) -> Any:
-        """The script's result as a tool's value: its references are artifacts again, which the model may read."""
+    def returned(self, value: Any, depth: int = 0) -> Any:
+        """The script's result as a tool's value: its references are artifacts again, which the model may read.
+
+        Raises ToolFailed for what is nested more deeply than an interpreter sends it.
+        """
+        if depth > DEEPEST:
+            raise ToolFailed(Failure("execution_error", "The script's result is nested too deeply."))
         if isinstance(value, dict):
             if value.keys() == {"$artifact"} and (known := self._given.get(str(value["$artifact"]))):
                 self._context.artifacts.show(known)
                 return known
-            return {key: self.returned(held) for key, held in value.items()}
-        return [self.returned(held) for held in value] if isinstance(value, list) else value
+            return {key: self.returned(held, depth + 1) for key, held in value.items()}
+        return [self.returned(held, depth + 1) for held in value] if isinstance(value, list) else value
 
     async def read(self, ref: object, start: object, end: object) -> Any:
         """A piece of a reference. The ends of a text are moved back to where a character begins. Raises ToolFailed."""
