@@ -86,6 +86,7 @@ async def test_two_thousand_rounds_with_large_results_stay_under_the_window() ->
     outcome = await agent.run("Dump them all.")
     assert (outcome.reason, len(model.sizes)) == ("done", 2001)
     assert max(model.sizes) > model.window // 2  # the control: there was something to keep small
+    assert max(model.sizes) < 0.9 * (model.window - model.max_tokens), "what is collapsed weighs what is sent of it"
     gone = [each for event in events_of(agent.session, "collapsed") for each in event.data["results"]]
     assert len(gone) > 1000
     whole = {event.call_id: event.data["result"] for event in events_of(agent.session, "call_ended")}

@@ -12,7 +12,7 @@ from handrail.contract.event import Event
 from handrail.contract.model import Message
 from handrail.contract.result import Failure, Image, Result, Success, result_from, sendable, sendable_data
 from handrail.session.steering import TaskState
-from handrail.session.window import IMAGE_WEIGHT, MESSAGE_WEIGHT, Window, weigh, weigh_json, weigh_message
+from handrail.session.window import IMAGE_WEIGHT, MESSAGE_WEIGHT, Window, weigh_json, weigh_message
 
 if TYPE_CHECKING:
     from handrail.session.session import Session
@@ -182,7 +182,8 @@ class Conversation:
         made: Result = Success(line) if was.ok else Failure(was.kind, line, retryable=was.retryable)
         results = (*message.results[:number], made, *message.results[number + 1 :])
         self.messages[at - self._before] = replace(message, results=results)
-        change = weigh(line) + MESSAGE_WEIGHT - (large.weight if large is not None else 0.0)
+        sent = made.to_envelope(large.tool if large is not None else "")
+        change = weigh_json(sent) + MESSAGE_WEIGHT - (large.weight if large is not None else 0.0)
         self._weights[at - self._before] += change
         self.weight += change
 
