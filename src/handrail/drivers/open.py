@@ -111,6 +111,11 @@ async def open_own_guard(env: Mapping[str, str] | None = None) -> Driver:
     return await (_host.open_own(env) if _has_guard(sys.platform) else _posix.open_own(env))
 
 
+def jailed_alone(program: str) -> str:
+    """The path of a program that runs this one in a jail without a workspace. Raises Unavailable."""
+    return _jail.jailed_alone(program)
+
+
 def open_sandbox(
     driver: str | Driver = "auto",
     *,
@@ -190,7 +195,7 @@ async def _opened(driver: str | Driver, options: dict[str, Any], allow_weaker: b
     options = {**options, "workspace": workspace or own or "/workspace"}
     try:
         opened = await _open(driver, options, allow_weaker) if isinstance(driver, str) else driver
-        async with Sandbox(opened) as sandbox:
+        async with Sandbox(opened, jailed_alone=jailed_alone) as sandbox:
             if exposed := _exposed(opened, mounts):
                 load_all()
                 if _has_guard(sys.platform):

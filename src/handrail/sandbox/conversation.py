@@ -10,8 +10,8 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import FRAME_BYTES, Caps
-from handrail.sandbox._capture import Capture
 from handrail.sandbox._running import Order, Running
+from handrail.sandbox.capture import Capture
 
 HEADER: Final = 4
 """Bytes of a frame's length, the highest first."""

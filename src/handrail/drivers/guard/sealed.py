@@ -1,7 +1,8 @@
-"""The guard's program in sealed memory, as it was when this process first needed it: no command can change it."""
+"""Programs in sealed memory, as they were when this process first needed them: no command can change them."""
 
 import fcntl
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -13,26 +14,31 @@ _MFD_EXEC: Final = 0x10
 
 
 def open_sealed() -> int:
-    """A new descriptor of the program; the caller closes it. Raises Unavailable when the guard was not built."""
-    return os.open(f"/proc/self/fd/{_sealed()}", os.O_RDONLY | os.O_CLOEXEC)
+    """A new descriptor of the guard; the caller closes it. Raises Unavailable when the guard was not built."""
+    return os.open(f"/proc/self/fd/{_guard()}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def runnable() -> tuple[str, tuple[int, ...]]:
-    """A path by which a child process can run it, and the descriptors that the child must inherit for that."""
-    path = f"/proc/self/fd/{_sealed()}"
-    return (path, (_sealed(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid running it
+    """A path by which a child process can run the guard, and the descriptors that the child must inherit for that."""
+    path = f"/proc/self/fd/{_guard()}"
+    return (path, (_guard(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid running it
 
 
 _made: dict[str, tuple[int, int]] = {}
-"""The descriptor and its inode: a program may close all descriptors, and open others under the same numbers."""
+"""By name: the descriptor and its inode. A program may close all descriptors, and open others under their numbers."""
 
 
-def _sealed() -> int:
-    fd, inode = _made.get("guard", (-1, 0))
+def sealed(name: str, content: Callable[[], bytes]) -> int:
+    """A descriptor of this content, which is asked for once for each name. It stays open."""
+    fd, inode = _made.get(name, (-1, 0))
     if fd < 0 or not _is(fd, inode):
-        fd = _seal(_content())
-        _made["guard"] = fd, os.fstat(fd).st_ino
+        fd = _seal(content())
+        _made[name] = fd, os.fstat(fd).st_ino
     return fd
+
+
+def _guard() -> int:
+    return sealed("guard", _content)
 
 
 def _seals() -> int:
@@ -57,9 +63,9 @@ def _content() -> bytes:
 def _seal(content: bytes) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        fd = os.memfd_create("guard", flags | _MFD_EXEC)
+        fd = os.memfd_create("handrail", flags | _MFD_EXEC)
     except OSError:  # an older kernel, or one that forbids running programs from memory
-        fd = os.memfd_create("guard", flags)
+        fd = os.memfd_create("handrail", flags)
     with open(fd, "wb", closefd=False) as file:
         file.write(content)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _seals())

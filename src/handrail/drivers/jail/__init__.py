@@ -26,6 +26,7 @@ from handrail.drivers._options import (
 )
 from handrail.drivers.guard.sealed import open_sealed
 from handrail.drivers.guard.spawn import Guard, spawn
+from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
 from handrail.drivers.jail._view import (
@@ -44,7 +45,7 @@ from handrail.drivers.jail._view import (
 )
 from handrail.drivers.scratch import remove_scratch
 
-__all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "open_jail"]
+__all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "jailed_alone", "open_jail"]
 
 _NAMESPACES: Final = (
     "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",
