@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from handrail.drivers.guard.build import build, stale
-from tests.tools.world import EVERY, REAL, World, world
+from handrail.tools.script import EngineName, script_tool
+from tests.tools.world import ENGINES, EVERY, REAL, World, world
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,4 +27,19 @@ async def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
 async def real(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A world on each driver that runs commands."""
     async with world(request.param, tmp_path / "work") as made:
+        yield made
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> EngineName:
+    """Each engine of scripts."""
+    name: EngineName = request.param
+    return name
+
+
+@pytest.fixture(params=REAL)
+async def scripted(request: pytest.FixtureRequest, engine: EngineName, tmp_path: Path) -> AsyncIterator[World]:
+    """A world on each driver that runs commands, whose scripts each engine runs."""
+    async with world(request.param, tmp_path / "work", instead=[script_tool(engine)]) as made:
+        made.engine = engine
         yield made

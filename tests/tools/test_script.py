@@ -11,7 +11,7 @@ import pytest
 
 from handrail import Budget, Decision, Failure, Image, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
 from handrail.testing import HeldApprovals, approve_all, deny_all, never_answers
-from handrail.tools.script import script_tool
+from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
 from tests.tools.world import REAL, World, in_time
 
@@ -23,10 +23,11 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(60)
 @asynccontextmanager
 async def opened(driver: str, root: Path, tools: Sequence[Tool] = (), **options: Any) -> AsyncIterator[Session]:
     """A session with all built-in tools and these, on a new sandbox."""
-    env = options.pop("env", None)
+    env, engine = options.pop("env", None), options.pop("engine", "cpython")
     sandbox = open_sandbox(driver, workspace=str(root), allow_weaker=True, env=env)
     options.setdefault("policy", Policy(mode="open"))
-    async with sandbox as made, Session([*builtin_tools("all"), *tools], sandbox=made, **options) as session:
+    own = [each for each in builtin_tools("all") if each.name != "script"]
+    async with sandbox as made, Session([*own, script_tool(engine), *tools], sandbox=made, **options) as session:
         yield session
 
 
@@ -37,6 +38,24 @@ async def result_of(world: World, code: str, **arguments: Any) -> Any:
 
 async def trouble(world: World, code: str) -> Failure:
     return await world.failure("script", code=code)
+
+
+NOT_IN_MONTY = (
+    "    x = '''a", "import asyncio", "import sys", "import os", "class E(Exception)", "object()",
+    "from __future__", "tools['glob']",
+)  # fmt: skip
+"""How scripts begin that Monty's part of Python cannot run."""
+
+
+async def lacked(world: World, code: str) -> bool:
+    """Whether its engine cannot run it. It was refused then, before anything ran."""
+    if world.engine != "monty" or not code.startswith(NOT_IN_MONTY):
+        return False
+    failure = await trouble(world, code)
+    assert failure.kind == "invalid_args"
+    assert "onty" in failure.message
+    assert "Nothing was called" in failure.message
+    return True
 
 
 RESULTS: list[tuple[str, Any]] = [
@@ -52,13 +71,15 @@ RESULTS: list[tuple[str, Any]] = [
     ("(1, 2)", [1, 2]),
     ("import asyncio\nasync def f(): return tools.glob(pattern='*')['count']\nasyncio.run(f())", 0),
     ("class A:\n    x = 1\nA.x", 1),
+    ("import time\ntime.sleep(0.01)\n5", 5),
     ("import sys\nsys.exit()", None),
 ]
 
 
-async def test_the_value_of_the_last_expression_or_of_return_is_the_result(real: World) -> None:
+async def test_the_value_of_the_last_expression_or_of_return_is_the_result(scripted: World) -> None:
     for code, expected in RESULTS:
-        assert await result_of(real, code) == expected, code
+        if not await lacked(scripted, code):
+            assert await result_of(scripted, code) == expected, code
 
 
 NO_JSON: list[tuple[str, str]] = [
@@ -73,9 +94,11 @@ NO_JSON: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_result_that_is_no_json_is_an_error_that_says_where_and_what_to_write(real: World) -> None:
+async def test_a_result_that_is_no_json_is_an_error_that_says_where_and_what_to_write(scripted: World) -> None:
     for code, said in NO_JSON:
-        failure = await trouble(real, code)
+        if await lacked(scripted, code) or (scripted.engine == "monty" and "contains itself" in said):
+            continue  # in Monty, a list that contains itself is given out with "[...]" in its place
+        failure = await trouble(scripted, code)
         assert failure.kind == "execution_error"
         assert said in failure.message, (code, failure)
 
@@ -93,12 +116,12 @@ NOT_RUN: list[tuple[str, str]] = [
 ]
 
 
-async def test_what_cannot_work_is_refused_before_anything_runs(real: World) -> None:
+async def test_what_cannot_work_is_refused_before_anything_runs(scripted: World) -> None:
     for code, said in NOT_RUN:
-        failure = await trouble(real, "tools.write(path='made', content='')\n" * ("line" not in said) + code)
+        failure = await trouble(scripted, "tools.write(path='made', content='')\n" * ("line" not in said) + code)
         assert failure.kind == "invalid_args"
         assert said in failure.message, (code, failure)
-    assert "made" not in await real.files()
+    assert "made" not in await scripted.files()
 
 
 ENDS: list[tuple[str, str]] = [
@@ -116,9 +139,11 @@ ENDS: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_script_that_fails_says_where_and_what_was_done(real: World) -> None:
+async def test_a_script_that_fails_says_where_and_what_was_done(scripted: World) -> None:
     for code, said in ENDS:
-        failure = await trouble(real, code)
+        if await lacked(scripted, code):
+            continue
+        failure = await trouble(scripted, code)
         assert failure.kind == "execution_error"
         assert said in failure.message, (code, failure)
         assert "finished" in failure.message
@@ -140,18 +165,20 @@ return [tools.read(path="a.txt")["text"], kind, "missing" in message, field, ret
     assert value["logs"] == "said 1\n"
 
 
-async def test_calls_that_are_gathered_run_together_and_answer_in_order(real: World) -> None:
-    await real.put("a", "1")
+async def test_calls_that_are_gathered_run_together_and_answer_in_order(scripted: World) -> None:
+    await scripted.put("a", "1")
     code = """
 tools.gather(call("read", path="a"), call("read", path="no"), call(tools.glob, pattern="*"), return_exceptions=True)
 """
     with pytest.raises(AssertionError):
-        await result_of(real, code)  # an error is no JSON
-    values = await result_of(real, code.replace("\ntools", "\nx = tools") + "[x[0]['text'], x[1].kind, x[2]['paths']]")
+        await result_of(scripted, code)  # an error is no JSON
+    values = await result_of(
+        scripted, code.replace("\ntools", "\nx = tools") + "[x[0]['text'], str(x[1]).partition(':')[0], x[2]['paths']]"
+    )
     assert values == ["1", "not_found", ["a"]]
-    failure = await trouble(real, "tools.gather(call('read', path='no'), call('write', path='made', content=''))")
+    failure = await trouble(scripted, "tools.gather(call('read', path='no'), call('write', path='made', content=''))")
     assert "not_found" in failure.message
-    assert "made" in await real.files(), "the others are made all the same"
+    assert "made" in await scripted.files(), "the others are made all the same"
 
 
 async def test_threads_may_call_tools_at_once(real: World) -> None:
@@ -165,16 +192,16 @@ texts == ["1" * n for n in range(20)]
     assert await result_of(real, code) is True
 
 
-async def test_every_call_is_recorded_as_the_scripts(real: World) -> None:
-    await result_of(real, "tools.glob(pattern='*')\ntools.glob(pattern='a')")
-    started = [event for event in real.session.trace if event.type == "call_started"]
+async def test_every_call_is_recorded_as_the_scripts(scripted: World) -> None:
+    await result_of(scripted, "tools.glob(pattern='*')\ntools.glob(pattern='a')")
+    started = [event for event in scripted.session.trace if event.type == "call_started"]
     script = started[0].call_id
     assert [(event.data["tool"], event.data["origin"], event.parent) for event in started[1:]] == [
         ("glob", "script", script)
     ] * 2
 
 
-async def test_the_fifty_first_call_is_refused_and_the_script_may_go_on(real: World) -> None:
+async def test_the_fifty_first_call_is_refused_and_the_script_may_go_on(scripted: World) -> None:
     code = """
 made = 0
 try:
@@ -182,17 +209,20 @@ try:
         tools.todo(items=[])
         made += 1
 except ToolError as error:
-    kind = error.kind
+    kind = str(error).partition(":")[0]
 [made, kind]
 """
-    assert await result_of(real, code) == [50, "budget_exhausted"]
+    assert await result_of(scripted, code) == [50, "budget_exhausted"]
 
 
+WHOLE = 'assert isinstance(ref, Ref) and ref.kind == "json"'
+"""An object is a reference; Monty is given it with its parts."""
 LARGE = """
 tools.bash(command="seq 1 5000 > numbers; head -c 100000 /dev/zero | tr '\\\\0' é > wide")
 ref = tools.read(path="numbers")
 text = ref["text"]
-assert isinstance(ref, Ref) and isinstance(text, Ref) and ref.kind == "json" and text.kind == "text"
+assert isinstance(ref, Ref) and ref.kind == "json"
+assert isinstance(text, Ref) and text.kind == "text"
 assert ref["path"] == "numbers" and "path" in ref.keys() and ref.get("no") is None
 assert text.preview.startswith("1\\n2\\n") and text.size > 4096
 assert text.read() == "".join(f"{n}\\n" for n in range(1, 5001))
@@ -202,33 +232,34 @@ return [text.size, text.read(0, 3), text.read(2, 7)]
 """
 
 
-async def test_a_large_value_is_a_reference_that_can_be_read_and_passed_on(real: World) -> None:
-    size, first, second = await result_of(real, LARGE)
+async def test_a_large_value_is_a_reference_that_can_be_read_and_passed_on(scripted: World) -> None:
+    code = LARGE if scripted.engine == "cpython" else LARGE.replace(WHOLE, "")
+    size, first, second = await result_of(scripted, code)
     whole = "".join(f"{n}\n" for n in range(1, 5001))
     assert size == len(whole)
     assert [first, second] == [whole[0:3], whole[2:7]]
-    assert await real.get("copy") == whole.encode()
-    for event in real.session.trace:
+    assert await scripted.get("copy") == whole.encode()
+    for event in scripted.session.trace:
         assert "2499\\n2500" not in json.dumps(event.data), event.type
 
 
-async def test_pieces_of_a_reference_never_break_a_character(real: World) -> None:
-    await real.put("wide", "aé€😀" * 2000)
+async def test_pieces_of_a_reference_never_break_a_character(scripted: World) -> None:
+    await scripted.put("wide", "aé€😀" * 2000)
     code = """
 text = tools.read(path="wide")["text"]
 pieces = [text.read(at, at + 97) for at in range(0, text.size, 97)]
 "".join(pieces) == text.read() == "aé€😀" * 2000
 """
-    assert await result_of(real, code) is True
+    assert await result_of(scripted, code) is True
 
 
-async def test_what_a_script_returns_by_reference_stays_readable_and_the_rest_goes(real: World) -> None:
-    await real.put("big", "x" * 10_000)
-    await real.put("other", "y" * 10_000)
-    value = await result_of(real, "tools.read(path='other')\ntools.read(path='big')['text']")
-    shown = await real.value("read_artifact", ref=value.ref)
+async def test_what_a_script_returns_by_reference_stays_readable_and_the_rest_goes(scripted: World) -> None:
+    await scripted.put("big", "x" * 10_000)
+    await scripted.put("other", "y" * 10_000)
+    value = await result_of(scripted, "tools.read(path='other')\ntools.read(path='big')['text']")
+    shown = await scripted.value("read_artifact", ref=value.ref)
     assert shown["text"].startswith("xxx")
-    assert [each.ref for each in real.session.artifacts.own()] == [value.ref]
+    assert [each.ref for each in scripted.session.artifacts.own()] == [value.ref]
 
 
 async def test_a_script_can_read_only_references_that_it_was_given(real: World) -> None:
@@ -295,20 +326,23 @@ os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize("driver", REAL)
-async def test_an_endless_script_is_ended_in_time_with_its_calls(driver: str, tmp_path: Path) -> None:
-    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        tools, budget = builtin_tools("all"), Budget(script_seconds=1.5)
-        async with Session(tools, sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session:
-            for code in ("while True: pass", "2 ** (10 ** 9) and 10 ** (10 ** 9)", "tools.bash(command='sleep 987')"):
-                with in_time():
-                    result = await session.call("script", {"code": f"print('on')\n{code}"})
-                assert isinstance(result, Failure)
-                assert result.kind == "timeout", (code, result)
-                assert result.data["logs"] == "on\n"
-            assert (await sandbox.run("pgrep -f 'sleep 98[7]'")).exit_code == 1
+async def test_an_endless_script_is_ended_in_time_with_its_calls(
+    driver: str, engine: EngineName, tmp_path: Path
+) -> None:
+    async with opened(driver, tmp_path, engine=engine, budget=Budget(script_seconds=1.5)) as session:
+        for code in ("while True: pass", "2 ** (10 ** 9) and 10 ** (10 ** 9)", "tools.bash(command='sleep 987')"):
+            with in_time():
+                result = await session.call("script", {"code": f"print('on')\n{code}"})
+            assert isinstance(result, Failure)
+            too_large = engine == "monty" and "**" in code  # Monty sees before it begins that there is no room
+            assert result.kind == ("execution_error" if too_large else "timeout"), (code, result)
+            assert not too_large or "MemoryError" in result.message
+            assert result.data["logs"] == "on\n"
+        assert session.sandbox is not None
+        assert (await session.sandbox.run("pgrep -f 'sleep 98[7]'")).exit_code == 1
 
 
-async def test_a_cancelled_script_ends_whatever_it_catches(real: World) -> None:
+async def test_a_cancelled_script_ends_whatever_it_catches(scripted: World) -> None:
     code = """
 while True:
     try:
@@ -318,24 +352,24 @@ while True:
 """
     with in_time():
         async with anyio.create_task_group() as group:
-            group.start_soon(real.call, "script")
+            group.start_soon(scripted.call, "script")
             group.cancel_scope.cancel()
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                await real.call("script", code=code)
+                await scripted.call("script", code=code)
 
             group.start_soon(run)
-            while "ticks" not in await real.files():  # noqa: ASYNC110 - a file of a command has no event
+            while "ticks" not in await scripted.files():  # noqa: ASYNC110 - a file of a command has no event
                 await anyio.sleep(0.02)
             group.cancel_scope.cancel()
-    before = await real.get("ticks")
-    assert (await real.sandbox.run("pgrep -f 'sleep 90[0]'")).exit_code == 1
-    assert await real.get("ticks") == before
+    before = await scripted.get("ticks")
+    assert (await scripted.sandbox.run("pgrep -f 'sleep 90[0]'")).exit_code == 1
+    assert await scripted.get("ticks") == before
 
 
-async def test_a_million_lines_of_output_are_logs_within_their_cap(real: World) -> None:
-    value = await real.value("script", code="for n in range(1_000_000): print(n)\n'done'")
+async def test_a_million_lines_of_output_are_logs_within_their_cap(scripted: World) -> None:
+    value = await scripted.value("script", code="for n in range(1_000_000): print(n)\n'done'")
     assert value["result"] == "done"
     assert value["logs"].startswith("0\n1\n")
     assert len(value["logs"]) < 60_000
@@ -379,15 +413,14 @@ async def test_a_picture_that_a_tool_answers_with_is_a_file_for_the_script(real:
 
 
 @pytest.fixture(params=REAL)
-async def asking(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
+async def asking(
+    request: pytest.FixtureRequest, engine: EngineName, tmp_path: Path
+) -> AsyncIterator[tuple[Session, HeldApprovals]]:
     held = HeldApprovals()
     policy = Policy(allow=["script", "glob"], ask=["write", "bash"], mode="open")
-    async with open_sandbox(request.param, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        budget = Budget(script_seconds=3)
-        async with Session(
-            builtin_tools("all"), sandbox=sandbox, policy=policy, approver=held, budget=budget
-        ) as session:
-            yield session, held
+    budget = Budget(script_seconds=3)
+    async with opened(request.param, tmp_path, engine=engine, policy=policy, approver=held, budget=budget) as session:
+        yield session, held
 
 
 async def test_the_clock_of_a_script_stands_while_a_person_is_asked(asking: tuple[Session, HeldApprovals]) -> None:
@@ -406,15 +439,16 @@ async def test_the_clock_of_a_script_stands_while_a_person_is_asked(asking: tupl
     assert results[0].ok, results
 
 
-async def test_an_approval_that_comes_too_late_tells_the_model_to_call_the_tool_directly(tmp_path: Path) -> None:
-    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-        policy = Policy(ask=["write"])
-        async with Session(builtin_tools("all"), sandbox=sandbox, policy=policy, approver=never_answers) as session:
-            result = await session.call("script", {"code": "tools.write(path='a', content='x')"})
-            assert "Call write directly, outside the script" in result.message
+async def test_an_approval_that_comes_too_late_tells_the_model_to_call_the_tool_directly(
+    engine: EngineName, tmp_path: Path
+) -> None:
+    policy = Policy(ask=["write"])
+    async with opened("jail", tmp_path, engine=engine, policy=policy, approver=never_answers) as session:
+        result = await session.call("script", {"code": "tools.write(path='a', content='x')"})
+        assert "Call write directly, outside the script" in result.message
 
 
-async def ask_whole(tmp_path: Path, code: str, **rules: Any) -> tuple[list[str], Any]:
+async def ask_whole(tmp_path: Path, code: str, engine: EngineName = "cpython", **rules: Any) -> tuple[list[str], Any]:
     asked: list[str] = []
 
     async def approver(request: Any) -> Decision:
@@ -427,7 +461,7 @@ async def ask_whole(tmp_path: Path, code: str, **rules: Any) -> tuple[list[str],
         return amount
 
     policy = Policy(mode="ask", scripts="whole", **rules)
-    async with opened("jail", tmp_path, [pay], policy=policy, approver=approver) as session:
+    async with opened("jail", tmp_path, [pay], engine=engine, policy=policy, approver=approver) as session:
         return asked, await session.call("script", {"code": code})
 
 
@@ -439,17 +473,19 @@ async def test_one_approval_covers_the_tools_that_a_script_names(tmp_path: Path)
     assert asked[0] == "script: it calls bash, write; the highest risk of these is high"
 
 
-async def test_a_tool_that_was_not_shown_and_a_critical_one_ask_by_themselves(tmp_path: Path) -> None:
-    asked, result = await ask_whole(tmp_path, "getattr(tools, 'write')(path='a', content='')")
+async def test_a_tool_that_was_not_shown_and_a_critical_one_ask_by_themselves(
+    engine: EngineName, tmp_path: Path
+) -> None:
+    asked, result = await ask_whole(tmp_path, "getattr(tools, 'write')(path='a', content='')", engine)
     assert result.ok
     assert [each.partition(":")[0] for each in asked] == ["script", "write"]
-    asked, result = await ask_whole(tmp_path, "tools.pay(amount=1)")
+    asked, result = await ask_whole(tmp_path, "tools.pay(amount=1)", engine)
     assert result.ok
     assert [each.partition(":")[0] for each in asked] == ["script", "pay"]
 
 
-async def test_deny_stays_deny_in_a_script_that_was_approved(tmp_path: Path) -> None:
-    _asked, result = await ask_whole(tmp_path, "tools.write(path='a', content='')", deny=["write"])
+async def test_deny_stays_deny_in_a_script_that_was_approved(engine: EngineName, tmp_path: Path) -> None:
+    _asked, result = await ask_whole(tmp_path, "tools.write(path='a', content='')", engine, deny=["write"])
     assert "rejected" in result.message
     assert not (tmp_path / "a").exists()
 
@@ -469,7 +505,9 @@ async def test_without_whole_each_call_of_a_script_asks(tmp_path: Path) -> None:
     assert asked == ["script", "write", "write"]
 
 
-async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(tmp_path: Path) -> None:
+async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(
+    engine: EngineName, tmp_path: Path
+) -> None:
     for number in range(1000):
         (tmp_path / f"f{number:04}.txt").write_text(f"MARKER{number} " + "x" * (4200 if number < 200 else 1))
     code = """
@@ -479,15 +517,14 @@ long = [name for name in names if "MARKER1" in tools.read(path=name)["text"].rea
 tools.write(path="summary", content="\\n".join(long))
 len(long)
 """
-    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-        budget = Budget(script_calls=500)
-        async with Session(builtin_tools("all"), sandbox=sandbox, approver=approve_all, budget=budget) as session:
-            result = await session.call("script", {"code": code})
-            assert result.ok, result
-            assert result.value["result"] == 111
-            everything = "".join(json.dumps(event.data) for event in session.trace)
-            assert everything.count("MARKER") == 1, "the one in the code"
-            assert len((tmp_path / "summary").read_text().splitlines()) == 111
+    budget = Budget(script_calls=500)
+    async with opened("jail", tmp_path, engine=engine, policy=Policy(), approver=approve_all, budget=budget) as session:
+        result = await session.call("script", {"code": code})
+        assert result.ok, result
+        assert result.value["result"] == 111
+        everything = "".join(json.dumps(event.data) for event in session.trace)
+        assert everything.count("MARKER") == 1, "the one in the code"
+        assert len((tmp_path / "summary").read_text().splitlines()) == 111
 
 
 async def test_a_value_of_200_mb_passes_between_two_tools_without_the_script_holding_it(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
 from handrail.testing import HeldApprovals, approve_all
-from handrail.tools.script import script_tool
+from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
-from tests.tools.test_script import ask_whole, opened, result_of, trouble
+from tests.tools.test_script import ask_whole, lacked, opened, result_of, trouble
 from tests.tools.world import World, in_time
 
 pytestmark = pytest.mark.anyio
@@ -37,9 +37,11 @@ LANGUAGE: list[tuple[str, Any]] = [
 ]
 
 
-async def test_scripts_that_are_unusual_but_right_run(real: World) -> None:
+async def test_scripts_that_are_unusual_but_right_run(scripted: World) -> None:
     for code, expected in LANGUAGE:
-        result = await real.call("script", code=code)
+        if await lacked(scripted, code):
+            continue
+        result = await scripted.call("script", code=code)
         assert result.ok, (code, result)
         assert expected is None or result.value["result"] == expected, code
 
@@ -77,9 +79,9 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_script_that_no_python_can_compile_is_refused_before_anything_runs(real: World) -> None:
+async def test_a_script_that_no_python_can_compile_is_refused_before_anything_runs(scripted: World) -> None:
     for code, said in REFUSED:
-        failure = await trouble(real, code)
+        failure = await trouble(scripted, code)
         assert failure.kind == "invalid_args", (code[:50], failure)
         assert said in failure.message, (code[:50], failure)
 
@@ -132,35 +134,35 @@ KEYS: list[Any] = [
 ]
 
 
-async def test_values_that_look_like_references_are_plain_data(tmp_path: Path) -> None:
+async def test_values_that_look_like_references_are_plain_data(engine: EngineName, tmp_path: Path) -> None:
     @tool
     def held(number: int) -> dict[str, Any]:
         """One of them."""
         value: dict[str, Any] = KEYS[number]
         return value
 
-    async with opened("jail", tmp_path, [held]) as session:
+    async with opened("jail", tmp_path, [held], engine=engine) as session:
         for number, value in enumerate(KEYS):
             result = await session.call("script", {"code": f"tools.held(number={number})"})
             assert result.ok, (value, result)
             assert result.value["result"] == value
 
 
-async def test_text_that_json_makes_six_times_as_long_is_read_by_reference(real: World) -> None:
+async def test_text_that_json_makes_six_times_as_long_is_read_by_reference(scripted: World) -> None:
     text = "\x01é" * 600_000
-    await real.put("odd", text)
+    await scripted.put("odd", text)
     code = "text = tools.read(path='odd')['text']\nwhole = text.read()\n[len(whole), whole == '\\x01é' * 600_000]"
-    assert await result_of(real, code) == [1_200_000, True]
+    assert await result_of(scripted, code) == [1_200_000, True]
 
 
-async def test_three_hundred_gathered_calls_are_all_answered(tmp_path: Path) -> None:
+async def test_three_hundred_gathered_calls_are_all_answered(engine: EngineName, tmp_path: Path) -> None:
     @tool
     def pad(n: int) -> str:
         """A text just below the size of a reference."""
         return f"{n}" + "x" * 4000
 
     budget = Budget(script_calls=400)
-    async with opened("jail", tmp_path, [pad], budget=budget) as session:
+    async with opened("jail", tmp_path, [pad], engine=engine, budget=budget) as session:
         code = "values = tools.gather(*[call('pad', n=n) for n in range(300)])\n[v[:-4000] for v in values]"
         with in_time():
             result = await session.call("script", {"code": code})
@@ -168,9 +170,9 @@ async def test_three_hundred_gathered_calls_are_all_answered(tmp_path: Path) -> 
     assert result.value["result"] == [str(n) for n in range(300)]
 
 
-async def test_a_script_that_goes_on_when_its_calls_are_refused_is_ended(tmp_path: Path) -> None:
+async def test_a_script_that_goes_on_when_its_calls_are_refused_is_ended(engine: EngineName, tmp_path: Path) -> None:
     code = "while True:\n    try:\n        tools.todo(items=5)\n    except ToolError: pass"
-    async with opened("jail", tmp_path) as session:
+    async with opened("jail", tmp_path, engine=engine) as session:
         with in_time():
             result = await session.call("script", {"code": code})
         assert isinstance(result, Failure)
@@ -191,31 +193,32 @@ for n in range(20_000):
     assert not result.ok or result.value["calls"] < 2_000
 
 
-async def test_refused_calls_of_a_script_are_given_back_to_its_budget(tmp_path: Path) -> None:
+async def test_refused_calls_of_a_script_are_given_back_to_its_budget(engine: EngineName, tmp_path: Path) -> None:
     code = """
 made = 0
 for n in range(4):
     try:
         tools.todo(items=n)
     except ToolError as error:
-        assert error.kind == "invalid_args"
+        assert str(error).startswith("invalid_args: ")
 for n in range(5):
     try:
         tools.todo(items=[])
         made += 1
     except ToolError as error:
-        assert error.kind == "budget_exhausted"
+        assert str(error).startswith("budget_exhausted: ")
 made
 """
-    async with opened("jail", tmp_path, budget=Budget(script_calls=3)) as session:
+    async with opened("jail", tmp_path, engine=engine, budget=Budget(script_calls=3)) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert result.value["result"] == 3
 
 
-async def test_a_task_cannot_be_started_by_a_script_that_hides_its_name(real: World) -> None:
+async def test_a_task_cannot_be_started_by_a_script_that_hides_its_name(scripted: World) -> None:
     assert (
-        "task cannot be called from script" in (await trouble(real, "getattr(tools, 'ta' + 'sk')(prompt='x')")).message
+        "task cannot be called from script"
+        in (await trouble(scripted, "getattr(tools, 'ta' + 'sk')(prompt='x')")).message
     )
 
 
@@ -349,8 +352,8 @@ def far_away(n: int) -> int:
     return os.getpid() * 0 + n * 2
 
 
-async def test_isolated_tools_answer_scripts(tmp_path: Path) -> None:
-    async with opened("jail", tmp_path, [far_away]) as session:
+async def test_isolated_tools_answer_scripts(engine: EngineName, tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, [far_away], engine=engine) as session:
         result = await session.call("script", {"code": "tools.gather(call('far_away', n=1), call('far_away', n=2))"})
     assert result.ok, result
     assert result.value["result"] == [2, 4]

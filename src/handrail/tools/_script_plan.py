@@ -26,7 +26,7 @@ class _Use:
 def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
     """The tools that it names; a Failure for a script that cannot work."""
     if len(code) > LONGEST_CODE:
-        return _refused(f"it has {len(code):,} characters, and the limit is {LONGEST_CODE:,}")
+        return not_run(f"it has {len(code):,} characters, and the limit is {LONGEST_CODE:,}")
     finder = _Finder()
     try:
         tree = parsed(code)
@@ -36,15 +36,15 @@ def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
         where = f"line {error.lineno}: " if error.lineno else ""
         text = f" ({error.text.strip()[:100]})" if error.text and error.text.strip() else ""
         hint = "; tools are called without await" if "'await' outside" in str(error.msg) else ""
-        return _refused(f"{where}{error.msg}{text}{hint}")
+        return not_run(f"{where}{error.msg}{text}{hint}")
     except (RecursionError, MemoryError):
-        return _refused("it is nested too deeply")
+        return not_run("it is nested too deeply")
     except ValueError as error:
-        return _refused(str(error))
+        return not_run(str(error))
     known = {tool.name: tool for tool in tools}
     for use in () if finder.rebound else finder.uses:
         if why := _wrong(use, known):
-            return _refused(f"line {use.line}: {why}")
+            return not_run(f"line {use.line}: {why}")
     return frozenset(use.name for use in finder.uses)
 
 
@@ -54,7 +54,8 @@ def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozense
     return frozenset() if isinstance(plan, Failure) else plan
 
 
-def _refused(why: str) -> Failure:
+def not_run(why: str) -> Failure:
+    """The answer to a script that cannot be run."""
     return Failure("invalid_args", f"The script was not run: {why}. Nothing was called.", field="code")
 
 

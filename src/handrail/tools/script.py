@@ -1,19 +1,22 @@
 """Run a script of the model's that calls tools itself; every call in it goes through every gate."""
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from math import inf
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import Field
 
-from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
+from handrail.contract.expect import nearest
 from handrail.contract.result import Failure, Result, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import ALL, Tool, tool
 from handrail.tools._script_cpython import CPython
-from handrail.tools._script_engine import Engine, ScriptCalls
+from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
 from handrail.tools._script_media import Media
-from handrail.tools._script_plan import named_tools, read_plan
+from handrail.tools._script_monty import Monty
+from handrail.tools._script_plan import named_tools, not_run, read_plan
 from handrail.tools._script_stubs import describe
 
 EngineName = Literal["cpython", "monty", "auto"]
@@ -26,16 +29,33 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
         return plan
     most = context.budget.script_seconds
     seconds = min(timeout, inf if most is None else most)
+    began = context.clock.now()
+    if engine != "cpython":
+        try:
+            seen = await Media.before(context.sandbox)
+            return await _run(context, code, seconds, await Monty.open(context, code), seen, must=engine == "monty")
+        except CannotRun as error:
+            if engine == "monty":
+                return not_run(str(error))
+        except Unavailable:  # of Monty's jail: nothing else in here raises it
+            if engine == "monty":
+                raise
+        seconds = max(0.0, seconds - (context.clock.now() - began))
     return await _run(context, code, seconds, await CPython.open(context), Media(context.sandbox))
 
 
-async def _run(context: Context, code: str, seconds: float, engine: Engine, media: Media) -> Result:
+async def _run(
+    context: Context, code: str, seconds: float, engine: Engine, media: Media, *, must: bool = True
+) -> Result:
+    """Run it. Raises CannotRun if it failed before its first call, unless this engine `must` run it."""
     calls = ScriptCalls(context)
     try:
         with context.clock.limit(seconds) as limit:
             ended = await engine.run(code, calls)
         if limit.passed:
             raise calls.failed(f"The script ran longer than {seconds:g} s and was ended with its calls", "timeout")
+        if not must and "error" in ended and not calls.made:
+            raise CannotRun("it failed before its first call")
         await engine.close()
         return await _answer(calls, engine, media, ended)
     except BaseExceptionGroup as group:
@@ -75,8 +95,10 @@ async def _answer(calls: ScriptCalls, engine: Engine, media: Media, ended: Mappi
 
 def script_tool(engine: EngineName = "cpython") -> Tool:
     """The tool `script`. `monty` and `auto` need the extra `monty`; `auto` tries Monty first."""
-    if engine != "cpython":
-        raise HandrailError(f"there is no engine {engine!r}; there is cpython")
+    if engine not in get_args(EngineName):
+        raise HandrailError(f"there is no engine {engine!r}; {nearest(str(engine), get_args(EngineName))}")
+    if engine != "cpython" and find_spec("pydantic_monty") is None:
+        raise HandrailError(f"the engine {engine} needs pydantic-monty: pip install 'handrail[monty]'")
 
     @tool(
         risk="high", effects=["executes"], needs=["exec", "files", "stdin"], timeout=None, lane="none",

@@ -1,0 +1,108 @@
+"""What Monty's part of Python does not have, as far as that can be seen before a script runs."""
+
+import ast
+from collections.abc import Iterator
+from textwrap import dedent
+from typing import Final
+
+from handrail.tools._script_engine import CannotRun
+from handrail.tools._script_syntax import parsed
+
+MODULES: Final = frozenset((
+    "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
+    "functools", "hashlib", "itertools", "json", "math", "random", "re", "time", "tomllib", "typing", "unicodedata",
+))  # fmt: skip
+"""What can be imported. Monty also has event loops, and os, pathlib and sys, without the machine behind them."""
+NAMES: Final = frozenset((
+    "BaseExceptionGroup", "BlockingIOError", "BrokenPipeError", "BufferError", "BytesWarning", "ChildProcessError",
+    "ConnectionAbortedError", "ConnectionError", "ConnectionRefusedError", "ConnectionResetError",
+    "DeprecationWarning", "EOFError", "EncodingWarning", "EnvironmentError", "ExceptionGroup", "FloatingPointError",
+    "FutureWarning", "GeneratorExit", "IOError", "ImportWarning", "IndentationError", "InterruptedError",
+    "PendingDeprecationWarning", "ProcessLookupError", "ReferenceError", "ResourceWarning", "RuntimeWarning",
+    "StopAsyncIteration", "SyntaxWarning", "SystemError", "TabError", "UnicodeError", "UnicodeTranslateError",
+    "UnicodeWarning", "UserWarning", "Warning", "__build_class__", "__import__", "__loader__", "aiter", "anext",
+    "ascii", "breakpoint", "bytearray", "callable", "classmethod", "compile", "copyright", "credits", "delattr",
+    "dir", "exit", "globals", "help", "input", "issubclass", "license", "memoryview", "quit", "staticmethod",
+    "super", "vars", "eval", "exec", "locals", "object", "open",
+))  # fmt: skip
+"""Built-in names that Monty lacks; the last five it has, but for other uses than those of Python."""
+ERROR_PARTS: Final = frozenset({"kind", "message", "field", "retryable"})
+
+
+def text_for_monty(code: str) -> str:
+    """The script as Monty reads it; its lines keep their numbers. Raises CannotRun."""
+    tree = parsed(code)
+    for line, what in sorted(_lacking(tree)):
+        raise CannotRun(f"line {line}: Monty does not have {what}")
+    text = dedent(code)
+    return text if text != code and _means(text) == ast.dump(tree) else code
+
+
+def _means(text: str) -> str:
+    try:
+        return ast.dump(parsed(text))
+    except SyntaxError:
+        return ""
+
+
+def _lacking(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    nodes = list(ast.walk(tree))
+    bound = set(_bound(nodes))
+    catches = any(isinstance(node, ast.Name) and node.id == "ToolError" for node in nodes)
+    catches |= any(isinstance(node, ast.keyword) and node.arg == "return_exceptions" for node in nodes)
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((node.lineno, f"the module {name}") for name in _modules(node) if name not in MODULES)
+        elif isinstance(node, ast.Name) and node.id in NAMES - bound:
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and node.attr in ERROR_PARTS and catches:
+            yield node.lineno, f"the .{node.attr} of a ToolError; str(error) is 'kind: message'"
+        elif isinstance(node, ast.Subscript) and _is_tools(node.value) and "tools" not in bound:
+            yield node.lineno, "tools[…]; use getattr(tools, name)"
+        elif isinstance(node, ast.Call):
+            yield from _calls_back(node)
+            if catches and _reads_a_part(node):
+                yield node.lineno, "attributes of a ToolError"
+
+
+def _bound(nodes: list[ast.AST]) -> Iterator[str]:
+    """Names that the script gives to things of its own."""
+    for node in nodes:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+
+
+def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return ["." if node.level else str(node.module).partition(".")[0]]
+    return [alias.name.partition(".")[0] for alias in node.names]
+
+
+def _is_tools(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "tools"
+
+
+def _calls_back(node: ast.Call) -> Iterator[tuple[int, str]]:
+    """A tool that is given to a function, as in `map(tools.read, …)` and `sorted(…, key=lambda …)`."""
+    if isinstance(node.func, ast.Name) and node.func.id == "call":
+        return
+    if isinstance(node.func, ast.Attribute) and _is_tools(node.func.value):
+        return
+    for given in (*node.args, *(word.value for word in node.keywords)):
+        inside = ast.walk(given) if isinstance(given, ast.Lambda) else (given,)
+        if any(isinstance(each, ast.Attribute) and _is_tools(each.value) for each in inside):
+            yield node.lineno, "tools that other functions call, as in map(tools.read, …); write a loop"
+
+
+def _reads_a_part(node: ast.Call) -> bool:
+    return (
+        isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
+        and any(isinstance(each, ast.Constant) and each.value in ERROR_PARTS for each in node.args)
+    )
