@@ -11,6 +11,7 @@ from subprocess import PIPE
 
 import pytest
 
+from tests.cli.story import bash, recorded
 from tests.cli.terminal import ENV, MAIN, WIDTHS, plain, terminal
 
 
@@ -74,21 +75,37 @@ def test_the_examples_in_the_help_work(tmp_path: Path) -> None:
         assert json.loads(ran.stdout)["ok"], ran.stdout
 
 
-def test_help_loads_nothing_that_only_a_command_needs() -> None:
-    code = f"import sys; sys.argv[1:] = ['--help']; import atexit; atexit.register(lambda: print(*sys.modules)); {MAIN}"
-    argv = [sys.executable, "-c", code]
-    loaded = subprocess.run(argv, env=ENV, capture_output=True, text=True, timeout=60, check=True).stdout.split()
-    assert "handrail.cli.call" in loaded, "the control"
-    providers = {"anthropic", "google", "openai", "pydantic_ai", "httpx", "mcp.client", "mcp.server", "xllamacpp"}
-    assert providers & set(loaded) == set()
+PROVIDERS = {"anthropic", "google", "openai", "pydantic_ai", "httpx", "mcp", "xllamacpp", "handrail.models.providers"}
+
+
+def loaded(*words: str, cwd: Path) -> set[str]:
+    """The modules that `handrail` has loaded at its end."""
+    code = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=open('modules', 'w'))); {MAIN}"
+    argv = [sys.executable, "-W", "ignore", "-c", code, *words]
+    subprocess.run(argv, cwd=cwd, env={**ENV, "HOME": str(cwd)}, capture_output=True, check=True)
+    return set((cwd / "modules").read_text().split())
+
+
+def test_no_provider_is_loaded_before_it_is_asked(tmp_path: Path) -> None:
+    model = recorded(tmp_path / "r", ("Go", [bash("true"), "Done."]))
+    modules = loaded("run", "Go", "--model", model, cwd=tmp_path)
+    assert {"handrail.models.recorded", "handrail.drivers.jail", "handrail.tools.bash"} <= modules, "the control"
+    assert modules & PROVIDERS == set()
+
+
+def test_help_loads_nothing_that_only_a_command_needs(tmp_path: Path) -> None:
+    modules = loaded("--help", cwd=tmp_path)
+    assert "handrail.cli.call" in modules, "the control"
+    assert modules & PROVIDERS == set()
     heavy = {"anyio", "pydantic", "prompt_toolkit", "rich.console", "handrail.session.session", "handrail.drivers.open"}
-    assert heavy & set(loaded) == set()
+    assert modules & heavy == set()
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_help_and_the_list_of_tools_fit_the_terminal(columns: int, tmp_path: Path) -> None:
     commands = ("call", "shell", "tools", "doctor", "demo")
-    for words in (["--help"], ["tools"], *([command, "--help"] for command in commands)):
+    others = [["tools"], *([command, "--help"] for command in commands)] if columns == min(WIDTHS) else []
+    for words in (["--help"], *others):
         with terminal(*words, cwd=tmp_path, columns=columns, fresh=True) as screen:
             assert screen.end() == 0
         examples = ("  handrail call ", "  bash ")  # they stay whole

@@ -90,6 +90,9 @@ def test_the_tail_of_a_running_command_is_shown_and_a_message_is_queued(work: Pa
         say(screen, "Go")
         screen.wait_shown("| alpha")
         assert "… bash echo alpha" in screen.shown
+        for command in ("/resume last", "/model person"):
+            say(screen, command)
+        screen.wait_until(lambda: screen.shown.count("when it has answered") == 2, "that neither can be had now")
         say(screen, "And now?")
         screen.wait_shown("1 queued")
         (work / "go").touch()

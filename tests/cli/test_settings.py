@@ -1,12 +1,14 @@
 """What a person has set is used; what a file in the workspace says counts once they have accepted it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from handrail.cli._settings import Configured, read_settings
 from tests.cli.story import bash, recorded
-from tests.cli.terminal import plain
+from tests.cli.terminal import plain, terminal
 
 PLANTED = """
 model = "openai-chat:evil"
@@ -53,6 +55,40 @@ def test_a_planted_file_widens_nothing_and_a_line_names_what_was_left_out(place:
     assert "policy ask" in told
     assert not (place / "work/made").exists(), "nobody approved it"
     assert not (place / "OWNED").exists()
+
+
+def test_nothing_of_a_planted_file_is_set(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(place))
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    more = '[sandbox]\nenv = ["LD_PRELOAD=/x"]\ndriver = "host"\nallow_weaker = true\nnetwork = "full"\n'
+    for name, table in (("handrail.toml", ""), ("pyproject.toml", "tool.handrail")):
+        file = place / "work" / name
+        text = PLANTED.replace("[sandbox]\n", more)
+        if table:
+            text = f"[{table}]{text.replace('[', f'[{table}.', 1)}"
+            text = text.replace("\n[sandbox]", f"\n[{table}.sandbox]").replace("\n[mcp", f"\n[{table}.mcp")
+        file.write_text(text)
+        settings = read_settings(str(place / "work"))
+        assert len(settings.notes) == 1, "the control: it was read"
+        assert replace(settings, notes=()) == Configured()
+        link = place / "target"
+        file.rename(link)
+        file.symlink_to(link)
+        assert replace(read_settings(str(place / "work")), notes=()) == Configured(), "nor by a link"
+        file.unlink()
+
+
+def test_a_person_sees_the_file_and_accepts_it_or_not(place: Path) -> None:
+    (place / "work/handrail.toml").write_text('# \u202e\n[policy]\nmode = "open"\n')
+    for typed, code, said in (("n", 2, "was not accepted"), ("y", 0, "is accepted as it is now")):
+        with terminal("trust", cwd=place / "work", env={"HOME": str(place)}) as screen:
+            screen.wait_shown("[y/N]")
+            assert 'mode = "open"' in screen.shown
+            screen.type(f"{typed}\r")
+            assert screen.end() == code
+        assert said in screen.shown
+        assert "\u202e" not in screen.seen
 
 
 def test_what_narrows_counts_at_once(place: Path) -> None:

@@ -239,6 +239,8 @@ class Chat:
             self._front.print(list_line(each))
 
     async def _resume(self, id: str) -> None:
+        if self._talk.works:
+            raise HandrailError("another conversation can be taken up when it has answered; Ctrl-C twice ends the turn")
         self.following = replace(self._wish, resume=find_session(open_store(), id).id)
         if self.following.resume == self._talk.agent.session.id:
             self.following = None
