@@ -41,8 +41,8 @@ async def trouble(world: World, code: str) -> Failure:
 
 
 NOT_IN_MONTY = (
-    "    x = '''a", "import asyncio", "import sys", "import os", "class E(Exception)", "object()",
-    "from __future__", "tools['glob']",
+    "    x = '''a", "import asyncio", "import pickle", "import sys", "import os", "class E(Exception)", "object()",
+    "from __future__", "tools['glob']", "n = 0\ndef f():\n    nonlocal",
 )  # fmt: skip
 """How scripts begin that Monty's part of Python cannot run."""
 

@@ -275,6 +275,11 @@ async def test_large_values_and_media_reach_a_script_only_by_reference(tmp_path:
         return {"text": "0123456789" * times, "small": 1, "names": [f"{n}" for n in range(2000)]}
 
     @tool
+    def many(count: int) -> list[int]:
+        """Many numbers."""
+        return list(range(count))
+
+    @tool
     def take(items: list[str]) -> int:
         """Take it."""
         seen.append(len(items[0]))
@@ -283,20 +288,22 @@ async def test_large_values_and_media_reach_a_script_only_by_reference(tmp_path:
     code = """
 parts = tools.make(times=1_000)
 made = tools.make(times=5_000_000)
-names = made.get("names")
-text = made.get("text")
+names, text = made["names"], made["text"]
+numbers = tools.many(count=300_000)
 size = tools.take(items=[text])
 assert [parts["text"].size, parts["small"], parts["names"]] == [10_000, 1, names]
 picture = tools.read(path="shot.png")
 tools.bash(command="cp " + picture["path"] + " media/copy.png")
-return [size, made.kind, made.keys(), made.get("no", 7), names[-1], text.read(9, 12), len(picture["path"]) > 5]
+told = [numbers.kind, numbers.keys(), numbers.get(299_999), numbers.get(300_000, 7), tools.many(count=9000)[-1]]
+return [size, list(made), told, names[-1], text.read(9, 12), len(picture["path"]) > 5]
 """
-    async with opened("jail", tmp_path, [make, take], engine="monty") as session:
+    async with opened("jail", tmp_path, [make, many, take], engine="monty") as session:
         with in_time():
             result = await session.call("script", {"code": code})
     assert result.ok, result
     keys = ["text", "small", "names"]
-    assert result.value["result"] == [50_000_000, "json", keys, 7, "1999", "901", True]
+    told = ["json", [], 299_999, 7, 8999]
+    assert result.value["result"] == [50_000_000, keys, told, "1999", "901", True]
     assert seen == [50_000_000]
     assert len(result.value["media"]) == 2
 

@@ -18,7 +18,7 @@ from handrail.toolkit.context import Context
 from handrail.tools._script_child import DEEPEST, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
 from handrail.tools._script_subset import text_for_monty
-from handrail.tools._script_values import LONGEST_READ
+from handrail.tools._script_values import LARGEST_JSON, LONGEST_READ
 from handrail.tools._script_workers import Worker, workers_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ else:
 
 T = TypeVar("T")
 LARGEST_GIVEN: Final = 1 << 20
-"""Bytes of an object or a list that a script is given with its parts, instead of as a Ref."""
+"""Bytes of a list that a script is given with its parts, instead of as a Ref."""
+MOST_PARTS: Final = 10_000
+"""Parts of a value with large texts that a script is given at once."""
 LARGEST_TEXT: Final = 16 << 20
 """Bytes of a Ref that can be read at once."""
 TOOL_ERROR: Final = "binascii.Incomplete"
@@ -200,7 +202,7 @@ class Monty:
         if wire.keys() != {"$ref"}:
             return {sendable(key): await self._given(held, calls) for key, held in wire.items()}
         ref = Ref(None, wire["$ref"])  # type: ignore[arg-type]  # it is only a name here: Monty calls no method of it
-        if ref.kind == "json" and ref.size <= LARGEST_GIVEN:
+        if ref.kind == "json" and ref.size <= LARGEST_JSON:
             return await self._parts(ref, calls)
         return self._handle(ref)
 
@@ -210,15 +212,18 @@ class Monty:
         return made
 
     async def _parts(self, ref: Ref, calls: ScriptCalls) -> Any:
-        """An object or a list, in which large texts are references."""
-        value = json.loads(await _read(ref, 0, ref.size, calls))
-        if _longest_text(value) <= REF_BYTES:
-            return await self._given(_escaped(value), calls)
-        if isinstance(value, str):
+        """An object or a list, in which large texts are references. One that has very many parts is a reference."""
+        if ref.size <= LARGEST_GIVEN:
+            value = json.loads(await _read(ref, 0, ref.size, calls))
+            if _longest_text(value) <= REF_BYTES:
+                return await self._given(_escaped(value), calls)
+            keys: Any = list(value) if isinstance(value, dict) else list(range(len(value)))
+        else:
+            value, keys = {}, await _keys(ref, calls)
+        if not keys or not isinstance(keys, list) or len(keys) > MOST_PARTS:
             return self._handle(ref)
-        keys = list(value) if isinstance(value, dict) else range(len(value))
         parts = [await self._given(await _asked({"part": ref._ref, "key": key}, calls), calls) for key in keys]
-        return dict(zip(map(sendable, value), parts, strict=True)) if isinstance(value, dict) else parts
+        return dict(zip(map(sendable, keys), parts, strict=True)) if isinstance(value, dict) else parts
 
     async def _of_ref(self, ref: Ref, name: str, args: Any, kwargs: Any, calls: ScriptCalls) -> Any:
         if name not in OF_REF:
