@@ -125,6 +125,8 @@ class Conversation:
     @on_own_loop
     async def kill(self) -> None:
         """End the command and all it started. Returns when it is gone, or its driver stays silent."""
+        if self._talk.settled.is_set():
+            return
         self._talk.request_end("close")
         self._talk.change()
         await finish(self._talk.settled.wait)

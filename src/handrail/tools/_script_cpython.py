@@ -62,7 +62,8 @@ class CPython:
             in_background(_keep_spare(self._sandbox))
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
-        await self._send(encoded({"code": code, "cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}))
+        places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
+        await self._send(b"0 " + encoded({"code": code, **places}))
         async with anyio.create_task_group() as group:
             while "ended" not in (frame := await self._receive(calls)):
                 self._last += 1
