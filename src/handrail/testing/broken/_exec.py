@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import anyio
 
+from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process
 from handrail.contract.errors import Unavailable
 from handrail.testing.broken.altered import Altered, AlteredProcess, Shelf
 
 EXEC: Final = Shelf("exec")
+AT_A_TIME: Final = 5
 CUT: Final = 512 << 10
 
 
@@ -72,8 +74,8 @@ EXEC.add("takes the line where both are given", _command(
 EXEC.add("takes an empty argv for true", _command(lambda it, _: replace(it, argv=("true",)) if it.argv == () else it))
 EXEC.add("ends an argument at NUL", _command(
     lambda it, _: replace(it, argv=tuple(word.split("\0")[0] for word in it.argv)) if it.argv else it))  # fmt: skip
-EXEC.add("takes a relative directory", _command(
-    lambda it, driver: it if it.cwd != "here" else replace(it, cwd=posixpath.join(driver.workspace, "."))))  # fmt: skip
+EXEC.add("takes a relative directory for the workspace", _command(
+    lambda it, driver: it if (it.cwd or "/").startswith("/") else replace(it, cwd=driver.workspace)))  # fmt: skip
 EXEC.add("drops a variable without a name", _command(
     lambda it, _: replace(it, env={name: value for name, value in it.env.items() if name})))  # fmt: skip
 EXEC.add("makes blanks of new lines in variables", _command(
@@ -146,20 +148,27 @@ class _OneWaits(AlteredProcess):
             self.waiting = False
 
 
-@EXEC.driver("runs commands that touch a file one after the other")
-class _InTurn(Altered):
+@EXEC.driver("runs five commands at a time")
+class _FiveAtATime(Altered):
     def __init__(self, driver: Driver, options: dict[str, Any]) -> None:
         super().__init__(driver, options)
-        self.last: Process | None = None
+        self.running = 0
 
     async def start(self, command: Command) -> Process:
-        if not (command.line or "").startswith("touch"):
-            return await super().start(command)
-        if self.last is not None:
-            with anyio.move_on_after(20):
-                await self.last.wait()
-        self.last = await super().start(command)
-        return self.last
+        with anyio.move_on_after(20):
+            while self.running >= AT_A_TIME:
+                await anyio.sleep(0.02)
+        process = await super().start(command)
+        self.running += 1
+        in_background(self._until_ended(process))
+        return process
+
+    async def _until_ended(self, process: Process) -> None:
+        try:
+            await process.wait()
+        except Exception:  # noqa: BLE001 - it was closed meanwhile
+            pass
+        self.running -= 1
 
 
 @EXEC.driver("gives all commands one id")
@@ -227,5 +236,5 @@ class _EndsClosed(AlteredProcess):
 @EXEC.driver("drops what is written to a hidden file")
 class _NothingHidden(Altered):
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        hidden = posixpath.basename(path).startswith(".handrail")
+        hidden = posixpath.basename(path).startswith(".")
         await self.driver.write(path, b"" if hidden else data, mode=mode)

@@ -94,8 +94,9 @@ class _Keeps(Altered):
         self.kept: dict[str, str] = {}
 
     async def start(self, command: Command) -> Process:
-        self.kept |= {name: value for name, value in command.env.items() if name == "ONCE"}
-        return await super().start(replace(command, env={**self.kept, **command.env}))
+        process = await super().start(replace(command, env={**self.kept, **command.env}))
+        self.kept |= command.env
+        return process
 
 
 ENV_WALL.opening("forgets the variables of the sandbox", lambda options: {**options, "env": None})

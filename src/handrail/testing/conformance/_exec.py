@@ -10,6 +10,8 @@ from handrail.testing.conformance.check import Group, NotTried, Seen
 from handrail.testing.conformance.site import Open, collect, outcome, until_says
 
 EXEC: Final = Group("exec", needs=())
+TOGETHER: Final = 6
+"""Commands that must be able to run at the same time."""
 
 
 async def _line(open: Open, line: str, code: int, stdout: bytes, **options: Any) -> Seen:
@@ -138,11 +140,15 @@ async def several_may_wait_for_one_command(open: Open) -> Seen:
 
 @EXEC.check
 async def commands_run_at_the_same_time(open: Open) -> Seen:
+    """Each goes on only when all of them have begun."""
     site = await open()
-    line = "touch {0}; n=0; until test -e {1}; do n=$((n+1)); test $n -lt 200 || exit 9; sleep 0.01; done; echo MET"
-    processes = [await site.start(line.format(*pair)) for pair in (("a", "b"), ("b", "a"))]
+    begun = " && ".join(f"test -e begun-{number}" for number in range(TOGETHER))
+    wait = f"n=0; until {begun}; do n=$((n+1)); test $n -lt 200 || exit 9; sleep 0.01; done; echo MET"
+    processes = [await site.start(f"touch begun-{number}; {wait}") for number in range(TOGETHER)]
     rans = [await collect(process) for process in processes]
-    return Seen(line, await site.exists("a"), [b"MET\n", b"MET\n"], [ran.stdout for ran in rans])
+    return Seen(
+        f"touch begun-0; {wait}", await site.exists("begun-0"), [b"MET\n"] * TOGETHER, [it.stdout for it in rans]
+    )
 
 
 @EXEC.check
