@@ -50,7 +50,7 @@ class Elsewhere:
     def __init__(self, directory: Path) -> None:
         package = Path(handrail.__file__).parent
         copy = directory / "sources" / "handrail"
-        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, copy)  # with what Python has compiled already
         (copy / "drivers" / "guard" / "guard").unlink(missing_ok=True)
         (directory / "sources" / "sitecustomize.py").write_text(SABOTAGE)
         self.tmp = directory / "tmp"
