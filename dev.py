@@ -7,6 +7,7 @@
     python3 dev.py bench [args]         the figures, as ratios to a floor timed in the same run
     python3 dev.py docs [args]          the pages of docs/, built into site/; `docs serve` shows them while you write
     python3 dev.py fuzz [args]          hostile frames for the guard's parser
+    python3 dev.py peers [NAME…]        other frameworks' local backends through the conformance kit, into docs/peers.md
     python3 dev.py mcp-conformance      the official suite of the Model Context Protocol, against both sides of ours
     python3 dev.py commits [RANGE]      whether the subjects of new commits are short enough
 
@@ -63,6 +64,7 @@ def main(arguments: list[str]) -> int:
         "bench": bench,
         "docs": docs,
         "fuzz": partial(program, "fuzz"),
+        "peers": partial(program, "tests.peers"),
         "mcp-conformance": partial(program, "tests.mcp.conformance"),
         "commits": commits,
     }

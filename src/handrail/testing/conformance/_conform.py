@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 
 from handrail.contract.driver import Feature
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import BrokenDriver, HandrailError
 from handrail.sandbox.report import check_driver, report_of
 from handrail.testing.conformance.check import Check, NotTried
 from handrail.testing.conformance.checks import CHECKS
@@ -103,7 +103,10 @@ async def _tried(check: Check, open: Open, claimed: frozenset[Feature]) -> Check
 
 
 def _not_tried(error: BaseException) -> str:
-    """Why a check was not made, said by the check or by one of its tasks; empty if it was made."""
-    if isinstance(error, BaseExceptionGroup):
-        return next((reason for each in error.exceptions if (reason := _not_tried(each))), "")
-    return str(error) if isinstance(error, NotTried) else ""
+    """Why a check was not made, said by the check, one of its tasks or the driver; empty if it was made."""
+    if isinstance(error, NotTried):
+        return str(error)
+    if isinstance(error, BrokenDriver) and isinstance(error.__cause__, NotTried):
+        return str(error.__cause__)
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((reason for each in inner if (reason := _not_tried(each))), "")

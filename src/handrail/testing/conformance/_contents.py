@@ -9,14 +9,14 @@ import anyio.lowlevel
 
 from handrail.contract.driver import Driver
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, Site, collect, outcome, until_says
+from handrail.testing.conformance.site import Open, Site, collect, outcome
 
 RANGES: Final = Group("range_read", needs=("files",))
 ATOMIC: Final = Group("atomic_write", needs=("files",))
 TEXT: Final = b"0123456789"
 LARGE: Final = 1 << 20
 TERABYTE: Final = 1 << 40
-HOLD: Final = "exec 3< file; echo STARTED; read go; cat <&3"
+HOLD: Final = "exec 3< file; touch started; until test -e go; do sleep 0.01; done; cat <&3"
 
 
 async def _range(open: Open, start: int, length: int | None, expected: bytes | str) -> Seen:
@@ -71,15 +71,11 @@ async def a_terabyte_is_not_read_at_once(open: Open) -> Seen:
 async def a_command_that_has_a_file_open_keeps_the_old_content(open: Open) -> Seen:
     site = await open()
     await site.driver.write(site.at("file"), b"old")
-    process = await site.start(HOLD, input=True)
-    output = process.output()
-    printed = await until_says(output, b"STARTED\n")
+    process = await site.start(HOLD)
+    await site.until("started")
     await site.driver.write(site.at("file"), b"newer")
-    await process.send(b"go\n")
-    await process.send(None)
-    rest = b"".join([chunk.data async for chunk in output])
-    await process.wait()
-    return Seen(HOLD, printed == b"STARTED\n", b"old", rest)
+    await site.driver.write(site.at("go"), b"")
+    return Seen(HOLD, await site.exists("started"), b"old", (await collect(process)).stdout)
 
 
 @ATOMIC.check

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Collection
-from pathlib import PurePath
 from typing import Final
 
 PROC: Final = "/proc"
@@ -23,7 +22,7 @@ def kill_leftovers(directories: Collection[str]) -> int:
 
 def _pids() -> list[int]:
     try:
-        return [int(name) for name in os.listdir(PROC) if name.isdecimal() and int(name) != os.getpid()]
+        return [int(name) for name in os.listdir(PROC) if name.isdecimal() and name != str(os.getpid())]
     except OSError:
         return []
 
@@ -33,7 +32,7 @@ def _works_in(pid: int, directories: Collection[str]) -> bool:
         path = os.readlink(f"{PROC}/{pid}/cwd").removesuffix(" (deleted)")
     except OSError:  # it has ended, or belongs to somebody else
         return False
-    return any(path == it or path.startswith(f"{it}/") or it in PurePath(path).parts for it in directories)
+    return any(f"/{it.lstrip('/')}/" in f"{path}/" for it in directories)
 
 
 def _kill(pid: int, directories: Collection[str]) -> None:

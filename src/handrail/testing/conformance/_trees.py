@@ -47,14 +47,14 @@ class Watch:
     async def started(self) -> bool:
         """Whether the tree has begun to hold the pipe."""
         with anyio.move_on_after(self.site.patience * 5):
-            await self._says("said", b"STARTED\n")
+            await self._says("said", b"STARTED")
             return True
         return False
 
     async def dead(self) -> bool:
         """Whether everything that held the pipe is dead, or dies very soon."""
         with anyio.move_on_after(self.site.patience):
-            await self._says("gone", b"GONE\n")
+            await self._says("gone", b"GONE")
             return await self._watcher.wait() == 0
         return False
 
