@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail import Message, Success
+from handrail import Message, Success, Turn, Usage
 from tests.cli.story import bash, called, recorded
 from tests.cli.terminal import ENV, MAIN, begun, plain, say, terminal
 
@@ -17,14 +17,15 @@ WAIT = "until [ -e go ]; do sleep 0.05; done"
 
 
 def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Say hi", [bash("echo hi; exit 3"), "# Title\n\nIt **said** hi.\n\n- one"]))
+    said = Turn("# Title\n\nIt **said** hi.\n\n- one", usage=Usage(1200, 34, cost=0.0123))
+    model = recorded(work.parent / "r", ("Say hi", [bash("echo hi; exit 3"), said]))
     with terminal("chat", "--model", model, cwd=work, env=home) as screen:
         begun(screen)
         first = screen.shown.replace("\n", " ")
         for word in ("jail: ", "promises enforced", "network none", "policy contained", "ScriptedModel"):
             assert word in first, word
         say(screen, "Say hi")
-        screen.wait_shown("tokens in")
+        screen.wait_shown("1,200 tokens in, 34 out · $0.0123")
         screen.wait_shown("• one")
         assert "✓ bash echo hi; exit 3 · exit 3 · " in screen.shown
         assert "It said hi." in screen.shown
@@ -244,8 +245,29 @@ def test_several_lines_are_one_message_and_history_is_private(work: Path, home: 
         screen.wait_shown("four")
         screen.type("\r")
         screen.wait_shown("Pasted.")
+    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
+        begun(screen)
+        screen.type("\x1b[A")
+        screen.wait_shown("three\n  four")
     history = Path(home["HOME"], ".local/state/handrail/chat_history")
     assert (oct(history.stat().st_mode)[-3:], "four" in history.read_text()) == ("600", True)
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_person_may_be_the_model(term: str, work: Path, home: dict[str, str]) -> None:
+    with terminal("chat", "--model", "person", cwd=work, env={**home, "TERM": term}) as screen:
+        screen.wait_shown("lists the commands")
+        screen.wait_until(lambda: screen.shown.splitlines()[-1:] == [">"], "the prompt")
+        screen.type("Make it\r")
+        screen.wait_until(lambda: "\nMake it\n" in screen.shown and screen.shown.endswith("\n>"), "the question")
+        screen.type("bash command='touch made'\r")
+        screen.wait_until(lambda: '{"ok":true' in screen.shown and screen.shown.endswith("\n>"), "the result")
+        screen.type("It is made.\r")
+        screen.wait_shown("tokens in, 0 out\n>")
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert (work / "made").exists()
+    assert "It is made." in plain("sessions", "show", "last", cwd=work, env=home).stdout
 
 
 def test_resume_in_a_conversation_takes_up_another(work: Path, home: dict[str, str]) -> None:

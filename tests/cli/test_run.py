@@ -56,6 +56,7 @@ def test_with_json_every_event_is_a_line(work: Path, home: dict[str, str]) -> No
         ([], (), 1),
         ([Turn("half", stop="max_tokens")], (), 1),
         ([Turn("no", stop="refused")], (), 1),
+        ([Turn("")], (), 1),
         ([called(("ask_user", {"question": "Which one?"}))], (), 3),
         ([bash("true"), "Done."], ("--rounds", "1"), 4),
         ([bash("true"), bash("true"), "Done."], ("--calls", "1"), 4),

@@ -34,6 +34,7 @@ from handrail.policy.approval import visible
 
 HISTORY: Final = "chat_history"
 PROMPT: Final = "> "
+AS_THE_MODEL: Final = "You are the model: type a call, or the answer."
 REFRESH: Final = 0.25
 """Seconds between two pictures of what runs."""
 ANSWER_LINES: Final = 4
@@ -227,9 +228,8 @@ class PromptFront(_Shown):
 
     async def ask_person(self, shown: str) -> str | None:
         """A line of the person who plays the model."""
-        head, _, question = shown.rpartition("\n")
-        self.print(Text(visible(head)))
-        return await self.line(question)
+        self.print(Text(visible(shown.removesuffix(PROMPT).rstrip("\n"))))
+        return await self.line(AS_THE_MODEL)
 
     def _message(self) -> ANSI:
         """What runs now, the question if there is one, and the prompt."""

@@ -50,6 +50,8 @@ class Story:
         self.doing = ""
         """What the model does now."""
         self.usage = Usage()
+        self._streamed = False
+        """Whether pieces of the answer came before it; of some models it comes whole."""
 
     def see(self, event: Event) -> None:
         """Print what a person should know of the event; much of it prints nothing."""
@@ -71,6 +73,7 @@ class Story:
 
     def _model_asked(self, event: Event) -> None:
         self.doing = "asking the model"
+        self._streamed = False
 
     def _thinking(self, event: Event) -> None:
         self.doing = "the model thinks"
@@ -80,16 +83,17 @@ class Story:
 
     def _text(self, event: Event) -> None:
         self.doing = "the model writes"
+        self._streamed = True
         whole, self.answer = whole_blocks(self.answer + event.data["text"])
         self._print_answer(whole)
 
     def _retried(self, event: Event) -> None:
-        self.answer = ""
+        self.answer, self._streamed = "", False
         void = "; what it wrote is void" if event.data["taken_back"] else ""
         self._note(f"the model is asked again in {event.data['wait']:.1f} s{void}: {event.data['why']}", "yellow")
 
     def _model_answered(self, event: Event) -> None:
-        self._print_answer(self.answer)
+        self._print_answer(self.answer if self._streamed else event.data["text"])
         self.answer = self.doing = ""
         self.usage += Usage(**event.data["usage"])
 
