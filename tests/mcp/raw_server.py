@@ -102,6 +102,20 @@ class Prints(Server):
         super().call(request)
 
 
+class Asks(Server):
+    """Asks its user for a name and an age before it answers with what it was told."""
+
+    def call(self, request: dict[str, Any]) -> None:
+        fields = {"name": {"type": "string"}, "age": {"type": "integer", "default": 30}}
+        asked = {"message": "Who are\u200b you?", "requestedSchema": {"type": "object", "properties": fields}}
+        if request["params"]["arguments"].get("text") == "page":
+            asked = {"mode": "url", "message": "Go there.", "url": "https://x.example", "elicitationId": "1"}
+        send({"jsonrpc": "2.0", "id": "question", "method": "elicitation/create", "params": asked})
+        while (told := json.loads(sys.stdin.readline())).get("id") != "question":
+            pass
+        answer(request, text(json.dumps(told.get("result", "nobody"))))
+
+
 class DiesAtOnce(Server):
     def serve(self) -> None:
         sys.exit("no key was given")

@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 import anyio
 from mcp.client import IncomingMessage
+from mcp.client.context import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import RootModel, ValidationError
@@ -13,6 +14,7 @@ from pydantic import RootModel, ValidationError
 from handrail.aio import Task, in_background
 from handrail.contract.limits import MCP_END_WAIT
 from handrail.contract.version import __version__
+from handrail.mcp._questions import Ask, answer
 from mcp import Client, MCPError, types
 
 BETWEEN_LISTINGS: Final = 1.0
@@ -27,7 +29,7 @@ class Link:
     """`changed` is called, and awaited, when the server says that its tools are others now."""
 
     def __init__(
-        self, transport: AbstractAsyncContextManager[Any], changed: Callable[[Client], Awaitable[None]]
+        self, transport: AbstractAsyncContextManager[Any], changed: Callable[[Client], Awaitable[None]], ask: Ask | None
     ) -> None:
         self.client: Client | None = None
         """Connected, or None before and after."""
@@ -36,7 +38,7 @@ class Link:
         self.listed = False
         self.reason = ""
         """Why it was lost."""
-        self._transport, self._changed = transport, changed
+        self._transport, self._changed, self._ask = transport, changed, ask
         self._stop, self._news = anyio.Event(), anyio.Event()
         self._task: Task | None = None
 
@@ -83,6 +85,7 @@ class Link:
                 self._transport,
                 cache=None,
                 message_handler=self._hear,
+                elicitation_callback=None if self._ask is None else self._answer,
                 client_info=types.Implementation(name="handrail", version=__version__),
             ) as client:
                 self.client = client
@@ -98,6 +101,10 @@ class Link:
             self.client = None
             self.over.set()
             self.ready.set()
+
+    async def _answer(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert self._ask is not None
+        return await answer(self._ask, params)
 
     async def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):

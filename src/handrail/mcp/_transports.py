@@ -83,7 +83,7 @@ class Lines:
 
 
 class Sifted:
-    """A stream of messages in which no tool of a list breaks the form of the protocol."""
+    """A stream of messages in which no tool of a list breaks the form of the protocol, and a result says what it is."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -119,9 +119,11 @@ def _sift(item: Incoming) -> Incoming:
     if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
         return item
     listed = item.message.result.get("tools")
-    if not isinstance(listed, list):
+    if not isinstance(listed, list) and "content" not in item.message.result:
         return item
-    result = {**item.message.result, "tools": [made for each in listed if (made := wire_form(each)) is not None]}
+    result = {"resultType": "complete", **item.message.result}  # what a result is that does not say it
+    if isinstance(listed, list):
+        result["tools"] = [made for each in listed if (made := wire_form(each)) is not None]
     message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=result)
     return SessionMessage(message, item.metadata)
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import anyio
 import httpx2
 from mcp.client.stdio import get_default_environment
+from mcp.shared.dispatcher import ProgressFnT
 from pydantic import ValidationError
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
@@ -30,6 +31,7 @@ from handrail.mcp._answers import read_answer
 from handrail.mcp._catalogue import Catalogue
 from handrail.mcp._link import Link
 from handrail.mcp._listing import Offer
+from handrail.mcp._questions import Ask, answers
 from handrail.mcp._transports import Log, over_http, over_process
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
@@ -40,6 +42,8 @@ SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,3
 """No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
+MOST_QUESTIONS: Final = 10
+"""Times that a server may ask its user during one call, on 2026-07-28."""
 REASON_WAIT: Final = 0.5
 """Seconds for a connection that was lost to end, which tells why."""
 
@@ -57,6 +61,7 @@ def connect(
     timeout: float = TOOL_TIMEOUT,
     deferred: bool | None = None,
     cwd: str | None = None,
+    ask: Ask | None = None,
 ) -> "ToolServer":
     """Connect to an MCP server with `async with`; its `tools` are for a Session.
 
@@ -72,16 +77,16 @@ def connect(
         timeout: seconds for one call.
         deferred: keep the tools out of the model's sight until it searches for them; if None, when there are over 50.
         cwd: the directory in which the command starts; this process's own if None, in a sandbox its workspace.
+        ask: answers what the server asks its user, given the question and the schema of the answer; None declines.
 
     Raises, on entering, Unavailable if the server cannot be reached or does not start.
     """
     words = _words(name, command, url)
     _expect_texts(f"server {name}: env", env)
-    _expect_texts(f"server {name}: headers", headers)
-    _expect_headers(name, headers or {})
+    _expect_headers(name, headers)
     return ToolServer(
         name, words, url, dict(env or {}), dict(headers or {}), sandbox, trust, {} if pins is None else pins, timeout,
-        deferred, cwd,
+        deferred, cwd, ask,
     )  # fmt: skip
 
 
@@ -121,8 +126,9 @@ def _expect_texts(what: str, given: Mapping[str, str] | None) -> None:
             raise HandrailError(f"{what}: {shown(key)} is {kind_of(value)}; names and values are texts")
 
 
-def _expect_headers(name: str, headers: Mapping[str, str]) -> None:
-    for key, value in headers.items():
+def _expect_headers(name: str, headers: Mapping[str, str] | None) -> None:
+    _expect_texts(f"server {name}: headers", headers)
+    for key, value in (headers or {}).items():
         if not _HEADER_NAME.fullmatch(key):
             start = _HEADER_NAME.match(key)
             about = "an empty name" if start is None else f"a name that cannot be sent: {start[0][:40]!r} and more"
@@ -141,13 +147,13 @@ class ToolServer(AsyncWith):
     def __init__(
         self, name: str, words: tuple[str, ...], url: str | None, env: dict[str, str], headers: dict[str, str],
         sandbox: str | Sandbox | None, trust: bool, pins: MutableMapping[str, str], timeout: float,
-        deferred: bool | None, cwd: str | None,
+        deferred: bool | None, cwd: str | None, ask: Ask | None,
     ) -> None:  # fmt: skip
         refuse_other_loops("An MCP server")
         self.name = name
         self.own_loop = OwnLoop()
         self._argv, self._url, self._env, self._headers = words, url, env, headers
-        self._given_sandbox = sandbox
+        self._given_sandbox, self._ask = sandbox, ask
         self._cwd = cwd if url is not None or sandbox is not None else os.path.abspath(cwd or os.getcwd())
         self._catalogue = Catalogue(name, self._call, trust=trust, pins=pins, timeout=timeout, deferred=deferred)
         self._log = Log()
@@ -241,7 +247,7 @@ class ToolServer(AsyncWith):
                 await self._bury(self._link)
             if self._link is None:
                 await self._wait_for_turn()
-                self._link = Link(self._transport(), self._catalogue.read).begin()
+                self._link = Link(self._transport(), self._catalogue.read, self._ask).begin()
             link = self._link
             if not link.listed:
                 with anyio.move_on_after(MCP_CONNECT_WAIT) as limit:
@@ -290,11 +296,9 @@ class ToolServer(AsyncWith):
         link = await self._connected()
         if refused := self._catalogue.refusal(made, arguments):
             return refused
-        request = types.CallToolRequest(
-            params=types.CallToolRequestParams(name=made.original, arguments=sendable_data(dict(arguments)))
-        )
+        params = types.CallToolRequestParams(name=made.original, arguments=sendable_data(dict(arguments)))
         try:
-            raw = await link.request(request, partial(_show_progress, context))
+            raw = await self._answered(link, params, partial(_show_progress, context))
             if raw.get("resultType") == "input_required":
                 return Failure(
                     "unavailable", f"{made.name} asks for more input, which is not given here.", retryable=False
@@ -306,6 +310,19 @@ class ToolServer(AsyncWith):
             return Failure("execution_error", f"The MCP server {self.name} sent an invalid answer: {_first(error)}.")
         self._crashes = 0
         return await read_answer(context, made, answer, self._catalogue.output_checks(made))
+
+    async def _answered(self, link: Link, params: types.CallToolRequestParams, progress: ProgressFnT) -> dict[str, Any]:
+        """The server's answer, after the user has answered what it asked on the way."""
+        for _ in range(MOST_QUESTIONS):
+            raw = await link.request(types.CallToolRequest(params=params), progress)
+            if raw.get("resultType") != "input_required" or self._ask is None:
+                return raw
+            asked = types.InputRequiredResult.model_validate(raw, by_name=False)
+            found = await answers(self._ask, asked)
+            if found is None:
+                return raw
+            params = params.model_copy(update={"input_responses": found, "request_state": asked.request_state})
+        return raw
 
     async def _failed(self, link: Link, error: MCPError) -> Failure:
         if self._url is not None and error.code == types.INVALID_REQUEST:
