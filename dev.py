@@ -154,7 +154,8 @@ def node_modules(place: str, *packages: str) -> tuple[Path, str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (stamp.exists() and stamp.read_text() == str(packages)):
             patience = ["--fetch-retries=1", "--fetch-timeout=30000"]  # without a network npm would try for minutes
-            options = ["--prefix", str(VENV / place), "--no-save", "--no-audit", "--no-fund", *patience]
+            quick = ["--no-save", "--no-audit", "--no-fund", "--prefer-offline"]
+            options = ["--prefix", str(VENV / place), *quick, *patience]
             done = watch(f"installing {packages[0]}", ["npm", "install", *options, *packages])
             if done.returncode:
                 return modules, f"{done.stdout[-2000:]}\nnpm, of Node, cannot install {packages}; is there a network?"

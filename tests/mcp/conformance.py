@@ -1,6 +1,6 @@
 """The official conformance suite, against Handrail's server and client: `python3 dev.py mcp-conformance`.
 
-Two versions of it are installed from npm, with the Node that they need, in directories of .venv.
+Two versions of it are installed from npm, and the Node that they need, in directories of .venv.
 """
 
 import re
@@ -36,14 +36,13 @@ class Run:
         return self.options[0] == "server"
 
 
+CORE: Final = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
+"""The suite's group `core` of client scenarios, without those of OAuth, which are the group `auth` too."""
 RUNS: Final = (
     Run("server, all active scenarios", OLDER, ("server",)),
     Run("server, required by 2025-11-25", NEWER, ("server", "--requirements", "2025-11-25")),
     Run("server, required by 2026-07-28", NEWER, ("server", "--requirements", "2026-07-28")),
-    *(
-        Run(f"client, {scenario}", OLDER, ("client", "--command", CLIENT, "--scenario", scenario))
-        for scenario in ("initialize", "tools_call")
-    ),
+    *(Run(f"client, {scenario}", OLDER, ("client", "--command", CLIENT, "--scenario", scenario)) for scenario in CORE),
     *(
         Run(
             f"client, {scenario} of {revision}",
@@ -51,10 +50,11 @@ RUNS: Final = (
             ("client", "--command", CLIENT, "--scenario", scenario, "--spec-version", revision),
         )
         for revision, scenarios in {
-            "2025-11-25": ("initialize", "tools_call", "json-schema-2020-12-preservation"),
-            "2026-07-28": (
+            "2025-11-25": (*CORE, "json-schema-2020-12-preservation"),
+            "2026-07-28": (  # all that it requires, without OAuth
                 "tools_call",
                 "request-metadata",
+                "sep-2322-client-request-state",
                 "http-standard-headers",
                 "http-custom-headers",
                 "http-invalid-tool-headers",
@@ -67,31 +67,43 @@ RUNS: Final = (
 )
 
 
-def suite(version: str) -> list[str]:
-    """The words that start this version. Raises RuntimeError, naming Node, if it cannot be installed."""
-    modules, missing = dev.node_modules(f"conformance-{version}", f"@modelcontextprotocol/conformance@{version}", NODE)
+def installed(place: str, package: str) -> Path:
+    """The directory of npm packages with this one. Raises RuntimeError, naming Node, if it cannot be installed."""
+    modules, missing = dev.node_modules(place, package)
     if missing:
         raise RuntimeError(missing)
-    return [str(modules / ".bin" / "node"), str(modules / "@modelcontextprotocol/conformance/dist/index.js")]
+    return modules
+
+
+def node() -> str:
+    """The Node that all of these programs run on: it is large, and installed once."""
+    return str(installed("node", NODE) / ".bin" / "node")
+
+
+def suite(version: str) -> list[str]:
+    """The words that start this version."""
+    modules = installed(f"conformance-{version}", f"@modelcontextprotocol/conformance@{version}")
+    return [node(), str(modules / "@modelcontextprotocol/conformance/dist/index.js")]
 
 
 @contextmanager
-def fixture_server(*options: str) -> Iterator[str]:
-    """The address of a running fixture server."""
-    argv = [sys.executable, "-m", "tests.mcp.fixture", *options]
+def fixture_servers() -> Iterator[tuple[str, str]]:
+    """The addresses of a running fixture server, and of one that lacks a tool."""
+    argv = [sys.executable, "-m", "tests.mcp.fixture"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=dev.ROOT) as process:
         assert process.stdout is not None
         try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+            whole, lacking = process.stdout.readline().split()
+            yield f"http://127.0.0.1:{whole}/mcp", f"http://127.0.0.1:{lacking}/mcp"
         finally:
             process.kill()
 
 
-def run(one: Run, url: str, *more: str) -> tuple[bool, str]:
-    """Whether all that is required passed, and what the suite printed."""
+def run(one: Run, url: str = "") -> tuple[bool, str]:
+    """Whether all that is required passed, and what the suite printed; `url` is that of the server."""
     where = ["--url", url] if one.is_of_server else []
     done = subprocess.run(
-        [*suite(one.version), *one.options, *where, *more],
+        [*suite(one.version), *one.options, *where],
         cwd=dev.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -111,7 +123,7 @@ def passed(printed: str) -> int:
 def main(words: Sequence[str]) -> int:
     chosen = [one for one in RUNS if all(word in one.name for word in words)]
     failed = 0
-    with fixture_server() as url:
+    with fixture_servers() as (url, _):
         for one in chosen:
             good, printed = run(one, url)
             failed += not good

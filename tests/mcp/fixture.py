@@ -2,14 +2,12 @@
 
 What can be said as a Tool goes through a session; the rest is in fixture_tools.py and fixture_handlers.py.
 
-    python -m tests.mcp.fixture [--without TOOL]        # prints its port
+    python -m tests.mcp.fixture        # prints its port, and that of a server that lacks a tool
 """
 
 import base64
 import socket
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 import anyio
@@ -104,16 +102,13 @@ SESSION_TOOLS: Final = (
 )
 
 
-@asynccontextmanager
-async def open_session() -> AsyncIterator[Session]:
-    tools = [each for each in SESSION_TOOLS if each.name not in sys.argv]  # a server that lacks one must fail
-    async with Session(tools, policy=Policy(), budget=Budget(calls=None, refusals=None)) as session:
-        yield session
+LACKING: Final = "test_image_content"
+"""The tool that the second server lacks: the suite must say so."""
 
 
-def fixture_server() -> Server[Any]:
+def fixture_server(tools: Sequence[Tool] = SESSION_TOOLS) -> Server[Any]:
     """Handrail's server, with the raw fixtures beside the session's tools."""
-    server = make_server(open_session)
+    server = make_server(lambda: Session(tools, policy=Policy(), budget=Budget(calls=None, refusals=None)))
     listed, called = server.get_request_handler("tools/list"), server.get_request_handler("tools/call")
     assert listed is not None
     assert called is not None
@@ -133,20 +128,29 @@ def fixture_server() -> Server[Any]:
     return server
 
 
-async def serve() -> None:
-    """Serve without a token on a free port of this machine, until a signal comes."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
-        origins = [f"http://{host}" for host in hosts]
-        app = fixture_server().streamable_http_app(
-            event_store=KeptEvents(),
-            retry_interval=100,
-            transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
-        )
-        print(port, flush=True)
-        await uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)).serve([listening])
+async def serve(listening: socket.socket, server: Server[Any]) -> None:
+    """Serve without a token, until a signal comes."""
+    port = listening.getsockname()[1]
+    hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
+    app = server.streamable_http_app(
+        event_store=KeptEvents(),
+        retry_interval=100,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
+        ),
+    )
+    await uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)).serve([listening])
+
+
+async def main() -> None:
+    """Serve on two free ports of this machine."""
+    lacking = [each for each in SESSION_TOOLS if each.name != LACKING]
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve, one, fixture_server())
+            group.start_soon(serve, other, fixture_server(lacking))
+            print(one.getsockname()[1], other.getsockname()[1], flush=True)
 
 
 if __name__ == "__main__":
-    anyio.run(serve)
+    anyio.run(main)

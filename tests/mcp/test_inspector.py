@@ -10,7 +10,7 @@ import pytest
 import dev
 from handrail import builtin_tools
 from tests.mcp.commands import HANDRAIL, TOKEN, http_server
-from tests.mcp.conformance import NEWER, suite
+from tests.mcp.conformance import installed, node
 
 pytestmark = pytest.mark.timeout(600)  # the first run installs it
 INSPECTOR: Final = "@modelcontextprotocol/inspector@2.12.0"
@@ -18,10 +18,8 @@ INSPECTOR: Final = "@modelcontextprotocol/inspector@2.12.0"
 
 def inspected(target: list[str], *options: str) -> dict[str, Any]:
     """What the Inspector prints."""
-    modules, missing = dev.node_modules("inspector", INSPECTOR)
-    assert not missing, missing
-    program = modules / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-    argv = [suite(NEWER)[0], str(program), "--cli", *target, *options]
+    program = installed("inspector", INSPECTOR) / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+    argv = [node(), str(program), "--cli", *target, *options]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=dev.ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout)
