@@ -189,6 +189,14 @@ class Names(Server):
         return {"tools": [*({**ECHO, "name": name} for name in names), "no tool", {"description": "nameless"}]}
 
 
+class Broken(Server):
+    """Lists tools with mistakes beside one without."""
+
+    def tools(self, cursor: str | None) -> dict[str, Any]:
+        wrong: list[Any] = ["text", ["a"], {"type": "object", "x": "y" * 300_000}]
+        return {"tools": [ECHO, *({**ECHO, "name": f"wrong_{n}", "inputSchema": one} for n, one in enumerate(wrong))]}
+
+
 class Many(Server):
     def tools(self, cursor: str | None) -> dict[str, Any]:
         return {

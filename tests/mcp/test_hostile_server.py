@@ -76,6 +76,15 @@ async def test_names_are_made_safe_and_clashes_are_reported() -> None:
             assert [(await session.call(name, {"text": name})).value for name in names] == names
 
 
+async def test_a_tool_with_a_broken_definition_is_left_out_and_the_others_are_offered() -> None:
+    async with connect("raw", command=raw("Broken")) as server, Session(server.tools, policy=OPEN) as session:
+        assert [tool.name for tool in server.tools] == ["raw__echo"]
+        assert (await session.call("raw__echo", {"text": "hi"})).value == "hi"
+        reasons = [warning.partition("is left out: ")[2] for warning in server.warnings]
+        assert len(reasons) == 3
+        assert all(reasons), server.warnings
+
+
 async def test_ten_thousand_tools_are_cut_and_deferred() -> None:
     async with connect("raw", command=raw("Many")) as server, Session(server.tools, policy=OPEN) as session:
         assert len(server.tools) == 2_000
