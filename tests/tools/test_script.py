@@ -288,10 +288,13 @@ FORGED = [
 ]
 
 
-async def test_who_finds_the_channel_can_do_no_more_than_a_gated_call(tmp_path: Path) -> None:
-    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+@pytest.mark.parametrize("driver", REAL)
+async def test_who_finds_the_channel_can_do_no_more_than_a_gated_call(driver: str, tmp_path: Path) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
         tools = builtin_tools("all")
-        async with Session(tools, sandbox=sandbox, policy=Policy(deny=["write"]), approver=deny_all) as session:
+        async with Session(
+            tools, sandbox=sandbox, policy=Policy(allow=["script"], deny=["write"]), approver=deny_all
+        ) as session:
             for code in FORGED:
                 with in_time():
                     result = await session.call("script", {"code": code})
@@ -384,6 +387,24 @@ async def test_a_fork_bomb_is_ended_with_its_script(tmp_path: Path) -> None:
                 result = await session.call("script", {"code": "import os\nwhile True:\n    os.fork()"})
             assert not result.ok
             assert (await session.call("script", {"code": "1"})).value["result"] == 1
+
+
+async def test_a_call_that_runs_when_its_interpreter_is_killed_is_ended_and_recorded(real: World) -> None:
+    code = """
+import os, threading, time
+def kill():
+    while not os.path.exists("on"): time.sleep(0.02)
+    os.kill(os.getpid(), 9)
+threading.Thread(target=kill).start()
+tools.glob(pattern="*")
+tools.bash(command="touch on; sleep 954")
+"""
+    with in_time():
+        failure = await trouble(real, code)
+    assert "1 call was finished, and is not made again by itself: glob" in failure.message
+    ended = {event.data["tool"]: event.data["kind"] for event in real.session.trace if event.type == "call_ended"}
+    assert (ended["glob"], ended["bash"]) == (None, "cancelled")
+    assert (await real.sandbox.run("pgrep -f 'sleep 95[4]'")).exit_code == 1
 
 
 async def test_a_killed_interpreter_leaves_what_was_done_in_the_trace_and_the_answer(real: World) -> None:

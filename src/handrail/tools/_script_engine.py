@@ -28,6 +28,7 @@ class Engine(Protocol):
     async def run(self, code: str, calls: "ScriptCalls") -> Frame:
         """How the script ended: `{"value": …}`, or `{"error": {"message", "line"}}`.
 
+        `media` beside them names the files under media/ that were made or changed, from an engine that has looked.
         What it asks goes to `calls.ask`. Raises ToolFailed when the engine itself ended, and CannotRun, before the
         first call, for what its language does not have.
         """
