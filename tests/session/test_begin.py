@@ -259,10 +259,11 @@ async def test_a_person_can_terminate_it_at_once() -> None:
         await until(lambda: bool(events_of(session, "call_ended")))
         assert (await result_of(pending)).data == {"killed_by": "user"}
         parked = session.begin("save", {"path": "a"})
-        await asked(parked)
+        request = await asked(parked)
         assert await session.terminate(parked.id)
-        await until(lambda: len(events_of(session, "call_ended")) == 2)
+        assert not parked.answer(request.id, Decision.approve()), "it is over, though its task has not ended yet"
         assert (await result_of(parked)).kind == "cancelled"
+        assert len(endings(session)) == 2
     assert ran == []
 
 

@@ -35,11 +35,17 @@ class _Asked:
 
     def __init__(self, request: ApprovalRequest, step: Step | None) -> None:
         self.request = request
+        self._step = step
         self.decision = Decision.skip()
         self.answered = anyio.Event()
         self._parked = step if step is not None and step.slot is not None and not step.slot.entered else None
         if self._parked is not None:
             self._parked.slot.leave()
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer would count: not after its time, nor after a person has ended the call."""
+        return time() <= self.request.expires_at and not (self._step is not None and self._step.terminated)
 
     def answer(self, decision: Decision, loop: Any) -> None:
         """Take the answer, and the last slot in the lane."""
@@ -85,7 +91,8 @@ class Pending:
                 if self._result is not None:
                     return self._result
                 for asked in self._asked.values():
-                    return asked.request
+                    if asked.open:
+                        return asked.request
                 woken = anyio.Event()
                 self._waiting[woken] = loop_here()
             try:
@@ -99,7 +106,7 @@ class Pending:
         expect("the answer", decision, Decision, "a Decision such as Decision.approve()")
         with self._lock:
             asked = self._asked.get(request_id)
-            if asked is None or time() > asked.request.expires_at:
+            if asked is None or not asked.open:
                 return False
             del self._asked[request_id]
             asked.answer(decision, self._loop)  # before the call can end, which gives its slot back
