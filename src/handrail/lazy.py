@@ -5,7 +5,8 @@ from importlib import import_module
 from typing import Any, Final
 
 EDGES: Final = (
-    "handrail.adapters", "handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel", "handrail.web",
+    "handrail.__main__", "handrail.adapters", "handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel",
+    "handrail.web",
 )  # fmt: skip
 """Packages that need extras: load_all loads them only if the program already has."""
 _named: set[str] = set()
@@ -34,12 +35,17 @@ class Lazy:
 
 def load_all() -> None:
     """Load every module of Handrail now, and the modules that they load lazily."""
-    package = import_module("handrail")
-    for found in import_module("pkgutil").walk_packages(package.__path__, "handrail."):
-        if _room(found.name) not in EDGES or _room(found.name) in sys.modules:
-            _load(found.name)
+    _load_package("handrail")
     for name in sorted(_named):
         _load(name)
+
+
+def _load_package(package: str) -> None:
+    for found in import_module("pkgutil").iter_modules(import_module(package).__path__, f"{package}."):
+        if _room(found.name) not in EDGES or _room(found.name) in sys.modules:
+            _load(found.name)
+            if found.ispkg:
+                _load_package(found.name)
 
 
 def _load(name: str) -> None:

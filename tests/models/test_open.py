@@ -84,6 +84,16 @@ def test_without_the_local_extra_the_error_says_what_to_install() -> None:
     assert "gguf:x needs the package xllamacpp: pip install 'handrail[local]'" in printed
 
 
+@pytest.mark.parametrize(("first", "loaded"), [("handrail", False), ("handrail.models", True)])
+def test_loading_all_at_once_loads_what_needs_extras_only_where_the_program_has(first: str, loaded: bool) -> None:
+    modules = ["handrail.drivers.posix", "handrail.adapters.messages", "handrail.models.providers", "pydantic_ai"]
+    printed = run(
+        f"import {first}, sys\nfrom handrail.lazy import load_all\nload_all()\nload_all()\n"
+        f"print([name in sys.modules for name in {modules}])"
+    )
+    assert printed == f"{[True, False, loaded, loaded]}\n"
+
+
 def test_without_the_extra_every_other_module_can_still_be_loaded_at_once() -> None:
     assert (
         run(
