@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -125,29 +127,32 @@ def test_a_broken_edit_is_asked_about_again_and_loses_nothing(written: str, said
     assert (tmp_path / "made").read_text() == "3\n"
 
 
-def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
-    env = editor(tmp_path, 'echo broken > "$1"; exit 1')
-    with terminal(*ASK, cwd=tmp_path, env=env) as screen:
+@contextmanager
+def edited_in_vain(directory: Path, body: str) -> Iterator[Terminal]:
+    """The terminal while an editor is open that changes nothing; then the person says yes, and the call runs."""
+    with terminal(*ASK, cwd=directory, env=editor(directory, body)) as screen:
         screen.wait_for("kip? ")
         screen.type("e\n")
+        yield screen
         screen.wait_for("Nothing was changed")
         screen.type("y\n")
         assert screen.end() == 0
-    assert (tmp_path / "made").read_text() == "one"
+    assert (directory / "made").read_text() == "one"
+
+
+def test_an_editor_that_fails_changes_nothing(tmp_path: Path) -> None:
+    with edited_in_vain(tmp_path, 'echo broken > "$1"; exit 1'):
+        pass
+    assert (tmp_path / "seen0").exists(), "the control: it was opened"
 
 
 def test_control_c_belongs_to_the_editor_while_it_is_open(tmp_path: Path) -> None:
-    env = editor(tmp_path, """trap 'echo HEARD' INT; echo OPEN; while [ ! -e go ]; do sleep 0.1; done""")
-    with terminal(*ASK, cwd=tmp_path, env=env) as screen:
-        screen.wait_for("kip? ")
-        screen.type("e\n")
+    body = """trap 'echo HEARD' INT; echo OPEN; while [ ! -e go ]; do sleep 0.1; done"""
+    with edited_in_vain(tmp_path, body) as screen:
         screen.wait_for("OPEN")
         screen.press_control_c()
         screen.wait_for("HEARD")
         (tmp_path / "go").touch()
-        screen.wait_for("Nothing was changed")
-        screen.type("y\n")
-        assert screen.end() == 0
 
 
 def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None:
@@ -162,13 +167,8 @@ def test_without_an_editor_the_arguments_are_typed(tmp_path: Path) -> None:
 
 
 def test_waiting_for_the_person_is_not_counted(tmp_path: Path) -> None:
-    env = editor(tmp_path, "sleep 3")
-    with terminal(*ASK, cwd=tmp_path, env=env) as screen:
-        screen.wait_for("kip? ")
-        screen.type("e\n")
-        screen.wait_for("Nothing was changed")
-        screen.type("y\n")
-        assert screen.end() == 0
+    with edited_in_vain(tmp_path, "sleep 3") as screen:
+        pass
     took = re.search(r"bash · exit 0 · (\d+) ms", screen.shown)
     assert took, screen.shown
     assert int(took[1]) < 3_000

@@ -300,7 +300,12 @@ def test_an_ascii_terminal_gets_ascii_and_loses_nothing(env: dict[str, str], tmp
     assert screen.seen.isascii()
     assert "na\\xefve" in screen.seen
     assert "\nx bash - exit 1 - " in screen.shown
+
+
+@pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}], ids=str)
+def test_an_envelope_in_ascii_loses_nothing(env: dict[str, str], tmp_path: Path) -> None:
     ran = plain(*bash("printf 'na\u00efve \\360\\237'"), cwd=tmp_path, env=env)
+    assert ran.stdout.isascii()
     assert json.loads(ran.stdout)["result"]["stdout"] == "naïve \ufffd"
 
 

@@ -125,32 +125,42 @@ def test_output_is_shown_while_it_comes(tmp_path: Path, home: dict[str, str]) ->
         screen.wait_until(lambda: "\nomega" in screen.shown, "omega")
 
 
-@pytest.mark.parametrize(
-    ("typed", "becomes"),
-    [
-        ("gre\t", "grep"),
-        ("todo it\t", "todo items="),
-        ("bash back\t", "bash background="),
-        ("bash background=t\t", "bash background=true"),
-        ("process action=po\t", "process action=poll"),
-        ("process po\t", "process poll"),
-        ("help ask\t", "help ask_user"),
-        ("write path=a content=@unm\t", "write path=a content=@unmistakable.txt"),
-        ("tail jo\t", "tail job-1"),
-        ("process poll job=jo\t", "process poll job=job-1"),
-        ("bash echo back\t", "bash echo back"),
-    ],
-)
-def test_tab_completes_tools_fields_and_values(typed: str, becomes: str, tmp_path: Path, home: dict[str, str]) -> None:
+COMPLETED = [
+    ("gre\t", "grep"),
+    ("todo it\t", "todo items="),
+    ("bash back\t", "bash background="),
+    ("bash background=t\t", "bash background=true"),
+    ("process action=po\t", "process action=poll"),
+    ("process po\t", "process poll"),
+    ("help ask\t", "help ask_user"),
+    ("write path=a content=@unm\t", "write path=a content=@unmistakable.txt"),
+    ("tail jo\t", "tail job-1"),
+    ("process poll job=jo\t", "process poll job=job-1"),
+    ("bash echo back\t", "bash echo back"),
+]
+
+
+def wait_typed(screen: Terminal, text: str) -> None:
+    """Wait until the last prompt has this text."""
+
+    def shown() -> bool:
+        return [line for line in screen.lines if line.startswith(PROMPT)][-1:] == [f"{PROMPT}{text}"]
+
+    screen.wait_until(shown, f"{PROMPT}{text}")
+
+
+def test_tab_completes_tools_fields_and_values(tmp_path: Path, home: dict[str, str]) -> None:
     (tmp_path / "unmistakable.txt").touch()
     with terminal("shell", cwd=tmp_path, env=home) as screen:
         screen.wait_shown(PROMPT.strip())
-        if "jo\t" in typed:
-            enter(screen, "bash background=true sleep 99")
-        screen.type(typed)
-        screen.wait_shown(f"{PROMPT}{becomes}")
-        screen.type("!")  # which comes after the completion
-        screen.wait_shown(f"{PROMPT}{becomes}!")
+        enter(screen, "bash background=true sleep 99")
+        for typed, becomes in COMPLETED:
+            screen.type(typed)
+            wait_typed(screen, becomes)
+            screen.type("!")  # which comes after the completion
+            wait_typed(screen, f"{becomes}!")
+            screen.press_control_c()
+            screen.wait_until(lambda: prompted(screen), f"the prompt after {typed!r}")
 
 
 def test_tab_lists_what_there_is_where_there_is_more(tmp_path: Path, home: dict[str, str]) -> None:
