@@ -105,6 +105,7 @@ class Terminal:
         self._child = child
         self._screen = pyte.HistoryScreen(columns, ROWS, history=2_000)
         self._feed = pyte.ByteStream(self._screen)
+        self._lines: list[str] | None = None
 
     @property
     def seen(self) -> str:
@@ -114,9 +115,11 @@ class Terminal:
     @property
     def lines(self) -> list[str]:
         """The lines on the screen and those that were scrolled away, as a person reads them."""
-        width = self._screen.columns
-        gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._screen.history.top]
-        return [*gone, *(line.rstrip() for line in self._screen.display)]
+        if self._lines is None:
+            rows = self._screen.buffer
+            drawn = [*self._screen.history.top, *(rows.get(number, {}) for number in range(ROWS))]
+            self._lines = ["".join(row[x].data for x in range(max(row, default=-1) + 1)).rstrip() for row in drawn]
+        return self._lines
 
     @property
     def shown(self) -> str:
@@ -143,6 +146,7 @@ class Terminal:
     def resize(self, columns: int) -> None:
         self._child.setwinsize(ROWS, columns)
         self._screen.resize(columns=columns)
+        self._lines = None
 
     def press_control_c(self) -> None:
         self.type("\x03")
@@ -175,6 +179,7 @@ class Terminal:
             return False
         self.raw += data
         self._feed.feed(data)
+        self._lines = None  # drawn again when somebody looks: that is most of what a terminal costs
         return True
 
 
