@@ -28,7 +28,12 @@ print(os.listdir("/proc"), PROGRAM.exists(), os.path.exists(handrail.__file__))
     assert elsewhere.says(program).splitlines() == ["darwin False False False", "[] False True"]
 
 
-MODULES = "from handrail.lazy import load_all; load_all(); print('all')"
+MODULES = """
+import handrail.adapters, handrail.cli, handrail.models, handrail.otel  # what needs extras is loaded if it was before
+from handrail.lazy import load_all
+load_all()
+print("all")
+"""
 OPENS = """
 import anyio
 from handrail import open_sandbox
