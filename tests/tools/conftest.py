@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,17 @@ def engine(request: pytest.FixtureRequest) -> EngineName:
     return name
 
 
-@pytest.fixture(params=REAL)
-async def scripted(request: pytest.FixtureRequest, engine: EngineName, tmp_path: Path) -> AsyncIterator[World]:
+def _pairs() -> list[Any]:
+    """Monty has a jail of its own, whatever the driver: the second driver is tried in the long run."""
+    long = {("host", "monty"): [pytest.mark.long]}
+    pairs = [(driver, engine) for driver in REAL for engine in ENGINES]
+    return [pytest.param(pair, id="-".join(pair), marks=long.get(pair, [])) for pair in pairs]
+
+
+@pytest.fixture(params=_pairs())
+async def scripted(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """A world on each driver that runs commands, whose scripts each engine runs."""
-    async with world(request.param, tmp_path / "work", instead=[script_tool(engine)]) as made:
+    driver, engine = request.param
+    async with world(driver, tmp_path / "work", instead=[script_tool(engine)]) as made:
         made.engine = engine
         yield made
