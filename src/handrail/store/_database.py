@@ -5,10 +5,11 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final
 
 from handrail.contract.errors import HandrailError, Unavailable
 
@@ -18,6 +19,8 @@ LOOK_INTERVAL: Final = 0.05
 """Seconds in which a session that writes does not look again whether the file was replaced."""
 OPEN_TRIES: Final = 10
 ROWS_PER_INSERT: Final = 64
+INSERTS: Final = tuple(f"INSERT INTO events VALUES {','.join(['(?,?)'] * rows)}" for rows in range(ROWS_PER_INSERT + 1))
+"""By the number of rows."""
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE sessions (
@@ -279,5 +282,4 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, str]]) -> None:
     if rows:
-        values: list[Any] = [value for row in rows for value in row]
-        connection.execute(f"INSERT INTO events VALUES {','.join(['(?,?)'] * len(rows))}", values)
+        connection.execute(INSERTS[len(rows)], tuple(chain.from_iterable(rows)))

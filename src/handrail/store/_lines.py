@@ -31,6 +31,9 @@ NEEDED: Final[dict[str, dict[str, Kind]]] = {
 """What later readers of an event rely on, by type."""
 
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode  # json.dumps would make one each time
+
+
 def encode(event: Event) -> str:
     """An event without its number, as ASCII JSON."""
     return _json([event.time, event.type, event.call_id, event.parent, event.data])
@@ -44,7 +47,7 @@ def decode(seq: int, text: str) -> Event:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, separators=(",", ":"), default=str)
+        return _encode(value)
     except (TypeError, ValueError, RecursionError):  # keys that are no texts, or a value that holds itself
         return json.dumps(_plain(value, 0), separators=(",", ":"))
 
