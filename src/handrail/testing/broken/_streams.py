@@ -285,7 +285,15 @@ class _Disturbed(Altered):
                 await self.process.signal(name)
 
         self.unread.add(process)
+        in_background(self._until_ended(process))
         return Counted(process, command)
+
+    async def _until_ended(self, process: Process) -> None:
+        try:
+            await process.wait()
+        except Exception:  # noqa: BLE001 - it was closed meanwhile
+            pass
+        self.unread.discard(process)
 
 
 @OUTPUT.running("says that a command ended well that was killed before it was read")

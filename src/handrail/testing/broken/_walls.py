@@ -185,6 +185,6 @@ class _Child:
 @PRIVILEGES.driver("runs programs of the workspace beside itself")
 class _Beside(Altered):
     async def start(self, command: Command) -> Process:
-        if command.argv is None or not command.argv[0].startswith(f"{self.workspace}/") or command.input:
+        if not command.argv or not command.argv[0].startswith(f"{self.workspace}/") or command.input:
             return await super().start(command)
         return _Child(await anyio.run_process(list(command.argv), check=False, cwd=command.cwd, env={"PATH": ""}))

@@ -71,7 +71,7 @@ async def _work(
     async with opened(opener, patience) as open:
         for check in queue:
             verdict = await _tried(check, open, claimed)
-            await open.end_check(harmed=verdict.tried and not verdict.kept)
+            await open.end_check(kept=verdict.kept, harmed=verdict.tried and not verdict.kept)
             tell(verdict)
 
 

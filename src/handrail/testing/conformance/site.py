@@ -138,7 +138,7 @@ class Open:
         self._own: list[Driver] = []
         self._directories: list[str] = []
         self._names: list[str] = []
-        """Of the directories inside that this check has: what it started works there."""
+        """Of the directories inside that checks were given: what they started works there."""
 
     async def __call__(self, *, own: bool = False, **options: Any) -> Site:
         """A site with a new directory. With options, or with `own=True`, its driver is opened for it alone.
@@ -153,10 +153,10 @@ class Open:
         self._own.append(driver)
         return await self._site(driver)
 
-    async def end_check(self, *, harmed: bool) -> None:
+    async def end_check(self, *, kept: bool = False, harmed: bool = False) -> None:
         """Close what was opened for one check; also the shared driver where the check may have harmed it.
 
-        Then nothing that the check started runs any more, whatever the driver did about it.
+        Unless the check was kept, nothing that it started runs any more, whatever the driver did about it.
         """
         drivers, self._own = self._own, []
         if harmed and self._shared is not None:
@@ -164,8 +164,9 @@ class Open:
             self._shared = None
         for driver in drivers:
             await _closed(driver, CLOSE_PATIENCE * self.patience)
-        names, self._names = self._names, []
-        kill_leftovers(names)
+        if not kept:
+            names, self._names = self._names, []
+            kill_leftovers(names)
         if harmed:
             kill_leftovers(self._directories)
             self._remove_directories()
