@@ -145,16 +145,16 @@ sum(channel.answer(reply) for reply in replies)
     assert (results[0].value["result"], most) == (300, 256)
 
 
-LIMITS: list[tuple[Budget, str]] = [
-    (Budget(), "At most 50 calls and 300 seconds. The script"),
-    (Budget(script_calls=1200, script_seconds=2.5), "At most 1,200 calls and 2.5 seconds. The script"),
-    (Budget(script_calls=None), "come back as media. At most 300 seconds. The script"),
-    (Budget(script_calls=None, script_seconds=None), "come back as media. The script"),
-]
-
-
-async def test_the_description_says_the_limits_of_the_session(tmp_path: Path) -> None:
-    for budget, said in LIMITS:
-        async with opened("host", tmp_path, budget=budget) as session:
-            described = {each["name"]: each["description"] for each in session.schemas("mcp")}
-        assert said in described["script"], budget
+async def test_the_description_promises_no_number_that_a_budget_may_change_and_the_refusal_says_it(
+    tmp_path: Path,
+) -> None:
+    code = "for _ in range(3): tools.todo(items=[])"
+    async with opened("host", tmp_path, budget=Budget(script_calls=2)) as session:
+        described = {each["name"]: each["description"] for each in session.schemas("mcp")}["script"].partition(
+            "The tools:"
+        )[0]
+        refused = await session.call("script", {"code": code})
+    assert "a refusal says the limit" in described
+    assert "50" not in described
+    assert "300" not in described
+    assert "2 calls" in refused.message, refused

@@ -7,7 +7,6 @@ from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import EventType
-from handrail.contract.limits import DEFAULT_BUDGET, Budget
 from handrail.contract.result import Failure, Result
 from handrail.lazy import Lazy
 from handrail.schema.export import DEFERRED, HOSTED, check_provider
@@ -35,9 +34,7 @@ class SessionHost:
         own_loop: OwnLoop,
         emit: Callable[[EventType, Mapping[str, Any]], None],
         loaded: Iterable[str] = (),
-        budget: Budget = DEFAULT_BUDGET,
     ) -> None:
-        self._budget = budget
         self.own_loop = own_loop
         self.outer = outer
         self.toolbox = toolbox
@@ -146,7 +143,7 @@ class SessionHost:
 
     def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
         try:
-            return exported(provider, tool, self.toolbox.all(), self._budget)
+            return exported(provider, tool, self.toolbox.all())
         except HandrailError as error:
             message = f"{error}. The model is not offered this tool."
             if message not in self._warned:

@@ -61,8 +61,7 @@ class ChildSession(Session):
             raise ToolFailed(Failure("rejected", message))
         self.task: str = f"{call_id}/{number}"
         self.toolbox = Toolbox(_narrowed(parent.toolbox, tools))
-        outer, loaded, budget = parent.host.person, parent.host.loaded, parent.budget
-        self.host = SessionHost(self.toolbox, outer, self.own_loop, self._emit_own, loaded, budget)
+        self.host = SessionHost(self.toolbox, parent.host.person, self.own_loop, self._emit_own, parent.host.loaded)
         self.shared = _shared(parent.shared, self.task, step)
         self.memories, self.opened_by = Memory(), {}
         self.ids = CallIds(clean=self.scrubber, prefix=f"{self.task}/")

@@ -91,7 +91,7 @@ class Session(AsyncWith):
         self.sandbox, self.state = sandbox, state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self.own_loop = OwnLoop()
-        self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own, budget=budget)
+        self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
         self.call_count, self._entered, self._closed = 0, False, False
         self.scrubber = scrubber_for(secrets)
         """Removes the session's secrets from texts and data; None without secrets."""

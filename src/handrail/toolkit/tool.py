@@ -19,7 +19,7 @@ from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError
 from handrail.contract.expect import expect_number, explains_misuse, nearest, refuse, shown
-from handrail.contract.limits import TOOL_TIMEOUT, Budget
+from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Body, Context
@@ -62,7 +62,7 @@ class ToolOptions(TypedDict, total=False):
     deferred: bool
     output_cap: int | None
     returns: Returns
-    describe: Callable[[Sequence["Tool"], Budget], str] | None
+    describe: Callable[[Sequence["Tool"]], str] | None
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
 
 
@@ -116,8 +116,8 @@ class Tool(Generic[P, R]):
     """Turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
     """Run the function in a process of its own, which is killed at the deadline with all it started."""
-    describe: Callable[[Sequence["Tool"], Budget], str] | None = field(default=None, kw_only=True)
-    """Writes the description that is exported, of the tools beside it and the budget; None means `description`."""
+    describe: Callable[[Sequence["Tool"]], str] | None = field(default=None, kw_only=True)
+    """Writes the description that is exported, of the tools beside it; None means `description`."""
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
     """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
     changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)

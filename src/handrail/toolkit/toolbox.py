@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.expect import nearest, refuse, shown
-from handrail.contract.limits import DEFAULT_BUDGET, Budget
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
 from handrail.toolkit.context import Body, Context
@@ -190,13 +189,13 @@ def is_for(provider: str, tool: Tool) -> bool:
     return tool.hosted is None or provider in tool.hosted
 
 
-def exported(provider: str, tool: Tool, beside: Sequence[Tool] = (), budget: Budget = DEFAULT_BUDGET) -> dict[str, Any]:
+def exported(provider: str, tool: Tool, beside: Sequence[Tool] = ()) -> dict[str, Any]:
     """The tool's schema in this provider's form. Raises HandrailError if the provider would refuse it."""
     if tool.hosted is not None:
         if provider not in tool.hosted:
             raise HandrailError(f"{tool.name} is run by the provider itself, and {provider} has no definition of it")
         return dict(tool.hosted[provider])
-    description = tool.description if tool.describe is None else tool.describe(beside, budget)
+    description = tool.description if tool.describe is None else tool.describe(beside)
     return export(provider, tool.name, description, tool.parameters, tool.output)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Any, Final
 
-from handrail.contract.limits import Budget
 from handrail.toolkit.tool import Tool
 from handrail.tools._script_plan import OWN_NAMES
 
@@ -14,17 +13,15 @@ approved as if you made it. tools.NAME(argument=value) returns plain data, or ra
 retryable). tools.gather(call("NAME", argument=value), ...) makes calls together. A value above 4,096 bytes is a Ref:
 .preview, .size, .kind, .read(start, end), .lines(), and ["key"] for a part of it; pass it on as an argument as it is.
 The value of the last expression, or of `return`, is the result: JSON data. print() goes to the logs. Files under media/
-come back as media. {limits}The script has no network and nothing of it is kept but files."""
+come back as media. How many calls and seconds a script may use is limited; a refusal says the limit. It has no network,
+and nothing of it is kept but files."""
 TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 LONGEST_TYPE: Final = 80
 LONGEST_SUMMARY: Final = 120
 
 
-def describe(tools: Sequence[Tool], budget: Budget) -> str:
-    """Always the same text for the same tools and the same limits."""
-    calls = [] if budget.script_calls is None else [f"{budget.script_calls:,} calls"]
-    seconds = [] if budget.script_seconds is None else [f"{budget.script_seconds:,g} seconds"]
-    limits = f"At most {' and '.join([*calls, *seconds])}. " if calls or seconds else ""
+def describe(tools: Sequence[Tool]) -> str:
+    """Always the same text for the same tools."""
     usable = sorted(
         (tool for tool in tools if "script" in tool.callable_from),
         key=lambda it: it.name,
@@ -33,7 +30,7 @@ def describe(tools: Sequence[Tool], budget: Budget) -> str:
     hidden = sum(tool.deferred for tool in usable)
     search = "; tools.search_tools finds them" if any(tool.name == "search_tools" for tool in usable) else ""
     more = [f"# and {hidden} more{search}"] if hidden else []
-    return "\n".join([INTRODUCTION.replace("{limits}", limits), "The tools:", *(shown or ["# none"]), *more])
+    return "\n".join([INTRODUCTION, "The tools:", *(shown or ["# none"]), *more])
 
 
 def stub(tool: Tool) -> str:
