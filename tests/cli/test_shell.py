@@ -70,6 +70,7 @@ def test_jobs_artifacts_and_remembered_rules_stay(tmp_path: Path, home: dict[str
         (tmp_path / "go").touch()
         followed = enter(screen, "tail job-1")
         assert followed.startswith("DONE\n")
+        assert followed.count("DONE") == 2, "once as output, once in the command: a job is not shown unasked"
         assert "job-1  ended, exit 6" in followed
         enter(screen, "jobs")
         assert "\njob-1 has ended: exit 6\n" in screen.shown

@@ -74,6 +74,8 @@ class Tail:
         """Return when all output of the call was printed; the milliseconds that it took."""
         while call_id not in self._ended:
             await self._news.wait()
+        if self._call == call_id:
+            self._call = ""  # what its background job prints from now on belongs to nobody's line
         self.start_line()
         return self._ended.pop(call_id)
 
