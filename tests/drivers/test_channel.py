@@ -263,6 +263,18 @@ async def test_a_file_operation_of_which_nothing_is_heard_is_given_up() -> None:
                     await work
 
 
+async def test_a_cancelled_start_gives_no_process_though_the_guard_has_answered() -> None:
+    async with puppet() as it:
+        driver = await it.greeted(greeting())
+        it.theirs.sendall(STARTED)
+        started = None
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            started = await driver.start(Command(line="true"))
+        assert started is None
+        assert scope.cancelled_caught
+
+
 async def test_a_flood_of_frames_leaves_the_loop_to_others() -> None:
     count, turns = 100_000, 0
 

@@ -238,7 +238,9 @@ class Channel:
                 return
             self._read_to += size
         self._hear()
-        if self._unturned >= _FRAMES_A_TURN:
+        if self._unturned < _FRAMES_A_TURN:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled start must not return a process
+        else:
             self._unturned = 0
             await anyio.lowlevel.checkpoint()
 
