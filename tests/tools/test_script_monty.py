@@ -131,7 +131,7 @@ sorted([1, 2], key=count)
     assert result.kind == "execution_error"
     assert "line 4" in result.message
     assert "only a part of Python" in result.message
-    assert "1 calls were finished, and are not made again by themselves: bash" in result.message
+    assert "1 call was finished, and is not made again by itself: bash" in result.message
     assert (tmp_path / "ticks").read_text() == "x\n"
 
 

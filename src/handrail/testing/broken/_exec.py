@@ -189,6 +189,7 @@ class _EndsOther(Altered):
         except FileNotFoundError:
             if self.last is not None:
                 await self.last.signal("KILL")
+                await self.last.wait()
             raise
         self.last = process
         return process
