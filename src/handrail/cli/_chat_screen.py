@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Final, Protocol
 
 import anyio
@@ -15,6 +15,7 @@ from prompt_toolkit.application import in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -138,6 +139,19 @@ class LineFront(_Shown):
         return await ask_line(visible(shown))
 
 
+class _Keyboard(Vt100Input):
+    """What the person types. Nothing is lost that is typed while something is printed above the prompt.
+
+    prompt-toolkit gives the terminal its own handling of keys back meanwhile, and that would swallow a Ctrl-D.
+    """
+
+    lent = False
+    """Whether another program has the terminal."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return super().cooked_mode() if self.lent else nullcontext()
+
+
 class PromptFront(_Shown):
     """A prompt at the bottom, with what runs now above it; everything final is printed above both."""
 
@@ -152,7 +166,9 @@ class PromptFront(_Shown):
         self._output = Vt100_Output(
             sys.stdout, lambda: terminal_size(sys.stdout), term=os.environ.get("TERM"), enable_cpr=False
         )
+        self._keyboard = _Keyboard(sys.stdin)
         self._session: PromptSession[str] = PromptSession(
+            input=self._keyboard,
             history=open_history(HISTORY), completer=_Words(commands, workspace), complete_while_typing=False,
             output=self._output, multiline=True, key_bindings=self._keys(), refresh_interval=REFRESH,
             message=self._message, prompt_continuation="  ",
@@ -223,8 +239,12 @@ class PromptFront(_Shown):
 
     async def edit(self, text: str) -> str | None:
         """The editor has the terminal meanwhile."""
-        async with in_terminal():
-            return await edit_text(text)
+        self._keyboard.lent = True
+        try:
+            async with in_terminal():
+                return await edit_text(text)
+        finally:
+            self._keyboard.lent = False
 
     async def ask_person(self, shown: str) -> str | None:
         """A line of the person who plays the model."""
