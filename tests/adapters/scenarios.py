@@ -107,7 +107,8 @@ class Child:
         await until(lambda: self.count() == count)
 
 
-async def calls_of_one_round_run_at_once(framework: Framework) -> None:
+def meeting() -> Callable[[str], Awaitable[str]]:
+    """A tool that answers once two of its calls run."""
     arrived: list[str] = []
     both = anyio.Event()
 
@@ -120,26 +121,19 @@ async def calls_of_one_round_run_at_once(framework: Framework) -> None:
             await both.wait()
         return who
 
-    async with Session([meet]) as session:
+    return meet
+
+
+async def calls_of_one_round_run_at_once(framework: Framework) -> None:
+    async with Session([meeting()]) as session:
         [[first, second]] = await framework.agent(session)([[asks("meet", who="a"), asks("meet", who="b")]])
     assert (first.envelope["result"], second.envelope["result"]) == ({"text": "a"}, {"text": "b"})
 
 
 async def runs_at_once_keep_their_calls_apart(framework: Framework) -> None:
-    arrived: list[str] = []
-    both = anyio.Event()
     told: dict[str, Told] = {}
 
-    async def meet(who: str) -> str:
-        """Wait for the other one."""
-        arrived.append(who)
-        if len(arrived) == 2:
-            both.set()
-        with anyio.fail_after(PATIENCE):
-            await both.wait()
-        return who
-
-    async with Session([meet]) as session, anyio.create_task_group() as group:
+    async with Session([meeting()]) as session, anyio.create_task_group() as group:
         run = framework.agent(session)
 
         async def one(who: str) -> None:

@@ -1,5 +1,6 @@
 """A script of the model's calls tools through every gate, and cannot do anything else with them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,19 @@ async def opened(driver: str, root: Path, tools: Sequence[Tool] = (), **options:
     own = [each for each in builtin_tools("all") if each.name != "script"]
     async with sandbox as made, Session([*own, script_tool(engine), *tools], sandbox=made, **options) as session:
         yield session
+
+
+async def cancel_after(session: Session, code: str, steps: int) -> None:
+    """Cancel a script after so many turns of the loop, and see that every call that began has ended."""
+    work = asyncio.ensure_future(session.call("script", {"code": code}))
+    for _ in range(steps):
+        await asyncio.sleep(0 if steps < 60 else 0.001)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError), in_time():
+        await work
+    running = [str(event.call_id) for event in session.trace if event.type == "call_started"]
+    ended = [str(event.call_id) for event in session.trace if event.type == "call_ended"]
+    assert sorted(running) == sorted(ended), steps
 
 
 async def result_of(world: World, code: str, **arguments: Any) -> Any:

@@ -1,7 +1,6 @@
 """What a script may try against its calls, its clock and the session around it."""
 
 import ast
-import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Too
 from handrail.testing import HeldApprovals, approve_all
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
-from tests.tools.test_script import ask_whole, lacked, opened, result_of, trouble
+from tests.tools.test_script import ask_whole, cancel_after, lacked, opened, result_of, trouble
 from tests.tools.world import World, in_time
 
 pytestmark = pytest.mark.anyio
@@ -406,15 +405,7 @@ CALLS = "n = 0\nwhile True:\n    n += 1\n    tools.gather(call('glob', pattern='
 async def test_a_script_cancelled_at_any_moment_leaves_no_process(tmp_path: Path) -> None:
     async with opened("host", tmp_path) as session:
         for steps in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 90, 150, 400):
-            work = asyncio.ensure_future(session.call("script", {"code": CALLS}))
-            for _ in range(steps):
-                await asyncio.sleep(0 if steps < 60 else 0.001)
-            work.cancel()
-            with pytest.raises(asyncio.CancelledError), in_time():
-                await work
-            running = [event.call_id for event in session.trace if event.type == "call_started"]
-            ended = [event.call_id for event in session.trace if event.type == "call_ended"]
-            assert sorted(running) == sorted(ended), steps
+            await cancel_after(session, CALLS, steps)
         assert eventually(lambda: len(interpreters(tmp_path)) <= 1), "the one that waits for the next script"
     assert eventually(lambda: not interpreters(tmp_path)), interpreters(tmp_path)
 

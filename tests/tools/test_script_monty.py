@@ -1,6 +1,5 @@
 """Monty runs short scripts in a jail of its own; what it cannot run goes to CPython before the first call, or fails."""
 
-import asyncio
 import builtins
 import os
 import signal
@@ -17,7 +16,7 @@ from handrail.drivers.host import open_host
 from handrail.tools._script_subset import MODULES, NAMES
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
-from tests.tools.test_script import PNG, opened
+from tests.tools.test_script import PNG, cancel_after, opened
 from tests.tools.world import in_time
 
 pytestmark = pytest.mark.anyio
@@ -219,15 +218,7 @@ async def test_a_script_cancelled_at_any_moment_leaves_no_worker(tmp_path: Path)
     async with opened("host", tmp_path, engine="monty", budget=Budget(calls=None, script_calls=None)) as session:
         for code in (CALLS, "while True: pass"):
             for steps in (0, 5, 34, 90):
-                work = asyncio.ensure_future(session.call("script", {"code": code}))
-                for _ in range(steps):
-                    await asyncio.sleep(0 if steps < 60 else 0.001)
-                work.cancel()
-                with pytest.raises(asyncio.CancelledError), in_time():
-                    await work
-                running = [event.call_id for event in session.trace if event.type == "call_started"]
-                ended = [event.call_id for event in session.trace if event.type == "call_ended"]
-                assert sorted(map(str, running)) == sorted(map(str, ended)), steps
+                await cancel_after(session, code, steps)
         assert (await session.call("script", {"code": "1"})).ok
         assert len(workers()) >= 1, "the control: the one that waits for the next script"
         with in_time():
