@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def main() -> None:
     for id in ("golden", "interrupted"):
         (home / f"{id}.jsonl").write_text("\n".join(store.export(id)) + "\n", encoding="ascii")
     store.close()
-    with sqlite3.connect(home / "sessions.db") as connection:
+    with closing(sqlite3.connect(home / "sessions.db")) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("VACUUM")
     shutil.rmtree(home / "sessions.db.claims", ignore_errors=True)

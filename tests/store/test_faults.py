@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ async def test_a_store_that_is_removed_or_replaced_under_a_session_gets_all_of_i
 
 def leaf_of(path: Path, table: str) -> int:
     """The number of a page of the table, neither the first nor the last one."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
         (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -197,7 +198,7 @@ async def test_events_that_are_not_what_was_written_are_named(store: Store, dama
         async with Session([add], store=store, id=id) as session:
             await session.call("add", {"a": 1, "b": 1})
         if id == "bad":
-            with sqlite3.connect(store.path) as connection:
+            with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
                 connection.execute(damage)
     shown = {each.id: each.state for each in store.sessions()}
     assert shown["good"] == "idle"

@@ -1,12 +1,15 @@
 """What is kept can be listed, shown, exported, loaded, forked, resumed and removed; and says clearly when it cannot."""
 
+import gc
 import json
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -218,21 +221,38 @@ async def test_artifacts_go_with_the_last_session_that_has_them(store: Store) ->
     assert store.sessions() == []
     kept = [path for path in Path(f"{store.path}.artifacts").rglob("*") if path.is_file()]
     assert kept == []
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (0,)
 
 
 async def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store) -> None:
     first, second = await filled(store), await filled(store)
-    with sqlite3.connect(store.path) as connection:  # what a kill right after hiding the session leaves
+    with closing(
+        sqlite3.connect(store.path, isolation_level=None)
+    ) as connection:  # as a kill after hiding it leaves it
         connection.execute("INSERT INTO removed SELECT no FROM sessions WHERE id = ?", (first.session.id,))
         connection.execute("DELETE FROM sessions WHERE id = ?", (first.session.id,))
     async with Session([add], store=store) as third:  # its number must not be that of the removed one
         await third.call("add", {"a": 1, "b": 1})
     assert len(list(store.events(third.id))) == len(third.trace)
     store.remove(second.session.id)
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (len(third.trace),)
+
+
+async def test_a_store_that_nobody_closed_is_closed_when_it_is_collected(tmp_path: Path) -> None:
+    store = Store(tmp_path / "sessions.db")
+    async with Session([add], store=store, id="s") as session:
+        await session.call("add", {"a": 1, "b": 1})
+    open_one = sqlite3.connect(store.path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del session, store
+        gc.collect()
+        assert [str(each.message) for each in caught] == []
+        del open_one  # the control: from Python 3.13 on a connection that is dropped open warns
+        gc.collect()
+        assert bool(caught) == (sys.version_info >= (3, 13))
 
 
 async def test_a_session_belongs_to_one_at_a_time_and_the_refusal_names_the_other(store: Store) -> None:
@@ -354,7 +374,7 @@ async def test_a_store_that_cannot_be_read_says_why(tmp_path: Path, damage: str)
         async with Session([add], store=store, id="s") as session:
             await session.call("add", {"a": 1, "b": 1})
     if damage == "newer":
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA user_version = 99")
     elif damage == "damaged":
         path.write_bytes(path.read_bytes()[:100] + b"\xff" * 4000)

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +33,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 """Each one brings a database from the version before it to its own; they are never changed, only added to."""
+INHERITED: Final[list[sqlite3.Connection]] = []
+"""Connections of the process that this one was forked from: they must not be closed here, so they are kept."""
 
 
 class Database:
@@ -46,8 +49,6 @@ class Database:
         """How often a connection was opened."""
         self._file: tuple[int, int] | None = None
         """The device and inode of the open file."""
-        self._inherited: list[sqlite3.Connection] = []
-        """Connections of the process that this one was forked from: they must not be closed here."""
         self._patient = True
         self._read_only = False
         self._looked = -inf
@@ -57,7 +58,7 @@ class Database:
         """The connection. Raises HandrailError where the file cannot be used, Unavailable where it may be later."""
         with self._lock:
             if self._connection is not None and self._owner != os.getpid():
-                self._inherited.append(self._connection)
+                INHERITED.append(self._connection)
                 self._connection = None
             if self._read_only:  # it may be written now, and what SQLite knows of it may be old
                 self.close()
@@ -141,6 +142,12 @@ class Database:
                 with suppress(sqlite3.Error):
                     self._connection.close()
                 self._connection = None
+
+    def __del__(self) -> None:
+        if self._connection is not None and self._owner != os.getpid():
+            INHERITED.append(self._connection)
+        elif not sys.is_finalizing():
+            self.close()
 
     def _write(
         self, connection: sqlite3.Connection, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]]
