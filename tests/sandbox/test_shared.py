@@ -210,7 +210,7 @@ async def test_a_call_that_closes_its_own_sandbox_is_told_so() -> None:
 
 
 ENDING = """
-import asyncio, gc, json, os, sys, time, uvloop
+import asyncio, gc, json, os, sys, threading, time, uvloop
 from pathlib import Path
 from handrail import open_sandbox
 from tests.drivers.watching import descendants, eventually, lives
@@ -260,7 +260,8 @@ else:
 for _ in range(3):  # what the first collection finalizes, the next ones free
     gc.collect()
 gone = eventually(lambda: not any(map(lives, family)))
-print(json.dumps([len(family), gone, sorted(directories() - before), descriptors() - opened]))
+kept = [thread.name for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
+print(json.dumps([len(family), gone, sorted(directories() - before), descriptors() - opened, kept]))
 """
 
 
@@ -276,10 +277,11 @@ def test_an_event_loop_that_ends_takes_the_sandbox_with_it(when: str, how: str, 
     root = Path(__file__).parents[2]  # where `tests` can be imported
     ran = subprocess.run(program, cwd=root, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr
-    started, gone, directories, descriptors = json.loads(ran.stdout)
+    started, gone, directories, descriptors, threads = json.loads(ran.stdout)
     assert started >= 3 or (when == "idle" and started >= 1), "the control: it ran"
     assert gone, ran.stderr
     assert (directories, descriptors) == ([], 0)
+    assert threads == [], "a program does not exit before its threads, and these wait for ever"
     assert how != "run" or ran.stderr == "", "otherwise asyncio names the tasks that its loop left pending"
 
 

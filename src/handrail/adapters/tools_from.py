@@ -13,8 +13,8 @@ from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.expect import shown
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.contract.result import Failure, Image
+from handrail.threads import is_async
 from handrail.toolkit.context import Body, Context
-from handrail.toolkit.threads import is_async
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import as_tool
 

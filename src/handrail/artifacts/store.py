@@ -1,13 +1,12 @@
 """The store of artifacts: named by content, checked when read; each session has its own scope."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from inspect import isawaitable
 from os import PathLike
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
-
-import anyio
 
 from handrail.artifacts._blobs import PIECE, Blob, LinkedFiles, Tampered, Writer
 from handrail.artifacts._index import Index, Located
@@ -16,6 +15,7 @@ from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.expect import refuse
 from handrail.contract.result import ArtifactRef, Failure
+from handrail.threads import Work, in_thread
 
 if TYPE_CHECKING:
     from handrail.scrub import ByteStream, Scrubber
@@ -70,7 +70,7 @@ class Scope:
         writer = self._writer(media_type or BINARY)
         try:
             async for chunk in chunks:
-                await anyio.to_thread.run_sync(writer.add, chunk)
+                await in_thread(writer.add, chunk)
             return await self._in_thread(self._finish, writer, media_type or BINARY, name)
         finally:
             writer.abandon()
@@ -139,8 +139,10 @@ class Scope:
 
     async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
         """Do it in a thread. Nobody who is cancelled waits for a store of the user's own."""
-        left_alone = not self._index.contents.inline
-        return await anyio.to_thread.run_sync(work, *arguments, abandon_on_cancel=left_alone)
+        if self._index.contents.inline:
+            return await in_thread(work, *arguments)
+        value: T = await Work(partial(work, *arguments)).wait()
+        return value
 
     def _writer(self, media_type: str) -> "Writer | _CleanWriter":
         writer = self._index.writer()

@@ -24,6 +24,7 @@ from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
+from handrail.threads import in_thread
 from handrail.toolkit.toolbox import Toolbox
 
 CHILD: Final = r'setsid sh -c "echo \$\$ > pid; while true; do echo beat >> beats; sleep 0.1; done" > /dev/null 2>&1'
@@ -94,7 +95,7 @@ async def _opened(console: Console, driver: str, allow_weaker: bool) -> AsyncIte
 async def compare_timeouts(console: Console, sandbox: Sandbox) -> bool:
     """Run the same command by subprocess.run and by Handrail. Whether the child survived in the sandbox."""
     console.print(Text("The same command, a timeout of 1 s, a child that called setsid:", style="bold cyan"))
-    alive = await anyio.to_thread.run_sync(_under_subprocess)
+    alive = await in_thread(_under_subprocess)
     console.print(
         Text(f"  subprocess.run(timeout=1): the child is {'ALIVE (this demo kills it now)' if alive else 'dead'}")
     )

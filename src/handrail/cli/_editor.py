@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from handrail.toolkit.threads import Work
+from handrail.threads import Work
 
 FALLBACKS: Final = ("editor", "nano", "vim", "vi")
 
@@ -21,7 +21,7 @@ async def edit_text(text: str) -> str | None:
     """
     editing = _Editing(text)
     try:
-        edited: str | None = await Work(editing.run, lambda work: None).wait()
+        edited: str | None = await Work(editing.run).wait()
         return edited
     finally:
         editing.stop()

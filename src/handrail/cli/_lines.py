@@ -20,7 +20,7 @@ from handrail.cli._workbench import Workbench, open_workbench
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
 from handrail.sandbox.job import Job
-from handrail.toolkit.threads import Work
+from handrail.threads import Work
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 from handrail.tools.builtin import builtin_tools
@@ -61,7 +61,7 @@ async def _piped_lines() -> AsyncIterator[str]:
     It reads the descriptor, because a thread blocked in `sys.stdin` holds a lock that the interpreter needs to exit.
     """
     rest = b""
-    while data := await Work(lambda: os.read(sys.stdin.fileno(), READ_AT_ONCE), lambda work: None).wait():
+    while data := await Work(lambda: os.read(sys.stdin.fileno(), READ_AT_ONCE)).wait():
         *whole, rest = (rest + data).split(b"\n")
         for line in whole:
             yield line.decode("utf-8", "replace")

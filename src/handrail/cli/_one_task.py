@@ -24,7 +24,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
 from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
-from handrail.toolkit.threads import Work
+from handrail.threads import Work
 from handrail.toolkit.toolbox import Toolbox
 from handrail.tools.builtin import builtin_tools
 
@@ -74,7 +74,7 @@ async def whole_prompt(prompt: str | None, given: TextIO | None) -> str:
     """The prompt and what is piped in. Raises HandrailError if there is neither."""
     piped = ""
     if given is not None and not given.isatty():
-        piped = await Work(lambda: _read_all(given.fileno()), lambda work: None).wait()
+        piped = await Work(lambda: _read_all(given.fileno())).wait()
     parts = [part for part in ((prompt or "").strip(), piped.strip()) if part]
     if not parts:
         raise HandrailError("there is no task: write it after `handrail run`, in quotes, or pipe it in")

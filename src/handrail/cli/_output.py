@@ -15,7 +15,7 @@ from handrail.contract.event import Event
 from handrail.contract.result import REFUSALS, Failure, Result
 from handrail.policy.approval import visible
 from handrail.sandbox.completed import EXIT_TIMED_OUT
-from handrail.toolkit.threads import Work
+from handrail.threads import Work
 from handrail.toolkit.tool import Tool
 
 FAILED: Final = 1
@@ -94,7 +94,7 @@ class Tail:
         note = f"{'' if self._at_start else chr(10)}[… {left_out:,} bytes not shown]\n" if left_out else ""
         text = note + self._lines(str(data["text"]))
         # in a thread, because a terminal that was stopped by Ctrl-S blocks whoever writes
-        await Work(lambda: self._write(stream, text), lambda work: None).wait()
+        await Work(lambda: self._write(stream, text)).wait()
 
     def _lines(self, text: str) -> str:
         """The text with visible characters alone. A return without a line feed, as in progress bars, starts a line."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import posixpath
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, NoReturn, get_args
 
@@ -17,6 +18,7 @@ from handrail.drivers._explain import Explain, Explanation, explanations, no_exp
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
+from handrail.threads import in_thread
 
 CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with everything it starts."
 LEFT_RUNNING_NOTE: Final = (
@@ -157,6 +159,7 @@ class GuardedDriver:
         self.silence = GUARD_SILENCE
         self._explain = explain
         self._on_close = on_close
+        self._releasing = threading.RLock()
         self._channel = guard.channel
 
     async def start(self, command: Command) -> GuardedProcess:
@@ -224,13 +227,14 @@ class GuardedDriver:
         """Kill every process and release everything. May be called twice."""
         try:
             await self.guard.close()
-            await anyio.to_thread.run_sync(self._release)  # there may be many files to remove
+            await in_thread(self._release)  # there may be many files to remove
         finally:
             self._release()
 
     def _release(self) -> None:
-        release, self._on_close = self._on_close, lambda: None
-        release()
+        with self._releasing:  # who comes second waits: the program may exit when this returns
+            release, self._on_close = self._on_close, lambda: None
+            release()
 
     async def _file(
         self, op: int, path: str, data: bytes = b"", *, start: int = 0, length: int = frames.NO_LIMIT,

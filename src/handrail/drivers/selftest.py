@@ -27,6 +27,7 @@ from handrail.drivers.attempts import (
 )
 from handrail.drivers.jail import DEFAULT_TMP
 from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.threads import in_thread
 
 PATIENCE: Final = 30.0
 """Seconds for a whole self-test; it takes a small part of one."""
@@ -136,7 +137,7 @@ async def _attempts(driver: GuardedDriver, directory: str, options: Mapping[str,
         inside = {**values, **_limits(options), "inside": directory}
         beside = {**inside, "inside": os.path.dirname(values["secret"])}
         tried = read_tried(await _run(driver, arguments(attempts, inside)), attempts)
-        outside = await anyio.to_thread.run_sync(try_outside, controls, beside)
+        outside = await in_thread(try_outside, controls, beside)
     reached = dict(zip(attempts, tried.reached, strict=False))
     return [
         *weigh(reached, dict(zip(controls, outside.reached, strict=False))),

@@ -29,9 +29,9 @@ from handrail.contract.result import (
     to_wire,
 )
 from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, warnings_of
+from handrail.threads import Work
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
-from handrail.toolkit.threads import Work
 from handrail.toolkit.tool import Tool
 
 MAX_MESSAGE: Final = 2_000

@@ -19,9 +19,9 @@ from handrail.policy.judge import ALLOWED, DOUBT, Verdict, by_mode, doubtful, ju
 from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
+from handrail.threads import Work, is_async
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.hosted import refusal
-from handrail.toolkit.threads import Work, is_async
 from handrail.toolkit.tool import Tool
 
 MAX_EDITS: Final = 5
@@ -210,7 +210,7 @@ async def _answer(approver: Approver, request: ApprovalRequest) -> object:
     if is_async(approver):
         answer: object = approver(request)
     else:
-        answer = await Work(lambda: approver(request), lambda _: None).wait()
+        answer = await Work(lambda: approver(request)).wait()
     return await answer if isawaitable(answer) else answer
 
 

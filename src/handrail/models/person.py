@@ -6,7 +6,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-import anyio.to_thread
+from anyio.to_thread import run_sync as in_anyio_thread  # noqa: TID251 - `ask_line` may be cancelled on the loop
 
 from handrail.contract.call import Call
 from handrail.contract.model import SUMMARISE, Message, ModelEvent, ModelFailed, Turn
@@ -41,7 +41,7 @@ class Person:
         self._began = True
         while True:
             try:
-                line = await anyio.to_thread.run_sync(self._ask_line, shown + "\n> ", abandon_on_cancel=True)
+                line = await in_anyio_thread(self._ask_line, shown + "\n> ", abandon_on_cancel=True)
             except EOFError:
                 line = None
             if line is None:

@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio
-
 from handrail.contract.errors import Unavailable
 from handrail.policy._shell import shell_forbids, shell_matches
 from handrail.policy.glob import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
 from handrail.schema.artifact_refs import references
+from handrail.threads import in_thread
 
 if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox
@@ -61,7 +60,7 @@ def _in_sandbox(sandbox: "Sandbox") -> PathRoot:
 
 
 async def _real_path_on_host(path: str) -> str:
-    return await anyio.to_thread.run_sync(os.path.realpath, path)
+    return await in_thread(os.path.realpath, path)
 
 
 async def matches(

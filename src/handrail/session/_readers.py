@@ -15,7 +15,7 @@ from handrail.contract.errors import describe_error
 from handrail.contract.event import Event, Reader
 from handrail.contract.limits import READER_WAIT
 from handrail.log import report
-from handrail.toolkit.threads import is_async
+from handrail.threads import is_async
 
 QUEUE_LIMIT: Final = 1_000
 """Events that a reader may fall behind."""

@@ -22,9 +22,9 @@ from handrail.contract.expect import expect_number, explains_misuse, nearest, re
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.schema.derive import derive
 from handrail.schema.validate import Validator
+from handrail.threads import is_async
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.isolated import refuse_unimportable
-from handrail.toolkit.threads import is_async
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)

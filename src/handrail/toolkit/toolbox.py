@@ -9,9 +9,9 @@ from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
 from handrail.contract.expect import nearest, refuse, shown
 from handrail.contract.result import Failure
 from handrail.schema.export import check_provider, export
+from handrail.threads import is_async
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.hosted import HostedTool
-from handrail.toolkit.threads import is_async
 from handrail.toolkit.tool import Tool, ToolOptions, tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})

@@ -7,13 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
-from anyio import to_thread
 
-from handrail.aio import finish
 from handrail.contract.limits import FRAME_BYTES, REF_BYTES
 from handrail.contract.result import sendable
 from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
+from handrail.threads import Work, in_thread
 from handrail.toolkit.context import Context
 from handrail.tools._script_child import DEEPEST, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
@@ -68,7 +67,6 @@ class Monty:
         self._worker = worker
         self._text = text
         self._log = Capture(context.caps.stdout)
-        self._one = anyio.CapacityLimiter(1)
         self._tools = _monty.ClassInstance(_Tools())
         self._refs: dict[UUID | None, Ref] = {}
         self._is_done = self._is_closed = False
@@ -81,7 +79,7 @@ class Monty:
         while True:
             worker = workers.take()
             if worker is None:
-                await to_thread.run_sync(workers.start)
+                await in_thread(workers.start)
             elif await _is_ready(worker):
                 return cls(context, worker, text)
 
@@ -93,7 +91,7 @@ class Monty:
         if not self._is_closed:
             self._is_closed = True
             give_back = self._worker.rest if self._is_done else self._worker.end
-            await finish(partial(to_thread.run_sync, give_back))
+            await in_thread(give_back)
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
         try:
@@ -123,7 +121,8 @@ class Monty:
 
     async def _turn(self, turn: Callable[[], T]) -> T:
         """Let the script go on. Who is cancelled here closes the engine, which ends the turn."""
-        return await to_thread.run_sync(turn, abandon_on_cancel=True, limiter=self._one)
+        value: T = await Work(turn).wait()
+        return value
 
     def _print(self, stream: str, text: str) -> None:
         if not self._is_closed:
@@ -235,9 +234,9 @@ class Monty:
 async def _is_ready(worker: Worker) -> bool:
     """Whether it lives; one that waited may have been killed."""
     try:
-        return await to_thread.run_sync(worker.greet)
+        return await in_thread(worker.greet)
     except BaseException:
-        await finish(partial(to_thread.run_sync, worker.end))
+        await in_thread(worker.end)
         raise
 
 

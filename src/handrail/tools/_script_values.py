@@ -4,11 +4,10 @@ import json
 import posixpath
 from typing import Any, Final
 
-from anyio import to_thread
-
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import REF_BYTES
 from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
+from handrail.threads import in_thread
 from handrail.toolkit.context import Context
 
 JSON: Final = "application/json"
@@ -135,7 +134,7 @@ class Values:
             )
         if self._parsed[0] != ref.ref:
             data = await self._context.artifacts.read(ref)
-            self._parsed = (ref.ref, await to_thread.run_sync(json.loads, data))
+            self._parsed = (ref.ref, await in_thread(json.loads, data))
         return self._parsed[1]
 
     async def _as_file(self, image: Image) -> dict[str, Any]:

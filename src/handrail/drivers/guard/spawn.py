@@ -20,6 +20,7 @@ from handrail.drivers.guard import _pidfd, frames
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
+from handrail.threads import Work, in_thread
 
 _BUFFER: Final = 1 << 20
 """Bytes that each end of the stream buffers."""
@@ -39,7 +40,8 @@ class Guard:
         self._process = process
         self._stderr_fd = stderr
         self._stderr = ""
-        self._kill_lock = threading.Lock()
+        self._kill_lock = threading.RLock()
+        """Reentrant: a collection may drop a coroutine that was closing it while this thread kills it."""
         self._info = info
         """Where bubblewrap writes which process is the guard; read when it must be killed."""
         self._waited_for: set[int] = set()
@@ -108,14 +110,14 @@ class Guard:
         with move_on_after(GUARD_END_WAIT):
             await self._ended()
         if self._process.poll() is None:
-            await anyio.to_thread.run_sync(self._kill)
+            await in_thread(self._kill)
 
     async def _ended(self) -> None:
         if self._process.poll() is not None:
             return
         fd = _pidfd.open_process(self._process.pid)
         if fd is None:  # a kernel without pidfds
-            await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+            await Work(self._process.wait).wait()
             return
         self._waited_for.add(fd)
         try:

@@ -27,7 +27,7 @@ from handrail.drivers.posix._files import Files, Stop
 from handrail.drivers.posix._link import Link, start_starter
 from handrail.drivers.posix._process import PosixProcess
 from handrail.drivers.scratch import make_scratch, remove_scratch
-from handrail.toolkit.threads import Work
+from handrail.threads import Work
 
 Result = TypeVar("Result")
 NO_GUARD: Final = "needs the jail, which needs Linux"
@@ -215,7 +215,7 @@ class PosixDriver:
                 self._busy.discard(stop)
 
         try:
-            result: Result = await Work(run, on_late=lambda _: None).wait()
+            result: Result = await Work(run).wait()
             return result
         except OSError as error:
             if error.errno == errno.ECANCELED and self.starter.gone is not None:

@@ -19,6 +19,7 @@ from handrail.drivers.attempts import NotTried as NoAnswer
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.testing.conformance.check import Group, NotTried, Seen
 from handrail.testing.conformance.site import Open, Site
+from handrail.threads import Work, in_thread
 
 FILE_WALL: Final = Group("file_isolation", needs=())
 PROCESS_WALL: Final = Group("process_isolation")
@@ -49,7 +50,7 @@ async def _attempt(open: Open, attempt: Attempt) -> Seen:
     with targets_outside([os.path.realpath(site.directory)]) as values:
         beside = {**values, "inside": os.path.dirname(values["secret"])}
         if attempt.control:
-            outside = await anyio.to_thread.run_sync(try_outside, [attempt], beside)
+            outside = await in_thread(try_outside, [attempt], beside)
             if not outside.reached[0]:
                 raise NotTried("this fails outside the sandbox too, so it proves nothing here")
         try:
@@ -85,7 +86,7 @@ async def a_command_cannot_signal_a_process_outside(open: Open) -> Seen:
         try:
             ran = await site.run(f"echo STARTED; kill -TERM {bystander.pid} 2>&-; true")
             with anyio.move_on_after(0.3):
-                await anyio.to_thread.run_sync(bystander.wait, abandon_on_cancel=True)
+                await Work(bystander.wait).wait()
             got = "alive" if bystander.poll() is None else "dead"
         finally:
             bystander.kill()

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from handrail import Session, tool
+from handrail.threads import in_thread
 from tests.journeys.evidence import endings, events_of
 
 pytestmark = pytest.mark.anyio
@@ -108,3 +109,51 @@ def test_stuck_bodies_and_readers_do_not_delay_the_exit_of_the_interpreter() -> 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.split() == ["timeout", "2"]  # the control: both threads were still there
     assert time.monotonic() - began < 30
+
+
+CLOSED = """
+import asyncio, sys, threading
+import anyio
+from handrail.threads import in_thread
+
+async def main():
+    begun = threading.Event()
+    def work():
+        begun.set()
+        may_end.wait()
+    call = in_thread if sys.argv[1] == "ours" else anyio.to_thread.run_sync
+    loop.create_task(call(work))
+    while not begun.is_set():
+        await asyncio.sleep(0.01)
+
+may_end, loop = threading.Event(), asyncio.new_event_loop()
+loop.run_until_complete(main())
+loop.close()
+may_end.set()
+print(any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()), flush=True)
+if sys.argv[1] != "ours":
+    import os
+    os._exit(0)
+"""
+
+
+def test_a_loop_that_is_closed_while_a_thread_works_does_not_keep_the_program_from_its_exit() -> None:
+    def ran(how: str) -> str:
+        program = [sys.executable, "-W", "ignore", "-c", CLOSED, how]
+        return subprocess.run(program, capture_output=True, text=True, timeout=110, check=True).stdout.strip()
+
+    assert ran("ours") == "False"
+    assert ran("anyio") == "True", "the control: a thread of anyio waits for ever"
+
+
+async def test_who_is_cancelled_waits_for_the_end_of_what_runs_in_its_thread() -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        time.sleep(0.2)
+        ended.set()
+
+    with anyio.move_on_after(0.01) as scope:
+        await in_thread(work)
+    assert scope.cancelled_caught
+    assert ended.is_set()

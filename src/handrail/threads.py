@@ -1,4 +1,7 @@
-"""Run a `def` body in its own daemon thread: a stuck body delays neither the next call nor the exit."""
+"""Run a plain function in a daemon thread: one that is stuck delays neither the next call nor the exit.
+
+The threads of anyio keep a program from exiting if its event loop was closed while a task still waited for one.
+"""
 
 import inspect
 import threading
@@ -6,11 +9,15 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 
-from handrail.aio import call_on, running_loop
+from handrail.aio import LOOP_CHECK_INTERVAL, call_on, finish, running_loop
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 IDLE_THREADS = 16
 """Idle threads kept for later calls. A new thread is started when all are busy."""
@@ -24,7 +31,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 class Work:
     """One body in a thread. If it ends after its caller has left, it calls `on_late` in that thread."""
 
-    def __init__(self, function: Callable[[], Any], on_late: Callable[["Work"], None]) -> None:
+    def __init__(self, function: Callable[[], Any], on_late: Callable[["Work"], None] | None = None) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
         self._run = function
@@ -46,6 +53,18 @@ class Work:
             with self._lock:
                 self._left = not self._done
             raise
+        return self._outcome()
+
+    async def seen_to_end(self) -> None:
+        """Wait as `wait` does, and look now and then: a forked child that closes its loop takes our wake-up away."""
+        self._loop, self._woken = running_loop(), anyio.Event()
+        _hand_out(self)
+        while not self._done:
+            with anyio.move_on_after(LOOP_CHECK_INTERVAL):
+                await self._woken.wait()
+        self._outcome()
+
+    def _outcome(self) -> Any:
         if self.error is not None:
             raise self.error
         return self.value
@@ -64,9 +83,19 @@ class Work:
             self._done = True
             late = self._left
         if late:
-            self._on_late(self)
+            if self._on_late is not None:
+                self._on_late(self)
         elif self._woken is not None:
             call_on(self._loop, self._woken.set)
+
+
+async def in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """Call it in a thread and wait for its end, even when cancelled. As many run at once as anyio allows threads."""
+    outcome: list[T] = []
+    work = Work(lambda: outcome.append(function(*arguments)))
+    async with anyio.to_thread.current_default_thread_limiter():
+        await finish(work.seen_to_end)
+    return outcome[0]
 
 
 _idle: "deque[SimpleQueue[Work]]" = deque()
