@@ -71,8 +71,10 @@ async def test_a_sandbox_does_not_hold_the_sessions_that_it_served() -> None:
         assert (await Agent(ScriptedModel(["Done."]), sandbox=sandbox).run("Go.")).reason == "done"
         async with Session(sandbox=sandbox.at(".")):
             sandbox.acquire()
-    gc.collect()
-    assert sandbox.on_late == []
+    with anyio.fail_after(60):
+        while sandbox.on_late:
+            gc.collect()  # it does nothing while another thread collects
+            await anyio.sleep(0.01)
 
 
 async def test_it_calls_the_tools_and_is_done_when_the_model_makes_no_call() -> None:

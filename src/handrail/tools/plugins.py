@@ -68,10 +68,11 @@ def _loaded(point: importlib.metadata.EntryPoint, taken: dict[str, str]) -> Plug
 def _source(point: importlib.metadata.EntryPoint) -> str:
     """The package and its version; what the entry point names, where the package does not tell."""
     try:
-        name, version = (point.dist.name, point.dist.version) if point.dist is not None else (None, None)
+        about = point.dist.metadata if point.dist is not None else None
+        told = [about[key] for key in ("Name", "Version") if about is not None and key in about]  # never a missing one
     except Exception:  # noqa: BLE001 - how Python answers for damaged metadata differs by its version
-        name = version = None
-    return f"{name} {version}" if name and version else point.value
+        told = []
+    return " ".join(told) if len(told) == 2 and all(told) else point.value
 
 
 def _tools(given: Any) -> Iterable[Tool]:
