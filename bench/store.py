@@ -36,7 +36,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 def _rounds(effort: Effort, sizes: list[int], directory: Path) -> Iterator[Row]:
     most = sizes[-1]
     events = anyio.run(_events_of_a_round, directory)
-    samples: dict[str, Callable[[], float]] = {"insert": lambda: _inserts(directory, most)}
+    samples: dict[str, Callable[[], float]] = {"insert": lambda: _inserts(directory, most * events)}
     for size in sizes:
         times = max(1, most // size)
         for kind, where in (("stored", directory), ("memory", None)):

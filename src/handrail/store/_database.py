@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
@@ -57,18 +56,9 @@ class Database:
     def use(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         """The connection. Raises HandrailError where the file cannot be used, Unavailable where it may be later."""
         with self._lock:
-            if self._connection is not None and self._owner != os.getpid():
-                INHERITED.append(self._connection)
-                self._connection = None
-            if self._read_only:  # it may be written now, and what SQLite knows of it may be old
-                self.close()
-            if self._connection is None:
-                self._connection = self._open(create=create)
-                self._owner = os.getpid()
-                self._file = self._file_now()
-                self.opened += 1
+            connection = self._opened_one(create=create)
             try:
-                yield self._connection
+                yield connection
             except sqlite3.DatabaseError as error:
                 raise self._failure(error) from error
 
@@ -100,15 +90,21 @@ class Database:
             last = connection.execute(query, key_range(number)).fetchone()[0]
         return 0 if last is None else (last & 0xFFFFFFFF) + 1
 
-    def insert(self, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]] = ()) -> None:
-        """Write events, all or none of them. Raises Unavailable; after a wait in vain the next ones do not wait."""
-        try:
-            with self.use(create=True) as connection:
-                self._write(connection, rows, updates)
-        except Unavailable:
-            self._wait_for_locks(patient=False)
-            raise
-        self._wait_for_locks(patient=True)
+    def insert(self, rows: Sequence[int | str], updates: Sequence[tuple[str, int]] = ()) -> None:
+        """Write events, all or none of them: `rows` is a key and a text for each, `updates` a text and a key.
+
+        Raises Unavailable; after a wait in vain the next ones do not wait.
+        """
+        with self._lock:  # once or twice in every call of a tool, so without `use`, which would cost as much again
+            try:
+                self._write(self._opened_one(create=True), rows, updates)
+            except sqlite3.DatabaseError as error:
+                failure = self._failure(error)
+                if isinstance(failure, Unavailable):
+                    self._wait_for_locks(patient=False)
+                raise failure from error
+            if not self._patient:
+                self._wait_for_locks(patient=True)
 
     def add_session(self, id: str) -> int:
         """Add a session; return its number, which is never used again. Raises Unavailable."""
@@ -149,15 +145,28 @@ class Database:
         elif not sys.is_finalizing():
             self.close()
 
+    def _opened_one(self, *, create: bool) -> sqlite3.Connection:
+        if self._connection is not None and self._owner != os.getpid():
+            INHERITED.append(self._connection)
+            self._connection = None
+        if self._read_only:  # it may be written now, and what SQLite knows of it may be old
+            self.close()
+        if self._connection is None:
+            self._connection = self._open(create=create)
+            self._owner = os.getpid()
+            self._file = self._file_now()
+            self.opened += 1
+        return self._connection
+
     def _write(
-        self, connection: sqlite3.Connection, rows: Sequence[tuple[int, str]], updates: Sequence[tuple[str, int]]
+        self, connection: sqlite3.Connection, rows: Sequence[int | str], updates: Sequence[tuple[str, int]]
     ) -> None:
-        if len(rows) <= ROWS_PER_INSERT and not updates:
+        if len(rows) <= 2 * ROWS_PER_INSERT and not updates:
             _insert(connection, rows)
             return
         with _transaction(connection):
-            for start in range(0, len(rows), ROWS_PER_INSERT):
-                _insert(connection, rows[start : start + ROWS_PER_INSERT])
+            for start in range(0, len(rows), 2 * ROWS_PER_INSERT):
+                _insert(connection, rows[start : start + 2 * ROWS_PER_INSERT])
             connection.executemany("UPDATE events SET event = ? WHERE key = ?", updates)
 
     def _wait_for_locks(self, *, patient: bool) -> None:
@@ -287,6 +296,6 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, str]]) -> None:
+def _insert(connection: sqlite3.Connection, rows: Sequence[int | str]) -> None:
     if rows:
-        connection.execute(INSERTS[len(rows)], tuple(chain.from_iterable(rows)))
+        connection.execute(INSERTS[len(rows) // 2], rows)

@@ -42,10 +42,10 @@ class StoredSession:
         if self._number is None:
             self._number = self._database.add_session(self.id)
         first = self._number << 32
-        self._database.insert(
-            [(first | event.seq, encode(event)) for event in events],
-            [(encode(event), first | event.seq) for event in changed],
-        )
+        rows: list[int | str] = []
+        for event in events:
+            rows += first | event.seq, encode(event)
+        self._database.insert(rows, [(encode(event), first | event.seq) for event in changed])
 
     @property
     def number(self) -> int | None:
