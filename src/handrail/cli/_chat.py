@@ -1,6 +1,7 @@
 """A conversation in a terminal: what a typed line does, and who runs the turns."""
 
 import re
+import signal
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -91,6 +92,8 @@ async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
                 if not front.reads_while_working:
                     await chat.idle()
         finally:
+            if chat.following is None:  # everything is closed in order now, however often Ctrl-C is pressed
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
             talk.end_turn()
             await chat.settled()
             working.cancel()

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Final, Protocol
 
 import anyio
@@ -23,7 +23,7 @@ from rich.cells import set_cell_size
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from handrail.aio import in_background
+from handrail.aio import running_loop
 from handrail.cli._editor import edit_text
 from handrail.cli._output import duration
 from handrail.cli._prompt import files_beginning, open_history, terminal_size
@@ -106,6 +106,8 @@ class LineFront(_Shown):
         super().__init__(self.print)
         self._desk = PlainDesk(Console(highlight=False, width=self.width))
         self.forget, self.line, self.edit = self._desk.forget, self._desk.line, self._desk.edit
+        self._reading = anyio.CancelScope()
+        self._leaves = False
 
     @property
     def width(self) -> int:
@@ -116,23 +118,29 @@ class LineFront(_Shown):
 
     @asynccontextmanager
     async def serving(self, talk: Talk) -> AsyncIterator[None]:
-        """Ctrl-C is a signal here."""
+        """Ctrl-C is a signal here, taken until the program ends: what is closing must not be killed by another one."""
         self.talk = talk
-        watching = in_background(self._interrupts(talk))
-        try:
-            yield
-        finally:
-            watching.cancel()
+        loop = running_loop()
 
-    async def _interrupts(self, talk: Talk) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT) as signals:
-            async for _ in signals:
-                if talk.interrupt() >= LEAVE:
-                    raise SystemExit(0)
+        def pressed(*_: object) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._interrupt)
+
+        signal.signal(signal.SIGINT, pressed)
+        yield
+
+    def _interrupt(self) -> None:
+        if self.talk is not None and self.talk.interrupt() >= LEAVE:
+            self._leaves = True
+            self._reading.cancel()
 
     async def read(self) -> str | None:
-        """The next line."""
-        return await ask_line(PROMPT)
+        """The next line; None once the person leaves."""
+        line = None
+        with anyio.CancelScope() as self._reading:
+            if not self._leaves:
+                line = await ask_line(PROMPT)
+        return line
 
     async def ask_person(self, shown: str) -> str | None:
         """A line of the person who plays the model."""
