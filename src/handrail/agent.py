@@ -21,8 +21,8 @@ from handrail.log import report
 from handrail.policy.policy import Policy
 from handrail.session.asking import Asking, checked_model
 from handrail.session.child import ChildSession
-from handrail.session.conversation import Conversation
 from handrail.session.loop_host import LoopHost, check_run
+from handrail.session.messages import Conversation
 from handrail.session.options import SessionOptions
 from handrail.session.session import Session
 from handrail.session.steering import Steer, steer_to_listed_paths

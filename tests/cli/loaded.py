@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 
 OURS = (
-    "cli._chat", "cli._demo_stage", "cli._lines", "cli._shelf", "cli._workbench", "drivers.host", "drivers.jail",
+    "cli._chat", "cli._demo_stage", "cli._shell_loop", "cli._shelf", "cli._workbench", "drivers.host", "drivers.jail",
     "models.recorded",
 )  # fmt: skip
 OTHERS = ("anyio._backends._asyncio", "anyio._core._signals", "anyio._core._sockets", "rich.markdown", "rich.syntax")

@@ -4,7 +4,7 @@ import pytest
 
 from handrail import Policy
 from handrail.policy._shell import shell_forbids, shell_matches, simple_command
-from handrail.policy.glob import escape
+from handrail.policy.patterns import escape
 from tests.policy.judging import commands, verdicts
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final, Literal
 
-from handrail.adapters._live import Show, shown
+from handrail.adapters._live_output import Show, shown
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.call import Arguments, Call
 from handrail.contract.expect import expect, refuse

@@ -15,7 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.config import get_stream_writer
 
-from handrail.adapters._live import Show
+from handrail.adapters._live_output import Show
 from handrail.aio import Task, this_task
 
 _runs: ContextVar[tuple[UUID, ...]] = ContextVar("handrail_runs", default=())

@@ -7,9 +7,9 @@ from handrail.cli._app import NOT_RUN, Command, Options, app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _lines
+    from handrail.cli import _shell_loop
 else:
-    _lines = Lazy("handrail.cli._lines")
+    _shell_loop = Lazy("handrail.cli._shell_loop")
 
 
 @app.command(cls=Command)
@@ -27,4 +27,4 @@ def shell(*, options: Options) -> None:
     bash {"command": "sleep 60", "background": true}
     jobs
     """
-    run(partial(_lines.run_shell, options), mistake=NOT_RUN)
+    run(partial(_shell_loop.run_shell, options), mistake=NOT_RUN)

@@ -29,7 +29,7 @@ from handrail.contract.result import Failure, Result, sendable_data
 from handrail.drivers.open import open_own_guard, open_sandbox
 from handrail.mcp._answers import read_answer
 from handrail.mcp._catalogue import Catalogue
-from handrail.mcp._link import Link
+from handrail.mcp._connection import Link
 from handrail.mcp._listing import Offer
 from handrail.mcp._questions import Ask, answers
 from handrail.mcp._transports import Log, over_http, over_process

@@ -7,6 +7,6 @@ except ModuleNotFoundError as error:
         "handrail.otel needs opentelemetry-api: pip install 'handrail[otel]' opentelemetry-sdk", name=error.name
     ) from None
 
-from handrail.otel.tracing import Tracing as Tracing
+from handrail.otel.spans import Tracing as Tracing
 
 __all__ = ["Tracing"]

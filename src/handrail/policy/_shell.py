@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Final
 
-from handrail.policy.glob import glob_matches, literal
+from handrail.policy.patterns import glob_matches, literal
 
 _RESERVED: Final = "if then elif else fi for while until do done case esac select function time coproc in [[ { } !"
 RESERVED_WORDS: Final = frozenset(_RESERVED.split())

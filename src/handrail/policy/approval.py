@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.approval import ApprovalRequest
 from handrail.policy._match import PathRoots, first_property, is_path, matches, named_property, text_of
-from handrail.policy.glob import escape
+from handrail.policy.patterns import escape
 from handrail.policy.rule import Rule, ToolTraits
 from handrail.schema.artifact_refs import references
 from handrail.schema.navigate import escape as pointer_step

@@ -8,7 +8,7 @@ from handrail.contract.excerpt import cut
 from handrail.contract.model import SUMMARISE, Message, Usage
 from handrail.contract.result import Failure, Result
 from handrail.gates.shape import collapsed
-from handrail.session.conversation import Conversation
+from handrail.session.messages import Conversation
 from handrail.session.session import Session
 from handrail.session.window import weigh
 

@@ -27,7 +27,7 @@ from handrail.contract.model import (
 from handrail.contract.result import to_wire
 from handrail.session._host import SEARCH
 from handrail.session._room import Room
-from handrail.session.conversation import Conversation
+from handrail.session.messages import Conversation
 from handrail.session.session import Session
 from handrail.session.window import weigh, weigh_json
 from handrail.toolkit.tracing import Conversation as Traced

@@ -7,7 +7,7 @@ from typing import Final
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure
-from handrail.policy.glob import between_stars
+from handrail.policy.patterns import between_stars
 
 POSIX_CLASSES: Final = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": "\t ", "cntrl": "\\x00-\x1f\x7f", "digit": "0-9",
