@@ -1,11 +1,14 @@
-"""What every test shares: its event loop, the option that lets the long ones run, and an end for those that hang."""
+"""What every test shares: its event loop, a guard, an option for the long ones, and an end for those that hang."""
 
 import faulthandler
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
+
+from handrail.drivers.guard.build import build, stale
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("handrail", deadline=None)
@@ -26,6 +29,8 @@ def anyio_backend() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(2)  # now it is the real one; later pytest catches what a test prints
+    if sys.platform == "linux" and stale():
+        build()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

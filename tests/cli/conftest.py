@@ -1,16 +1,8 @@
-"""What the tests of the commands share: a guard that is compiled, a workspace, and a home of nobody."""
+"""What the tests of the commands share: a workspace, and a home of nobody."""
 
 from pathlib import Path
 
 import pytest
-
-from handrail.drivers.guard.build import build, stale
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if stale():
-        build()
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
-"""The local drivers, each opened on a fresh workspace and closed after the test; and the guard, compiled."""
+"""The local drivers, each opened on a fresh workspace and closed after the test."""
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from handrail.drivers._guarded import GuardedDriver
-from handrail.drivers.guard.build import build, stale
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.drivers.posix import open_posix
@@ -18,12 +16,6 @@ OPENERS: dict[str, Callable[..., Awaitable[GuardedDriver]]] = {
     "posix": open_posix,  # type: ignore[dict-item]  # all that its tests use of a GuardedDriver it has too
 }
 Open = Callable[..., Awaitable[GuardedDriver]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _guard() -> None:
-    if sys.platform == "linux" and stale():
-        build()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

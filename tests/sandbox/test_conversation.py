@@ -1,6 +1,9 @@
 """A Conversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
 
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from handrail import Chunk, HandrailError, Sandbox, open_sandbox
 from handrail.contract.limits import FRAME_BYTES
 from handrail.drivers.memory import Script
 from handrail.testing import MemoryDriver
+from tests.drivers.watching import eventually
 from tests.tools.world import REAL, in_time
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +70,76 @@ async def test_half_a_frame_is_no_frame(tmp_path: Path) -> None:
         with in_time():
             assert await talk.receive() is None
         assert (talk.exit_code, talk.logs) == (3, "oh\n")
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_a_conversation_leaves_no_descriptor(driver: str, tmp_path: Path) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        before = os.listdir("/proc/self/fd")
+        talk = await sandbox.converse(["python3", "-I", "-c", ECHO])
+        with in_time():
+            await talk.send(b"x")
+            assert await talk.receive() == b"x"
+            assert len(os.listdir("/proc/self/fd")) > len(before), "the control: it has some"
+            await talk.kill()
+        assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_who_sends_to_a_command_that_does_not_read_is_told_when_it_ends(driver: str, tmp_path: Path) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        talk = await sandbox.converse(["sleep", "600"])
+        with in_time():
+            async with anyio.create_task_group() as group:
+
+                async def send() -> None:
+                    with pytest.raises(BrokenPipeError):
+                        await talk.send(bytes(FRAME_BYTES))
+
+                group.start_soon(send)
+                await anyio.sleep(0.05)
+                await talk.kill()
+            with pytest.raises(BrokenPipeError):
+                await talk.send(b"late")
+
+
+FLOOD = r"""
+import os, struct
+frame = struct.pack(">I", 1 << 20) + bytes(1 << 20)
+for n in range(200):
+    data = frame
+    while data: data = data[os.write(1, data):]
+    open("sent", "a").write("x")
+"""
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_a_command_whose_frames_nobody_receives_is_blocked(driver: str, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        talk = await sandbox.converse(["python3", "-I", "-c", FLOOD])
+        with in_time():
+            assert await anyio.to_thread.run_sync(eventually, lambda: sent.exists() and sent.stat().st_size >= 8)
+            await anyio.sleep(0.2)
+            assert sent.stat().st_size < 20
+            for _ in range(200):
+                assert await talk.receive() == bytes(1 << 20)
+            assert await talk.receive() is None
+    assert sent.stat().st_size == 200, "the control: it goes on when they are received"
+
+
+async def test_where_a_broken_pipe_would_end_this_process_there_is_none(tmp_path: Path) -> None:
+    usual = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+            talk = await sandbox.converse(["sh", "-c", "exec <&-; sleep 600"])
+            await anyio.sleep(0.1)
+            with in_time(), suppress(BrokenPipeError):
+                for _ in range(20):
+                    await talk.send(b"x")
+                    await anyio.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGPIPE, usual)
 
 
 class Stalled:

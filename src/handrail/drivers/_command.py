@@ -36,15 +36,17 @@ def check_command(command: Command, *, workspace: str, env: Mapping[str, str] | 
     return words
 
 
-def encode_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Callable[[int], bytes]:
+def encode_command(
+    command: Command, *, workspace: str, env: Mapping[str, str] | None, pipes: bool = False
+) -> Callable[[int], bytes]:
     """The guard's request as a function of its id. Raises ValueError, naming what is wrong."""
     words = check_command(command, workspace=workspace, env=env)
-    return lambda id: _encode(id, command, words)
+    return lambda id: _encode(id, command, words, pipes)
 
 
-def _encode(id: int, command: Command, words: Words) -> bytes:
-    line = command.line is not None
-    return frames.start(id, words.argv, line=line, cwd=words.cwd, env=words.env, input=command.input)
+def _encode(id: int, command: Command, words: Words, pipes: bool = False) -> bytes:
+    line, input = command.line is not None, command.input and not pipes
+    return frames.start(id, words.argv, line=line, cwd=words.cwd, env=words.env, input=input, pipes=pipes)
 
 
 def _argv(command: Command) -> list[bytes]:

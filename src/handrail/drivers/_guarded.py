@@ -18,6 +18,7 @@ from handrail.drivers._explain import Explain, Explanation, explanations, no_exp
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Talk
 from handrail.drivers.guard.spawn import Guard
+from handrail.sandbox.pipes import Pipes
 from handrail.threads import in_thread
 
 CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with everything it starts."
@@ -60,6 +61,7 @@ class GuardedProcess:
         self._talk = talk
         self._sending = anyio.Lock(fast_acquire=True)
         self._input_closed = False
+        self.pipes: Pipes | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -165,7 +167,30 @@ class GuardedDriver:
     async def start(self, command: Command) -> GuardedProcess:
         """Start a command. A cancelled start leaves nothing running."""
         request = encode_command(command, workspace=self.workspace, env=self.env)
-        talk = self._channel.open(request)
+        return await self._started(command, self._channel.open(request))
+
+    async def start_piped(self, command: Command) -> GuardedProcess:
+        """Start a command whose input and output do not go through the guard: `pipes` of its process are our ends.
+
+        Where they cannot be passed to the guard, start it as `start` does.
+        """
+        request = encode_command(command, workspace=self.workspace, env=self.env, pipes=True)
+        pipes = Pipes.make()
+        if pipes is None:
+            return await self.start(command)
+        try:
+            talk = self._channel.open_passing(request, pipes.theirs)
+            pipes.passed()
+            if talk is None:
+                return await self.start(command)
+            process = await self._started(command, talk)
+        except BaseException:
+            pipes.close()
+            raise
+        process.pipes = pipes
+        return process
+
+    async def _started(self, command: Command, talk: Talk) -> GuardedProcess:
         try:
             await self._channel.until(talk, lambda: talk.pid is not None or talk.over)
         except BaseException:

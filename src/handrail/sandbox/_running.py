@@ -70,7 +70,7 @@ class Running:
         self.heard = clock.now()
         self.on_late: Callable[[Running], Awaitable[None]] | None = None
         self.spool = Spool(caps.spool)
-        self._driver = driver
+        self._launch = driver.start
         self._streams = {"stdout": Capture(caps.stdout), "stderr": Capture(caps.stderr)}
         self._on_output = order.on_output
         self._notes: list[str] = []
@@ -178,7 +178,7 @@ class Running:
 
     async def _start(self) -> Process:
         try:
-            process = await self._driver.start(self.order.command)
+            process = await self._launch(self.order.command)
         except (OSError, ValueError, Unavailable):
             raise
         except Exception as error:

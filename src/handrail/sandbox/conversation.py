@@ -1,17 +1,18 @@
 """A Conversation: frames to a running command and back, over its input and output."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
-from handrail.aio import OwnLoop, finish, on_own_loop
+from handrail.aio import OwnLoop, finish, on_own_loop, running_loop
 from handrail.contract.clock import Clock
-from handrail.contract.driver import Chunk, Driver
+from handrail.contract.driver import Chunk, Driver, Process
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import FRAME_BYTES, Caps
 from handrail.sandbox._running import Order, Running
 from handrail.sandbox.capture import Capture
+from handrail.sandbox.pipes import Pipes
 
 HEADER: Final = 4
 """Bytes of a frame's length, the highest first."""
@@ -20,12 +21,18 @@ UNREAD_BYTES: Final = 2 * FRAME_BYTES
 
 
 class Talk(Running):
-    """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log."""
+    """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log.
+
+    A driver of this machine has `start_piped`: frames then go through pipes of the command's own, and not through the
+    driver. Any other one passes its input and output on.
+    """
 
     def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
         super().__init__(id, order, driver, clock, caps)
         self.inbox = bytearray()
-        self._changed: anyio.Event | None = None
+        self._waiting: list[Any] = []
+        self._pipes: Pipes | None = None
+        self._launch = getattr(driver, "start_piped", driver.start)
         self.log = Capture(caps.stdout)
         self.on_log: Callable[[Chunk], object] | None = None
 
@@ -41,23 +48,57 @@ class Talk(Running):
         while len(self.inbox) > UNREAD_BYTES and self.end_reason is None:
             await self.until_changed()
 
+    async def _start(self) -> Process:
+        process = await super()._start()
+        self._pipes = getattr(process, "pipes", None)
+        if self._pipes is not None:
+            self._pipes.hear(self._arrived)
+        return process
+
+    def _arrived(self, data: bytes) -> None:
+        self.received += len(data)
+        self.inbox += data
+        if self._pipes is not None and len(self.inbox) > UNREAD_BYTES:
+            self._pipes.pause()
+        self.change()
+
+    def taken(self) -> None:
+        """A frame was received: there is room for more."""
+        if self._pipes is not None:
+            self._pipes.resume()
+        self.change()
+
     async def until_changed(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
+        future = running_loop().create_future()
+        self._waiting.append(future)
+        await future
 
     def change(self) -> None:
         """Wake whoever waits for frames, or for room."""
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
-    def push(self, data: bytes) -> bool:
-        """Send now, without waiting, if the driver can and there is room; returns whether it is sent."""
+    def push(self, data: bytes) -> int:
+        """Send what can be sent now, without waiting; returns how many bytes. Raises BrokenPipeError."""
+        if self.ended.is_set():
+            return 0
+        if self._pipes is not None:
+            return self._pipes.write(data)
         push = getattr(self.process, "push", None)
-        return push is not None and not self.ended.is_set() and bool(push(data))
+        return len(data) if push is not None and push(data) else 0
+
+    async def feed(self, data: bytes | None) -> None:
+        if self._pipes is None or data is None or self.ended.is_set():
+            await super().feed(data)
+        else:
+            await self._pipes.write_all(data)
 
     async def _finish(self) -> None:
+        if self._pipes is not None:
+            self.inbox += self._pipes.rest()
+            self._pipes.close()
         await super()._finish()
         self.change()
 
@@ -99,10 +140,10 @@ class Conversation:
         if len(data) > FRAME_BYTES:
             raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
         frame = len(data).to_bytes(HEADER, "big") + data
-        if not self._sending.locked() and self._talk.push(frame):
-            return
-        async with self._sending:  # a frame goes out in one piece
-            await self._talk.feed(frame)
+        sent = 0 if self._sending.locked() else self._talk.push(frame)
+        if sent < len(frame):
+            async with self._sending:  # a frame goes out in one piece
+                await self._talk.feed(frame[sent:])
 
     @on_own_loop
     async def receive(self) -> bytes | None:
@@ -116,7 +157,7 @@ class Conversation:
             if 0 <= size <= len(talk.inbox) - HEADER:
                 frame = bytes(talk.inbox[HEADER : HEADER + size])
                 del talk.inbox[: HEADER + size]
-                talk.change()
+                talk.taken()
                 return frame
             if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
                 return None

@@ -1,14 +1,18 @@
 /* The stream to the client: buffers each way, and never a blocking call. */
+#define _GNU_SOURCE
 #include "guard.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 256 << 10, IDLE_ROOM = 512 << 10 };
+enum { READ_SIZE = 256 << 10, IDLE_ROOM = 512 << 10, PASSED_MAX = 64 };
 
 struct channel channel;
+static int passed[PASSED_MAX];
+static size_t passed_count;
 
 void put_number(uint8_t *at, uint64_t value, size_t width)
 {
@@ -80,6 +84,45 @@ bool channel_flush(void)
 	return true;
 }
 
+int channel_passed(void)
+{
+	int fd = passed[0];
+
+	if (passed_count == 0)
+		channel_broken("a command without its descriptors");
+	memmove(passed, passed + 1, --passed_count * sizeof *passed);
+	return fd;
+}
+
+static void keep_passed(struct msghdr *got)
+{
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(got); part; part = CMSG_NXTHDR(got, part)) {
+		size_t size = part->cmsg_len - CMSG_LEN(0);
+
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		if (got->msg_flags & MSG_CTRUNC || passed_count * sizeof *passed + size > sizeof passed)
+			channel_broken("more descriptors than commands");
+		memcpy(passed + passed_count, CMSG_DATA(part), size);
+		passed_count += size / sizeof *passed;
+	}
+}
+
+/* Like read, but also takes the descriptors that come along. */
+static ssize_t receive(uint8_t *at, size_t size)
+{
+	_Alignas(struct cmsghdr) char along[CMSG_SPACE(sizeof passed)];
+	struct iovec piece = {at, size};
+	struct msghdr got = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = along, .msg_controllen = sizeof along};
+	ssize_t done = recvmsg(channel.in, &got, MSG_CMSG_CLOEXEC);
+
+	if (done < 0 && errno == ENOTSOCK)
+		return read(channel.in, at, size);
+	if (done > 0)
+		keep_passed(&got);
+	return done;
+}
+
 bool channel_fill(void)
 {
 	ssize_t done;
@@ -88,7 +131,7 @@ bool channel_fill(void)
 		channel.in_room = channel.in_used + READ_SIZE;
 		channel.inbox = must(realloc(channel.inbox, channel.in_room));
 	}
-	done = read(channel.in, channel.inbox + channel.in_used, channel.in_room - channel.in_used);
+	done = receive(channel.inbox + channel.in_used, channel.in_room - channel.in_used);
 	if (done > 0)
 		channel.in_used += (size_t)done;
 	return done > 0 || (done < 0 && (errno == EAGAIN || errno == EINTR));

@@ -5,7 +5,7 @@ There is no background task. One of those who wait reads for all of them, and pa
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -121,6 +121,21 @@ class Channel:
         self._last_id += 1
         talk = self._talks[self._last_id] = Talk(self._last_id, most)
         self.post(frame)
+        return talk
+
+    def open_passing(self, request: Callable[[int], bytes], fds: Sequence[int]) -> Talk | None:
+        """Send a new request, and these descriptors with it. None if they cannot be passed now: nothing was sent."""
+        frame = request(self._last_id + 1)
+        self.check()
+        if self._outbox:
+            return None
+        try:
+            sent = socket.send_fds(self._stream, [frame], fds)
+        except OSError:  # the stream is full, or too many descriptors of this user's are on their way
+            return None
+        self._last_id += 1
+        talk = self._talks[self._last_id] = Talk(self._last_id)
+        self.post(frame[sent:])
         return talk
 
     def forget(self, talk: Talk) -> None:

@@ -67,8 +67,10 @@ static const char *read_start(struct cursor *cursor, struct message *message)
 {
 	message->start.kind = (uint8_t)number(cursor, 1);
 	message->start.flags = (uint8_t)number(cursor, 1);
-	if (message->start.kind > KIND_LINE || message->start.flags > (WITH_INPUT | OWN_ENVIRONMENT))
+	if (message->start.kind > KIND_LINE || message->start.flags > (WITH_INPUT | OWN_ENVIRONMENT | WITH_PIPES))
 		return "an unknown kind of command";
+	if ((message->start.flags & WITH_INPUT) && (message->start.flags & WITH_PIPES))
+		return "two inputs for one command";
 	read_one_string(cursor, &message->start.cwd);
 	read_strings(cursor, &message->start.argv);
 	read_strings(cursor, &message->start.env);

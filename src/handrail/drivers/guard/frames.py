@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from handrail.contract.driver import FileStat
 
-VERSION: Final = 2
+VERSION: Final = 3
 FRAME_MAX: Final = 4 << 20
 INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
@@ -70,9 +70,15 @@ def hello(jail: bool, limits: Iterable[int], roots: Iterable[bytes]) -> bytes:
     return frame(HELLO, 0, struct.pack("<HBB4Q", VERSION, jail, 0, *limits) + strings(roots))
 
 
-def start(id: int, argv: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes] | None, input: bool) -> bytes:
-    """Run a command: arguments, or one line for the shell; without `env`, in the guard's own environment."""
-    flags = input | (env is None) << 1
+def start(
+    id: int, argv: Iterable[bytes], *, line: bool, cwd: bytes, env: Iterable[bytes] | None, input: bool,
+    pipes: bool = False,
+) -> bytes:  # fmt: skip
+    """Run a command: arguments, or one line for the shell; without `env`, in the guard's own environment.
+
+    With `pipes`, the descriptors of its input and its output are passed along.
+    """
+    flags = input | (env is None) << 1 | pipes << 2
     return frame(START, id, bytes((line, flags)) + strings((cwd,)) + strings(argv) + strings(env or ()))
 
 

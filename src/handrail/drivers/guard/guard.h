@@ -44,6 +44,7 @@ enum { OUTBOX_HIGH = 256 << 10, OUTBOX_FULL = 8 << 20 };
 size_t channel_waiting(void);
 bool channel_flush(void);                                   /* false when the client is gone */
 bool channel_fill(void);                                    /* the same */
+int channel_passed(void);                                   /* the next descriptor that came with the stream */
 const uint8_t *channel_frame(size_t *size);                 /* the next whole frame, or NULL */
 void channel_drop(size_t size);
 uint8_t *channel_room(size_t size);                         /* where to put the next bytes to send */

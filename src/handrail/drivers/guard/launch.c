@@ -43,7 +43,7 @@ static int open_pipes(struct work *work, struct plan *plan, bool input, bool com
 	if (input && pipe_for(&work->input, &plan->input, false) < 0)
 		return -1;
 	for (int i = 0; i < (command ? 2 : 1); i++)
-		if (pipe_for(&work->output[i], &plan->output[i], true) < 0)
+		if (plan->output[i] < 0 && pipe_for(&work->output[i], &plan->output[i], true) < 0)
 			return -1;
 	if (!command)
 		return 0;
@@ -107,8 +107,8 @@ static pid_t split(unsigned long flags)
 	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
 }
 
-/* Handle a START: 0, or an errno. */
-int launch_command(struct work *work, const struct message *message)
+/* Handle a START: 0, or an errno. `pipes` are the client's own, or -1. */
+int launch_command(struct work *work, const struct message *message, const int *pipes)
 {
 	static char *shell[8];
 	struct plan plan = {.input = settings.null_fd, .output = {-1, -1}, .script = -1, .link = -1};
@@ -124,6 +124,8 @@ int launch_command(struct work *work, const struct message *message)
 	strings_list(&message->start.env, plan.env);
 	if (message->start.flags & OWN_ENVIRONMENT)
 		plan.env = environ;
+	if (pipes[0] >= 0)
+		plan.input = pipes[0], plan.output[0] = pipes[1];
 	if (message->start.kind == KIND_LINE && shell_words(&plan, message->start.argv.bytes, shell) < 0)
 		error = errno;
 	if (!error && open_pipes(work, &plan, message->start.flags & WITH_INPUT, true) < 0)
@@ -134,6 +136,8 @@ int launch_command(struct work *work, const struct message *message)
 			supervise(&plan);
 		error = work->pid < 0 ? errno : 0;
 	}
+	if (pipes[0] >= 0)              /* the caller closes them */
+		plan.input = settings.null_fd, plan.output[0] = -1;
 	close_plan(&plan);
 	free(lists);
 	return error;

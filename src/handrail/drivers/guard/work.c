@@ -88,8 +88,12 @@ static void begun(struct work *work, int error)
 void work_start(const struct message *message)
 {
 	struct work *work = begin(message->id, true);
+	bool passed = message->start.flags & WITH_PIPES;
+	int input = passed ? channel_passed() : -1, output = passed ? channel_passed() : -1;
 
-	begun(work, work_count > WORK_MAX ? EAGAIN : launch_command(work, message));
+	begun(work, work_count > WORK_MAX ? EAGAIN : launch_command(work, message, (int[]){input, output}));
+	shut(&input);
+	shut(&output);
 }
 
 void work_file(const struct message *message)

@@ -13,7 +13,7 @@ void hear(struct work *work);
 void work_ended(struct work *work);
 
 /* Each returns 0 or an errno; what it opened is in the work. */
-int launch_command(struct work *work, const struct message *message);
+int launch_command(struct work *work, const struct message *message, const int *pipes);
 int launch_file(struct work *work, const struct message *message);
 
 #endif
