@@ -1,13 +1,17 @@
 """The engine of the full language: the sandbox's own Python, one interpreter for each script, the next one waiting."""
 
 import json
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import anyio
+import anyio.lowlevel
 
-from handrail.aio import in_background
+from handrail.aio import in_background, running_loop, when_waiting
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.sandbox.conversation import Conversation
 from handrail.sandbox.sandbox import Sandbox
@@ -26,6 +30,8 @@ PROGRAM: Final = "\n".join(
 ARGV: Final = ("python3", "-I", "-u", "-c", PROGRAM)
 MOST_AT_ONCE: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
+TURN_EVERY: Final = 32
+"""Requests after which other tasks get a turn."""
 _spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
 """By sandbox: an interpreter that waits for its script."""
 
@@ -40,7 +46,11 @@ class CPython:
         self._conversation = conversation
         self._last = 0
         self._closed = False
-        self._room = anyio.Semaphore(MOST_AT_ONCE, fast_acquire=True)
+        self._open = 0
+        """Requests that are not answered yet."""
+        self._is_unheard = False
+        """Whether no task takes the next request, because too many are open."""
+        self._ended: Any = None
 
     @classmethod
     async def open(cls, context: Context) -> "CPython":
@@ -65,15 +75,45 @@ class CPython:
         places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
         await self._send(b"0 " + encoded({"code": code, **places}))
         async with anyio.create_task_group() as group:
-            while "ended" not in (frame := await self._receive(calls)):
-                self._last += 1
-                if type(frame.get("number")) is not int or frame["number"] != self._last:
-                    raise calls.failed(BROKEN)
-                await self._room.acquire()
-                group.start_soon(self._serve, self._last, calls.check(frame), calls)
-            group.cancel_scope.cancel()
-        ended = frame["ended"]
+            context, cancel = copy_context(), group.cancel_scope.cancel
+
+            def more() -> None:
+                context.run(group.start_soon, self._listen, calls, more, cancel)
+
+            await self._listen(calls, more, cancel)
+        ended = self._ended
         return ended if isinstance(ended, dict) else {"error": {"message": "no result", "line": None}}
+
+    async def _listen(self, calls: ScriptCalls, more: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Take and answer requests, until a call waits and `more` has started another task that takes the next ones.
+
+        So a call that waits for nothing needs no task of its own.
+        """
+        waiting, me = when_waiting(running_loop()), object()
+        while "ended" not in (frame := await self._receive(calls)):
+            self._last += 1
+            if type(frame.get("number")) is not int or frame["number"] != self._last:
+                raise calls.failed(BROKEN)
+            self._open += 1
+            when_waiting(running_loop())[me] = partial(self._pass_on, more)
+            try:
+                await self._send(b"%d " % frame["number"] + encoded(await calls.ask(calls.check(frame))))
+            finally:
+                self._open -= 1
+                is_alone = waiting.pop(me, None) is not None
+            if not is_alone and not self._is_unheard:
+                return
+            self._is_unheard = False
+            if frame["number"] % TURN_EVERY == 0:
+                await anyio.lowlevel.checkpoint()
+        self._ended = frame["ended"]
+        stop()
+
+    def _pass_on(self, more: Callable[[], None]) -> None:
+        if self._open < MOST_AT_ONCE:
+            more()
+        else:
+            self._is_unheard = True
 
     async def _receive(self, calls: ScriptCalls) -> Frame:
         try:
@@ -91,12 +131,6 @@ class CPython:
         if not isinstance(frame, dict):
             raise calls.failed(BROKEN)
         return frame
-
-    async def _serve(self, number: int, frame: Frame, calls: ScriptCalls) -> None:
-        try:
-            await self._send(b"%d " % number + encoded(await calls.ask(frame)))
-        finally:
-            self._room.release()
 
     async def _send(self, frame: bytes) -> None:
         try:
