@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
@@ -248,6 +249,96 @@ async def test_a_signal_handler_that_interrupts_a_call_leaves_the_next_one_whole
     await real.put("a", "x" * 3000)
     with in_time():
         assert await result_of(real, INTERRUPTED) == [True, ["a"]]
+
+
+INTERRUPTED_BY_A_THREAD = """
+import _thread, queue, threading, time
+def interrupt(delay, done):
+    time.sleep(delay)
+    _thread.interrupt_main()
+    done.put(None)
+interrupted = 0
+for n in range(40):
+    done, in_call = queue.SimpleQueue(), True
+    try:
+        threading.Thread(target=interrupt, args=(n * 0.0001, done)).start()
+        tools.todo(items=[])
+        in_call = False
+        done.get()
+        time.sleep(10)
+    except KeyboardInterrupt:
+        interrupted += in_call
+[interrupted > 0, [tools.glob(pattern=f"{name}*")["paths"] for name in ("a", "b")]]
+"""
+
+
+async def test_an_interrupt_of_a_call_leaves_the_next_one_whole(real: World) -> None:
+    await real.put("a", "")
+    await real.put("b", "")
+    with in_time():
+        assert await result_of(real, INTERRUPTED_BY_A_THREAD) == [True, [["a"], ["b"]]]
+
+
+async def test_a_finalizer_may_call_tools(real: World) -> None:
+    code = """
+found = []
+class Held:
+    def __del__(self): found.append(tools.glob(pattern="*")["paths"])
+held = Held()
+del held
+ring = Held()
+ring.me = ring
+del ring
+import gc
+gc.collect()
+found
+"""
+    await real.put("a", "")
+    assert await result_of(real, code) == [["a"], ["a"]]
+
+
+THREADS_BESIDE_THE_MAIN_ONE = """
+import threading
+def look():
+    while not tools.waits(): pass
+    found.append(tools.go())
+found = []
+thread = threading.Thread(target=look)
+thread.start()
+said = tools.stay()
+thread.join()
+[found, said, tools.waits()]
+"""
+
+
+async def test_a_thread_is_answered_while_the_main_thread_waits_for_a_call(tmp_path: Path) -> None:
+    gone, stays = anyio.Event(), anyio.Event()
+
+    @tool
+    async def stay() -> str:
+        """Wait."""
+        stays.set()
+        await gone.wait()
+        return "stayed"
+
+    @tool
+    async def waits() -> bool:
+        """Whether somebody waits."""
+        await anyio.lowlevel.checkpoint()
+        return stays.is_set()
+
+    @tool
+    async def go() -> str:
+        """Let it go on."""
+        gone.set()
+        return "gone"
+
+    budget = Budget(calls=None, script_calls=None)
+    async with opened("jail", tmp_path, [stay, waits, go], budget=budget) as session:
+        with in_time():
+            result = await session.call("script", {"code": THREADS_BESIDE_THE_MAIN_ONE})
+    assert result.ok, result
+    assert result.value["result"] == [["gone"], "stayed", True]
 
 
 CALLS_IN_HANDLERS = """

@@ -7,13 +7,18 @@ import json
 import os
 import signal
 import struct
+import sys
 import warnings
-from _thread import start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from queue import Empty, SimpleQueue
 from typing import Any
 
 FRAME_BYTES = 4 << 20
 PIECE = 1 << 19
+AT_ONCE = 4000  # bytes that a pipe takes whole or not at all, less what is put before a request
+CLOSED = "the way to the tools is closed; a forked process has none"
+INSIDE = "a tool was called while another call was being made, for example by __del__: call it later"
+encode = json.JSONEncoder(allow_nan=False).encode
 
 
 class ToolError(Exception):
@@ -28,10 +33,14 @@ class ToolError(Exception):
 
 
 class Channel:
-    """Two threads own the descriptors; whoever calls only puts into a queue and waits on another.
+    """The main thread writes and reads by itself, as long as it alone calls tools and no handler of a signal is set.
 
-    A handler of a signal runs in the main thread, between any two of its steps, and may raise or call tools itself. So
-    the main thread holds no lock, no half frame and no answer of somebody else's. That costs 40 µs a call.
+    After that two threads own the descriptors; whoever calls only puts into a queue and waits on another, which takes
+    40 µs more. For a handler runs in the main thread, between any two of its steps, and may raise or call tools
+    itself: then the main thread may hold no lock, no half frame and no answer of somebody else's.
+
+    A KeyboardInterrupt, which needs no handler of the script's, raises and calls nothing. So each step that must not be
+    lost is one call of a C function: `list.extend(map(...))`.
     """
 
     def __init__(self) -> None:
@@ -40,38 +49,66 @@ class Channel:
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
-        self._received = b""
+        self._sent: list[int] = []
+        """One entry for each request that was written: the next number is right, whatever interrupts."""
+        self._pieces: list[bytes] = []
+        """What was read and not yet used."""
+        self._writing, self._reading = allocate_lock(), allocate_lock()
+        self._main = get_ident()
+        self._is_busy = False
+        self._is_shared = False
+        self._wanted: Any = SimpleQueue()
         self._requests: Any = SimpleQueue()
         self._waiting: dict[int, Any] = {}
         self._closed = False
         os.register_at_fork(after_in_child=self._forked)
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # of every fork
 
-    def start(self) -> Any:
-        """Serve calls from now on. The script comes out of the queue that this returns, as the answer with number 0."""
-        script: Any = SimpleQueue()
-        self._waiting[0] = script
+    def start(self) -> bytes:
+        """Wait for the script, which comes as the answer with number 0; none at the end."""
         start_new_thread(self._write_all, ())
         start_new_thread(self._read_all, ())
-        return script
+        self._watch_handlers()
+        frame = self._peek()
+        self._drop(frame)
+        return frame.partition(b" ")[2]
 
-    def read(self) -> bytes:
-        """The next frame, or none at the end."""
-        size = struct.unpack(">I", (self._at_least(4) or bytes(4))[:4])[0]
-        frame = self._at_least(4 + size)[4 : 4 + size]
-        self._received = self._received[4 + size :]
-        return frame
+    def _watch_handlers(self) -> None:
+        """`signal.signal` calls this one too."""
+        plain: Any = sys.modules["_signal"]
+        install = plain.signal
 
-    def _at_least(self, size: int) -> bytes:
-        while len(self._received) < size:
+        def watched(number: Any, handler: Any) -> Any:
+            if callable(handler):
+                self._share()
+            return install(number, handler)
+
+        plain.signal = watched
+
+    def _share(self) -> None:
+        """The two threads take over. Who reads now ends that first."""
+        if not self._is_shared:
+            self._is_shared = True
+            self._wanted.put(None)
+
+    def _peek(self) -> bytes:
+        """The next frame, which stays; none at the end."""
+        pieces, have, size = self._pieces, sum(map(len, self._pieces)), -1
+        while True:
+            if size < 0 and have >= 4:
+                size = 4 + int.from_bytes(b"".join(pieces)[:4], "big")
+            if 0 <= size <= have:
+                return b"".join(pieces)[4:size]
             try:
-                more = os.read(self._in, PIECE)
+                pieces.extend(map(os.read, (self._in,), (PIECE,)))
             except OSError:
-                more = b""
-            if not more:
                 return b""
-            self._received += more
-        return self._received
+            if not pieces[-1]:
+                return b""
+            have += len(pieces[-1])
+
+    def _drop(self, frame: bytes) -> None:
+        self._pieces[:] = [b"".join(self._pieces)[4 + len(frame) :]]
 
     def _put(self, data: bytes) -> bool:
         """Send one frame; whether it was sent."""
@@ -85,30 +122,41 @@ class Channel:
 
     def _write_all(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
-        last = 0
         try:
             while True:
                 frame, reply = self._requests.get()
-                if isinstance(frame, str):  # the last one
-                    reply.put(self._put(frame.encode()))
-                    continue
-                last += 1
-                self._waiting[last] = reply
-                if self._closed or not self._put(b'{"number": %d, ' % last + frame):
-                    self._close()
+                with self._writing:
+                    if isinstance(frame, str):  # the last one
+                        reply.put(self._put(frame.encode()))
+                        continue
+                    last = len(self._sent) + 1
+                    self._waiting[last] = reply
+                    if self._closed or not self._put(b'{"number": %d, ' % last + frame):
+                        self._close()
+                    self._sent.append(last)
         finally:
             self._close()
 
     def _read_all(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            while frame := self.read():
-                number, _, answer = frame.partition(b" ")
-                reply = self._waiting.pop(int(number), None)
-                if reply is not None:
-                    reply.put(answer)
+            self._wanted.get()
+            with self._reading:
+                self._answer_until(None)
         finally:
             self._close()
+
+    def _answer_until(self, number: "int | None") -> "bytes | None":
+        """Give answers to those who wait for them, until that with this number comes. None at the end."""
+        while frame := self._peek():
+            got, _, answer = frame.partition(b" ")
+            reply = self._waiting.pop(int(got), None)
+            if reply is not None:
+                reply.put(answer)
+            self._drop(frame)
+            if int(got) == number:
+                return answer
+        return None
 
     def _close(self) -> None:
         """Nothing is answered any more: tell all who wait."""
@@ -130,9 +178,40 @@ class Channel:
             except OSError:
                 pass
 
+    def call(self, frame: "dict[str, Any]") -> Any:
+        """Send a request and wait for its answer. Raises ToolError."""
+        if self._is_shared or self._closed or get_ident() != self._main:
+            return self.answer(self.ask(frame))
+        if self._is_busy:
+            raise ToolError("unavailable", INSIDE, None, True)
+        data = encode(frame)
+        if len(data) > AT_ONCE:
+            return self.answer(self._queued(data))
+        return value_of(self._exchange(data[1:].encode()))
+
+    def _exchange(self, data: bytes) -> "bytes | None":
+        """The answer to a request, by the main thread alone. None when nothing is answered any more."""
+        self._is_busy = True
+        try:
+            with self._writing:
+                number = len(self._sent) + 1
+                frame = b'{"number": %d, ' % number + data
+                self._sent.extend(map(os.write, (self._out,), (struct.pack(">I", len(frame)) + frame,)))
+            with self._reading:
+                answer = self._answer_until(number)
+        except OSError:
+            answer = None
+        finally:
+            self._is_busy = False
+        if answer is None:
+            self._close()
+        return answer
+
     def ask(self, frame: "dict[str, Any]") -> Any:
         """Send a request; what `answer` takes."""
-        data = json.dumps(frame, ensure_ascii=True, allow_nan=False)
+        return self._queued(encode(frame))
+
+    def _queued(self, data: str) -> Any:
         if len(data) > FRAME_BYTES - 100:
             raise ToolError(
                 "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
@@ -146,19 +225,24 @@ class Channel:
 
     def answer(self, reply: Any) -> Any:
         """Wait for the answer to a request. Raises ToolError."""
-        data = reply.get()
-        if data is None:
-            raise ToolError("unavailable", "the way to the tools is closed; a forked process has none")
-        answer = json.loads(data)
-        if "error" in answer:
-            raise ToolError(**answer["error"])
-        return answer.get("value")
+        self._share()
+        return value_of(reply.get())
 
     def end(self, ended: "dict[str, Any]") -> bool:
         """Say how the script ended; whether that was sent. Raises ValueError for what is too large."""
-        data = json.dumps({"ended": ended}, ensure_ascii=True, allow_nan=False)
+        data = encode({"ended": ended})
         if len(data) > FRAME_BYTES:
             raise ValueError(f"{len(data):,} bytes are too many, the limit is {FRAME_BYTES:,}; write it to a file")
         sent: Any = SimpleQueue()
         self._requests.put((data, sent))
         return bool(sent.get())
+
+
+def value_of(data: "bytes | None") -> Any:
+    """The value in an answer. Raises ToolError."""
+    if data is None:
+        raise ToolError("unavailable", CLOSED)
+    answer = json.loads(data)
+    if "error" in answer:
+        raise ToolError(**answer["error"])
+    return answer.get("value")

@@ -59,7 +59,7 @@ class Ref:
         return (b"" if self.kind == "bytes" else "").join(pieces)
 
     def _piece(self, start: int, end: int) -> Any:
-        text = self._channel.answer(self._channel.ask({"read": self._ref, "start": start, "end": end}))
+        text = self._channel.call({"read": self._ref, "start": start, "end": end})
         return bytes.fromhex(text) if self.kind == "bytes" else text
 
     def lines(self) -> Any:
@@ -76,7 +76,7 @@ class Ref:
         if isinstance(key, slice):
             return [self[at] for at in range(*key.indices(len(self)))]
         try:
-            return given(self._channel, self._channel.answer(self._channel.ask({"part": self._ref, "key": key})))
+            return given(self._channel, self._channel.call({"part": self._ref, "key": key}))
         except ToolError as error:
             if error.kind == "not_found":
                 raise (KeyError if isinstance(key, str) else IndexError)(key) from None
@@ -86,7 +86,7 @@ class Ref:
         """Of a list or an object, its items; of anything else, its bytes."""
         if self.kind != "json":
             return int(self.size)
-        return int(self._channel.answer(self._channel.ask({"part": self._ref, "count": True})))
+        return int(self._channel.call({"part": self._ref, "count": True}))
 
     def __bool__(self) -> bool:
         return True
@@ -94,13 +94,11 @@ class Ref:
     def __iter__(self) -> Any:
         if self.kind != "json":
             return self.lines()
-        keys = self._channel.answer(self._channel.ask({"part": self._ref, "keys": True}))
+        keys = self._channel.call({"part": self._ref, "keys": True})
         return iter(given(self._channel, keys)) if keys is not None else (self[at] for at in range(len(self)))
 
     def keys(self) -> "list[str]":
-        return list(
-            given(self._channel, self._channel.answer(self._channel.ask({"part": self._ref, "keys": True}))) or ()
-        )
+        return list(given(self._channel, self._channel.call({"part": self._ref, "keys": True})) or ())
 
     def get(self, key: Any, default: Any = None) -> Any:
         try:
@@ -176,7 +174,7 @@ class Tools:
         def use(*misplaced: Any, **arguments: Any) -> Any:
             if misplaced:
                 raise ToolError("invalid_args", f"tools.{name} takes arguments by name: tools.{name}(name=value)")
-            return given(self._channel, self._channel.answer(self._begin(name, arguments)))
+            return given(self._channel, self._channel.call(request(name, arguments)))
 
         use.__name__ = name
         return use
@@ -194,7 +192,7 @@ class Tools:
             if len(begun) - len(values) == WINDOW:
                 values.append(self._ended(begun[len(values)]))
             try:
-                begun.append(self._begin(each.name, each.arguments))
+                begun.append(self._channel.ask(request(each.name, each.arguments)))
             except ToolError as error:
                 begun.append(error)
         values += [self._ended(number) for number in begun[len(values) :]]
@@ -209,12 +207,13 @@ class Tools:
         except ToolError as error:
             return error
 
-    def _begin(self, name: str, arguments: "dict[str, Any]") -> Any:
-        try:
-            sent = {key: plain(value, key) for key, value in arguments.items()}
-        except (TypeError, RecursionError) as error:
-            raise ToolError("invalid_args", f"tools.{name}: {error}") from None
-        return self._channel.ask({"call": name, "arguments": sent})
+
+def request(name: str, arguments: "dict[str, Any]") -> "dict[str, Any]":
+    """The frame of a call. Raises ToolError for what is no data."""
+    try:
+        return {"call": name, "arguments": {key: plain(value, key) for key, value in arguments.items()}}
+    except (TypeError, RecursionError) as error:
+        raise ToolError("invalid_args", f"tools.{name}: {error}") from None
 
 
 def trouble(error: BaseException) -> "dict[str, Any]":
@@ -325,7 +324,7 @@ def finish() -> None:
 def main() -> None:
     channel = Channel()
     gc.freeze()  # so that to look for the script's own files at its end is quick
-    begun = json.loads(channel.start().get() or sys.exit())
+    begun = json.loads(channel.start() or sys.exit())
     code = begun["code"]
     sys.argv = ["script"]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
