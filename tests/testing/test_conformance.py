@@ -1,14 +1,17 @@
 """The kit tries every promise of every driver that is shipped, and finds no claim that is broken."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import anyio
 import pytest
 
-from handrail.contract.driver import Feature
-from handrail.contract.errors import HandrailError
+from handrail.contract.driver import Driver, Feature
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers import selftest
+from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
 from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, conform
@@ -70,3 +73,42 @@ async def test_every_check_is_a_sentence_of_its_own_and_every_promise_has_some()
 async def test_what_is_neither_a_promise_nor_a_check_is_refused() -> None:
     with pytest.raises(HandrailError, match="no promise and no check called 'tree_kil'"):
         await conform(opener("memory"), only=["tree_kil"])
+
+
+class Stalled(MemoryDriver):
+    """Never answers one method."""
+
+    def __init__(self, method: str, workspace: str) -> None:
+        super().__init__(workspace=workspace)
+        self.method = method
+
+    async def remove(self, path: str) -> None:
+        if self.method == "remove":
+            await anyio.sleep_forever()
+        await super().remove(path)
+
+    async def close(self) -> None:
+        if self.method == "close":
+            await anyio.sleep_forever()
+        await super().close()
+
+
+async def open_stalled(method: str, *, workspace: str) -> Driver:
+    if method == "open":
+        await anyio.sleep_forever()
+    return Stalled(method, workspace)
+
+
+@pytest.mark.parametrize("method", ["remove", "close"])
+async def test_a_driver_that_never_answers_one_method_breaks_what_needs_it_and_the_kit_ends(method: str) -> None:
+    with anyio.fail_after(60):
+        verdict = await conform(partial(open_stalled, method), only=["files"], patience=0.05)
+    (promise,) = verdict.promises.values()
+    assert promise.standing == "broken"
+    assert any("no answer within" in check.problem for check in promise.failed)
+    assert sum(check.kept for check in promise.checks) > 10, "the control: the others were tried"
+
+
+async def test_a_driver_that_never_opens_is_given_up() -> None:
+    with anyio.fail_after(60), pytest.raises(Unavailable, match=r"did not open and make a directory within 0\.5 s"):
+        await conform(partial(open_stalled, "open"), only=["files"], patience=0.05)

@@ -1,8 +1,7 @@
 """The conformance kit: every promise of a driver as checks that can be seen to fail."""
 
-from handrail.testing.conformance._conform import chosen, conform
+from handrail.testing.conformance._conform import CHECKS, chosen, conform
 from handrail.testing.conformance.check import Check, NotTried, Seen
-from handrail.testing.conformance.checks import CHECKS
 from handrail.testing.conformance.site import Open, Opener, Site
 from handrail.testing.conformance.verdict import CheckVerdict, PromiseVerdict, Verdict
 

@@ -5,9 +5,9 @@ from typing import Final
 
 import anyio
 
-from handrail.testing.conformance._trees import HOLD, LOOK, SHAPES
+from handrail.testing.conformance._trees import HOLD, SHAPES
 from handrail.testing.conformance.check import Group, NotTried, Seen
-from handrail.testing.conformance.site import Open, Site
+from handrail.testing.conformance.site import LOOK, Open, Site
 
 CLOSING: Final = Group("tree_kill")
 

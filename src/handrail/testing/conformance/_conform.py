@@ -1,4 +1,4 @@
-"""Put a driver through the checks: several at a time, each in bounded time, and say what became of each."""
+"""All checks, and how a driver is put through them: several at a time, each in bounded time."""
 
 from collections.abc import Callable, Collection, Iterator
 from time import monotonic
@@ -7,17 +7,38 @@ from typing import Final
 import anyio
 
 from handrail.contract.driver import Feature
-from handrail.contract.errors import BrokenDriver, HandrailError
+from handrail.contract.errors import BrokenDriver, HandrailError, Unavailable
 from handrail.sandbox.report import check_driver, report_of
+from handrail.testing.conformance._closing import CLOSING
+from handrail.testing.conformance._contents import ATOMIC, RANGES
+from handrail.testing.conformance._exec import EXEC
+from handrail.testing.conformance._files import FILES
+from handrail.testing.conformance._isolation import ENV_WALL, FILE_WALL, NETWORK_WALL, PRIVILEGES, PROCESS_WALL
+from handrail.testing.conformance._limits import GROUPS
+from handrail.testing.conformance._links import LINKS
+from handrail.testing.conformance._streams import OUTPUT, STDIN
+from handrail.testing.conformance._trees import TREES
 from handrail.testing.conformance.check import Check, NotTried
-from handrail.testing.conformance.checks import CHECKS
 from handrail.testing.conformance.site import Open, Opener, opened
 from handrail.testing.conformance.verdict import CheckVerdict, Verdict, judge
 
+CHECKS: Final[tuple[Check, ...]] = tuple(
+    check
+    for group in (
+        FILES, LINKS, ATOMIC, RANGES, EXEC, STDIN, OUTPUT, TREES, CLOSING, FILE_WALL, ENV_WALL, PROCESS_WALL,
+        NETWORK_WALL, PRIVILEGES, *GROUPS.values(),
+    )
+    for check in group
+)  # fmt: skip
+"""In the order of the promises."""
 WORKERS: Final = 4
 """Checks at a time. Most of them wait; each worker opens a driver of its own."""
-CHECK_SECONDS: Final = 30.0
-"""A check that takes longer does not hold: something in the driver does not answer."""
+CHECK_PATIENCE: Final = 10
+"""Times its patience: a check that takes longer does not hold, because something in the driver does not answer."""
+STALLS: Final = 4
+"""Checks without an answer after which the others are given less time, so that the kit ends."""
+HURRIED_PATIENCE: Final = 3
+"""Times its patience: what they are given then."""
 PATIENCE: Final = 3.0
 """Seconds to wait for what a driver that keeps its promise does at once."""
 OnCheck = Callable[[CheckVerdict], object]
@@ -46,33 +67,49 @@ async def conform(
         OSError, Unavailable: the driver cannot be opened here.
     """
     checks, began = list(chosen(only)), monotonic()
-    async with opened(opener, patience) as open:
+    async with opened(opener, patience) as first:
+        name, claimed = await _introduced(first)
+        run = _Run(iter(checks), claimed, on_check)
+        async with anyio.create_task_group() as group:
+            group.start_soon(run.work, first)
+            for _ in range(min(workers, len(checks)) - 1):
+                group.start_soon(run.work_apart, opener, patience)
+    return judge(name, claimed, (run.found[check.name] for check in checks), monotonic() - began)
+
+
+async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:
+    """The name of the driver, and what it claims."""
+    seconds = CHECK_PATIENCE * open.patience
+    with anyio.move_on_after(seconds):
         driver = (await open()).driver
         check_driver(driver)
-        name, claimed = report_of(driver).driver, frozenset(driver.features)
-    found: dict[str, CheckVerdict] = {}
-
-    def tell(verdict: CheckVerdict) -> None:
-        found[verdict.check.name] = verdict
-        if on_check is not None:
-            on_check(verdict)
-
-    queue = iter(checks)
-    async with anyio.create_task_group() as group:
-        for _ in range(min(workers, len(checks))):
-            group.start_soon(_work, queue, opener, patience, claimed, tell)
-    return judge(name, claimed, (found[check.name] for check in checks), monotonic() - began)
+        return report_of(driver).driver, frozenset(driver.features)
+    raise Unavailable(f"the driver did not open and make a directory within {seconds:g} s")
 
 
-async def _work(
-    queue: Iterator[Check], opener: Opener, patience: float, claimed: frozenset[Feature], tell: OnCheck
-) -> None:
-    """Try the next check until none is left, on a driver that is shared between them."""
-    async with opened(opener, patience) as open:
-        for check in queue:
-            verdict = await _tried(check, open, claimed)
+class _Run:
+    """The checks that are left, and what became of the others."""
+
+    def __init__(self, queue: Iterator[Check], claimed: frozenset[Feature], on_check: OnCheck | None) -> None:
+        self.found: dict[str, CheckVerdict] = {}
+        self._queue, self._claimed, self._on_check = queue, claimed, on_check
+        self._stalled = 0
+
+    async def work_apart(self, opener: Opener, patience: float) -> None:
+        """Work, on a driver of one's own."""
+        async with opened(opener, patience) as open:
+            await self.work(open)
+
+    async def work(self, open: Open) -> None:
+        """Try the next check until none is left, on a driver that is shared between them."""
+        for check in self._queue:
+            seconds = (CHECK_PATIENCE if self._stalled < STALLS else HURRIED_PATIENCE) * open.patience
+            verdict = await _tried(check, open, self._claimed, seconds)
+            self._stalled += bool(verdict.error) and verdict.seconds >= seconds
             await open.end_check(kept=verdict.kept, harmed=verdict.tried and not verdict.kept)
-            tell(verdict)
+            self.found[check.name] = verdict
+            if self._on_check is not None:
+                self._on_check(verdict)
 
 
 def chosen(only: Collection[Feature | str] | None) -> Iterator[Check]:
@@ -86,19 +123,19 @@ def chosen(only: Collection[Feature | str] | None) -> Iterator[Check]:
             yield check
 
 
-async def _tried(check: Check, open: Open, claimed: frozenset[Feature]) -> CheckVerdict:
+async def _tried(check: Check, open: Open, claimed: frozenset[Feature], seconds: float) -> CheckVerdict:
     began = monotonic()
     missing = check.needs - claimed
     if missing:
         return CheckVerdict(check, not_tried=f"the driver does not claim {', '.join(sorted(missing))}")
     try:
-        with anyio.fail_after(CHECK_SECONDS):
+        with anyio.fail_after(seconds):
             seen = await check.run(open)
         return CheckVerdict(check, seen, seconds=monotonic() - began)
     except Exception as error:  # noqa: BLE001 - whatever a driver raises where it must not breaks its promise
         if reason := _not_tried(error):
             return CheckVerdict(check, not_tried=reason, seconds=monotonic() - began)
-        told = str(error) or f"no answer within {CHECK_SECONDS:g} s"
+        told = str(error) or f"no answer within {seconds:g} s"
         return CheckVerdict(check, error=f"{type(error).__name__}: {told}", seconds=monotonic() - began)
 
 

@@ -75,7 +75,7 @@ async def one_command_does_not_see_the_processes_of_another(open: Open) -> Seen:
         itself = await site.run([probe, "--attempt", "see", mark[::-1], "stay", mark])
         got = await attempted(site, see, {"backwards": mark[::-1]})
     finally:
-        await other.signal("KILL")
+        await site.kill(other)
     return Seen("look for a process of another command", b"see\treached" in itself.stdout, "refused", got)
 
 

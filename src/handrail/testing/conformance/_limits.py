@@ -79,7 +79,7 @@ async def a_command_that_computes_for_longer_than_the_limit_is_ended(open: Open)
     got: object = "not stopped"
     with anyio.move_on_after(max(CPU_WAIT, 5 * site.patience)):
         got = "stopped" if await process.wait() > KILLED_FROM else "ended otherwise"
-    await process.signal("KILL")
+    await site.kill(process)
     return Seen("yes > /dev/null with cpu=1", printed == b"STARTED\n", "stopped", got)
 
 
@@ -100,7 +100,7 @@ async def a_storm_of_processes_is_stopped_and_its_sandbox_works_on(open: Open) -
     printed = b""
     with anyio.move_on_after(site.patience):
         printed = await until_says(process.output(), b"ALL")
-    await process.signal("KILL")
+    await site.kill(process)
     await process.wait()
     got = "stopped" if b"ALL" not in printed else "not stopped"
     after = await site.run("echo usable")

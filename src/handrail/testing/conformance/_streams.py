@@ -13,8 +13,12 @@ ALL_BYTES: Final = bytes(range(256)) * 4
 MEGABYTE: Final = 1 << 20
 BOTH: Final = "(head -c 3000000 /dev/zero | tr '\\0' o) & (head -c 2000000 /dev/zero | tr '\\0' e) >&2 & wait"
 ENOUGH: Final = 10 << 20
-READER_WAIT: Final = 1.0
-"""Seconds in which a command prints 12 MB that nobody holds up."""
+UNTAKEN: Final = 3 << 20
+"""Bytes; more than pipes and buffers on the way hold."""
+READER_WAIT: Final = 0.5
+"""Seconds, and at least, in which a command prints what nobody holds up."""
+READER_TIMES: Final = 4
+"""Times as long as it takes where somebody reads."""
 
 
 async def _echoed(open: Open, pieces: list[bytes]) -> Seen:
@@ -64,7 +68,7 @@ async def input_after_its_end_is_a_broken_pipe(open: Open) -> Seen:
     printed = await until_says(process.output(), b"STARTED\n")
     await process.send(None)
     got = await _sending(site, process, b"late")
-    await process.signal("KILL")
+    await site.kill(process)
     return Seen("send(None), then send(b'late')", printed == b"STARTED\n", "BrokenPipeError", got)
 
 
@@ -83,7 +87,7 @@ async def input_that_was_not_announced_is_a_broken_pipe(open: Open) -> Seen:
     process = await site.start("echo STARTED; sleep 1000")
     printed = await until_says(process.output(), b"STARTED\n")
     got = await _sending(site, process, b"x")
-    await process.signal("KILL")
+    await site.kill(process)
     return Seen("send to a command without input", printed == b"STARTED\n", "BrokenPipeError", got)
 
 
@@ -104,9 +108,9 @@ async def send_waits_until_the_command_takes_the_data(open: Open) -> Seen:
     process = await site.start("echo STARTED; sleep 1000", input=True)
     printed = await until_says(process.output(), b"STARTED\n")
     with anyio.move_on_after(0.3) as waiting:
-        await process.send(b"x" * ENOUGH)
-    await process.signal("KILL")
-    return Seen("10 MiB to sleep", printed == b"STARTED\n", True, waiting.cancelled_caught)
+        await process.send(b"x" * UNTAKEN)
+    await site.kill(process)
+    return Seen("3 MiB to sleep", printed == b"STARTED\n", True, waiting.cancelled_caught)
 
 
 @STDIN.check
@@ -119,7 +123,7 @@ async def a_sandbox_feeds_a_text_and_closes_it(open: Open) -> Seen:
 async def _live(open: Open, redirect: str, stream: str) -> Seen:
     """The command goes on only when somebody has seen what it printed."""
     site = await open()
-    line = f"echo seen {redirect}; n=0; until test -e go; do n=$((n+1)); test $n -lt 500 || exit 9; sleep 0.01; done"
+    line = f"echo seen {redirect}; n=0; until test -e go; do n=$((n+1)); test $n -lt 200 || exit 9; sleep 0.05; done"
     process = await site.start(line)
     printed = b""
     with anyio.move_on_after(site.patience):
@@ -169,12 +173,15 @@ async def what_was_printed_before_a_kill_is_kept(open: Open) -> Seen:
 async def a_command_waits_for_its_reader(open: Open) -> Seen:
     """With back-pressure it cannot have printed everything while nobody read."""
     site = await open()
+    began = anyio.current_time()
+    await site.run("head -c 12000000 /dev/zero")
+    wait = max(READER_WAIT, READER_TIMES * (anyio.current_time() - began))
     process = await site.start("touch begun; head -c 12000000 /dev/zero; touch done")
     await site.until("begun")
-    with anyio.move_on_after(READER_WAIT):
+    with anyio.move_on_after(wait):
         await site.until("done")
     done = await site.exists("done")
-    await process.signal("KILL")
+    await site.kill(process)
     return Seen("print 12 MB that nobody reads", await site.exists("begun"), False, done)
 
 
@@ -187,7 +194,7 @@ async def output_that_nobody_reads_disturbs_no_other_command(open: Open) -> Seen
         await site.until("begun")
         got = [(await site.run("echo fine")).stdout for _ in range(3)]
     for process in stuck:
-        await process.signal("KILL")
+        await site.kill(process)
     return Seen("echo fine, beside three that are blocked", await site.exists("begun"), [b"fine\n"] * 3, got)
 
 

@@ -11,7 +11,7 @@ import anyio
 
 from handrail.contract.driver import Command, Process
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, Ran, Site, collect
+from handrail.testing.conformance.site import Open, Ran, Site, collect, until
 
 TREES: Final = Group("tree_kill")
 HOLD: Final = "exec 9> alive; "
@@ -30,9 +30,9 @@ SHAPES: Final = {
 GENTLE: Final = ("a child", "children in the background", "a child in its own session", "a stopped child")
 """Trees that TERM ends."""
 CANCELLED_WAIT: Final = 0.3
-"""Seconds in which a command that was not ended begins to run."""
-LOOK: Final = 0.01
-"""Seconds between two looks at a file."""
+"""Seconds, and at least, in which a command that was not ended begins to run."""
+CANCELLED_TIMES: Final = 4
+"""Times as long as another command takes from its start to its end."""
 KILLED: Final = 137
 TERMINATED: Final = 143
 
@@ -60,13 +60,14 @@ class Watch:
 
     async def _says(self, name: str, text: bytes) -> None:
         """Wait until the text is in the file of this name."""
-        while True:
+
+        async def said() -> bool:
             try:
-                if text in await self.site.driver.read(self.site.at(name)):
-                    return
+                return text in await self.site.driver.read(self.site.at(name))
             except FileNotFoundError:
-                pass
-            await anyio.sleep(LOOK)
+                return False
+
+        await until(said)
 
 
 async def watch(site: Site) -> Watch:
@@ -173,7 +174,9 @@ async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
     with anyio.CancelScope() as scope:
         scope.cancel()
         await site.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=site.directory))
-    await anyio.sleep(CANCELLED_WAIT)
+    began = anyio.current_time()
+    await site.run("true")
+    await anyio.sleep(max(CANCELLED_WAIT, CANCELLED_TIMES * (anyio.current_time() - began)))
     await site.driver.write(site.at("go"), b"")
     usable = await collect(other)
     return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
@@ -183,16 +186,22 @@ async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: fl
     """A limit of the Sandbox ends the whole tree and keeps what was printed. A busy machine is given more time."""
     for factor in (1, 8, 40):
         site = await open()
-        watching = await watch(site)
+        watching, sandbox, told = await watch(site), site.sandbox, anyio.Event()
+        sandbox.on_late.append(lambda _, told=told: told.set())  # type: ignore[misc]
         given = {name: value if name == "max_output" else value * factor for name, value in limits.items()}
-        ran = await site.sandbox.run(f"{HOLD}echo PRINTED; {line}", **given)  # type: ignore[arg-type]
+        ran = await sandbox.run(f"{HOLD}echo PRINTED; {line}", **given)  # type: ignore[arg-type]
         with anyio.move_on_after(0.5):
             started = await watching.started()
             if started and ran.stdout.startswith("PRINTED\n"):
                 break
         started = False
-    got = ran.ended_by, ran.exit_code, ran.stdout[:8], ran.may_still_run, started and await watching.dead()
-    return Seen(f"{line} ({limits})", started, (ended_by, code, "PRINTED\n", False, True), got)
+    dead = started and await watching.dead()
+    if ran.may_still_run:  # the call was answered in time; that the command ended may be told later
+        with anyio.move_on_after(site.patience):
+            await told.wait()
+    confirmed = told.is_set() or not ran.may_still_run
+    got = ran.ended_by, ran.exit_code, ran.stdout[:8], confirmed, dead
+    return Seen(f"{line} ({limits})", started, (ended_by, code, "PRINTED\n", True, True), got)
 
 
 _IN_SESSION: Final = SHAPES["a child in its own session"]

@@ -1,7 +1,7 @@
 """A check: one sentence about a driver, the promise it belongs to, and what shows whether it holds."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,8 @@ class Check:
     name: str
     """A sentence."""
     feature: Feature
-    run: Run
+    run: Run = field(repr=False)
+    """Its arguments may be megabytes, and asyncio makes a text of what a program returns."""
     needs: frozenset[Feature] = frozenset({"exec"})
     """What the driver must claim besides; otherwise the check is not made."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final
 
@@ -25,6 +26,12 @@ MISSING: Final = 127
 """The exit code of a shell that does not find a program."""
 CLOSE_PATIENCE: Final = 3
 """Times its patience: how long the kit waits for a driver to close at the end."""
+STUCK_PATIENCE: Final = 0.5
+"""Seconds to wait once a driver has not closed in that time, so that the kit ends."""
+LOOK: Final = 0.01
+"""Seconds between the first two looks at what is waited for."""
+LATER_LOOK: Final = 0.1
+"""Seconds between two looks when it takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,13 @@ class Site:
 
     async def until(self, name: str) -> None:
         """Wait until something is there."""
-        while not await self.exists(name):
-            await anyio.sleep(0.01)
+        await until(partial(self.exists, name))
+
+    async def kill(self, process: Process) -> None:
+        """Kill a command whose end is of no interest, and wait until it is dead: the next check works in its place."""
+        await process.signal("KILL")
+        with anyio.move_on_after(self.patience), suppress(Exception):
+            await collect(process)
 
     async def probe(self) -> str:
         """The path inside of a static program that attempts what a sandbox refuses: it needs neither shell nor Python.
@@ -99,6 +111,14 @@ class Site:
             self._probe = self.at("probe")
             await self.driver.write(self._probe, PROGRAM.read_bytes(), mode=0o755)
         return self._probe
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until it holds. Each look costs the driver something, so they become rarer."""
+    wait = LOOK
+    while not await holds():
+        await anyio.sleep(wait)
+        wait = min(1.5 * wait, LATER_LOOK)
 
 
 async def collect(process: Process) -> Ran:
@@ -133,6 +153,7 @@ class Open:
 
     def __init__(self, opener: Opener, patience: float) -> None:
         self.patience = patience
+        self._close_patience = CLOSE_PATIENCE * patience
         self._opener = opener
         self._shared: Driver | None = None
         self._own: list[Driver] = []
@@ -163,7 +184,8 @@ class Open:
             drivers.append(self._shared)
             self._shared = None
         for driver in drivers:
-            await _closed(driver, CLOSE_PATIENCE * self.patience)
+            if not await _closed(driver, self._close_patience):
+                self._close_patience = STUCK_PATIENCE
         if not kept:
             names, self._names = self._names, []
             kill_leftovers(names)
@@ -208,9 +230,16 @@ def _parameters(opener: Opener) -> set[str] | None:
     return None if any(it.kind is it.VAR_KEYWORD for it in parameters) else {it.name for it in parameters}
 
 
-async def _closed(driver: Driver, patience: float) -> None:
-    with anyio.move_on_after(patience, shield=True), suppress(Exception):
-        await driver.close()
+async def _closed(driver: Driver, patience: float) -> bool:
+    """Close it, and say whether it answered.
+
+    Twice: it costs nothing where once is enough, and otherwise a sandbox would be left to the garbage collector.
+    """
+    with anyio.move_on_after(patience, shield=True) as scope:
+        for _ in range(2):
+            with suppress(Exception):
+                await driver.close()
+    return not scope.cancelled_caught
 
 
 @asynccontextmanager
