@@ -8,7 +8,9 @@ from handrail.testing.conformance import CHECKS
 from tests.cli.terminal import plain, terminal
 
 BROKEN = """
-from handrail.drivers.memory import open_memory
+import time
+from handrail import Unavailable
+from handrail.drivers.memory import MemoryDriver, open_memory
 from handrail.testing.broken import BROKEN
 by_name = {it.name: it for it in BROKEN}
 open_broken = by_name["writes lines as on Unix"].over(open_memory)
@@ -18,6 +20,21 @@ async def open_modest(**options):
     driver = await open_memory(**options)
     driver.features = driver.features - {"range_read"}
     return driver
+
+async def open_modest_and_broken(**options):
+    driver = await open_broken(**options)
+    driver.features = driver.features - {"files"}
+    return driver
+
+async def open_nothing(**options):
+    raise Unavailable("the service does not answer")
+
+class Blocks(MemoryDriver):
+    async def read(self, path, *, start=0, length=None):
+        time.sleep(1000)
+
+async def open_blocking(*, workspace):
+    return Blocks(workspace=workspace)
 """
 
 
@@ -86,3 +103,27 @@ def test_a_terminal_sees_one_line_of_progress(tmp_path: Path) -> None:
         assert person.shown.count("11 of 11 checks, 0 do not hold") == 1
         assert "10 of 11 checks" not in person.shown
         assert "10 of 11 checks" in person.seen
+
+
+def test_a_promise_that_was_asked_for_names_what_it_lacks_though_it_is_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    ran = conform("mine:open_modest_and_broken", "--only", "files", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert "files              not claimed" in ran.stdout
+    assert "    what is written is read byte by byte\n        write, then read, all byte values: expected" in ran.stdout
+
+
+def test_a_driver_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    ran = conform("mine:open_nothing", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr == "handrail: the driver cannot be tried here: the service does not answer\n"
+
+
+def test_a_driver_that_blocks_the_event_loop_is_told_so_and_the_kit_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    checks = ("an empty file is read as empty", "a list is sorted and complete")
+    ran = conform("mine:open_blocking", *(word for name in checks for word in ("--only", name)), cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "1 of 2 checks" in ran.stdout
+    assert "the driver blocked the event loop for 5 s; run what waits in a thread" in ran.stdout

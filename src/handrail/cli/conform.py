@@ -3,15 +3,19 @@
 import json as _json
 import os
 import shutil
+import signal
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from handrail.cli._app import Command, app, or_exit
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import nearest
 from handrail.lazy import Lazy
 
@@ -36,6 +40,8 @@ STANDINGS: Final = {
     "unclaimed": "not claimed",
     "unclaimed_but_kept": "not claimed, but kept",
 }
+BLOCKED: Final = 5.0
+"""Seconds for which a driver may hold up the event loop; a check in which it takes longer does not hold."""
 EVERY: Final = 10
 """Checks between two lines of progress where they do not replace each other."""
 
@@ -61,14 +67,52 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     progress = _Progress(len(checks))
 
     async def run() -> "_conformance.Verdict":
-        return await _conformance.conform(opener, only=only, on_check=progress)
+        async with _anyio.create_task_group() as group:
+            group.start_soon(_rearm)
+            verdict = await _conformance.conform(opener, only=only, on_check=progress)
+            group.cancel_scope.cancel()
+        return verdict
 
-    verdict = _anyio.run(run)
+    try:
+        with _interrupted_if_blocked():
+            verdict = _anyio.run(run)
+    except* Unavailable as group:
+        raise HandrailError(f"the driver cannot be tried here: {group.exceptions[0]}") from group
     progress.end()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    text = _json.dumps(verdict.to_data(), indent=2) if json else _approval.visible(render(verdict, width))
+    text = (
+        _json.dumps(verdict.to_data(), indent=2)
+        if json
+        else _approval.visible(render(verdict, width, asked=bool(only)))
+    )
     print(text, flush=True)
     return 1 if verdict.broken else 0
+
+
+@contextmanager
+def _interrupted_if_blocked() -> Iterator[None]:
+    """Raise in a check that blocks the event loop, as by opening a pipe: nothing else could end it, or say so."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED)
+        while frame is not None:
+            if str(frame.f_globals.get("__name__")).startswith(_conformance.__name__):
+                raise RuntimeError(f"the driver blocked the event loop for {BLOCKED:g} s; run what waits in a thread")
+            frame = frame.f_back
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+async def _rearm() -> None:
+    """Set the alarm again and again, as long as the event loop turns."""
+    while True:
+        signal.setitimer(signal.ITIMER_REAL, BLOCKED)
+        await _anyio.sleep(BLOCKED / 10)
 
 
 def find_opener(name: str) -> "_conformance.Opener":
@@ -114,8 +158,11 @@ class _Progress:
             print(file=sys.stderr, flush=True)
 
 
-def render(verdict: "_conformance.Verdict", width: int | None = None) -> str:
-    """A line for each promise, the checks that do not hold under those that are claimed, and how long it took."""
+def render(verdict: "_conformance.Verdict", width: int | None = None, *, asked: bool = False) -> str:
+    """A line for each promise, and how long it took.
+
+    Under those that are claimed, and under others that were asked for, stand the checks that do not hold.
+    """
     lines = []
     for feature, promise in verdict.promises.items():
         tried = [check for check in promise.checks if check.tried]
@@ -123,7 +170,7 @@ def render(verdict: "_conformance.Verdict", width: int | None = None) -> str:
         left = len(promise.checks) - len(tried)
         counts = f"{kept} of {len(tried)} checks" + (f", {left} not tried" if left else "")
         lines.append(f"{feature:<18} {STANDINGS[promise.standing]:<22} {counts}")
-        if promise.standing == "broken":
+        if promise.standing == "broken" or asked:
             lines += [f"    {check.check.name}\n        {check.problem}" for check in promise.failed]
         if promise.standing == "unclaimed_but_kept":
             lines.append("    The driver keeps this here: it may claim it.")
