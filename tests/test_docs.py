@@ -132,6 +132,20 @@ def test_the_shell_code_of_a_page_is_sound_and_its_commands_exist(name: str) -> 
             assert (ROOT / path).exists(), line
 
 
+def comments(line: str) -> list[str]:
+    """What bash takes for a comment, and zsh for words when a person pastes it, with its `commands` run."""
+    return [found.strip() for found in re.findall(r"(?:^|\s)#.*", line, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if shell_lines(name)])
+def test_the_shell_code_of_a_page_can_be_pasted_into_any_shell(name: str) -> None:
+    assert [found for line in shell_lines(name) for found in comments(line)] == []
+
+
+def test_a_comment_in_shell_code_would_be_seen() -> None:
+    assert comments("make  # all\n# now\necho a#b") == ["# all", "# now"]
+
+
 def test_unsound_shell_code_would_be_seen() -> None:
     assert subprocess.run(["bash", "-n", "-c", "echo 'x"], capture_output=True, check=False).returncode != 0
 

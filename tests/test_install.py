@@ -32,10 +32,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  #
     return home / "env"
 
 
-def paste(name: str) -> list[str]:
-    """The programs in the README."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{name}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROGRAM = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)[0]
 
 
 # A wheel, in a fresh environment
@@ -44,10 +42,9 @@ def paste(name: str) -> list[str]:
 def test_a_wheel_made_from_the_source_archive_runs_the_code_of_the_readme(installed: Path, tmp_path: Path) -> None:
     python = installed / "bin" / "python"
     must(python, "-c", LIBRARY_ONLY, cwd=tmp_path)
-    program = paste("python")[0]
-    (tmp_path / "pasted.py").write_text(program)
+    (tmp_path / "pasted.py").write_text(PROGRAM)
     said = must(python, "-W", "error", "pasted.py", cwd=tmp_path, PATH=SYSTEM)
-    assert said.splitlines() == re.findall(r"#> (.*)", program) != []
+    assert said.splitlines() == re.findall(r"#> (.*)", PROGRAM) != []
 
 
 def test_the_command_of_a_wheel_works_with_its_extra_and_so_does_the_module(installed: Path, tmp_path: Path) -> None:
@@ -156,8 +153,8 @@ def test_the_message_names_the_place_it_was_installed_from(installed: Path, tmp_
 
 # With the installers themselves, as the README says; they need a package index
 
-INSTALL = next(block for block in paste("sh") if block.startswith("pip install ."))
-TYPED = [line.partition("  #")[0].strip() for line in INSTALL.splitlines()]
+TYPED = re.findall(r"^\| .* \| `(.*)` \|$", README.partition("| to get | type |")[2].partition("\n\n")[0], re.MULTILINE)
+assert len(TYPED) >= 6
 
 
 @pytest.fixture(scope="module")
