@@ -1,5 +1,6 @@
 """What the README says to type installs Handrail, and the command says what is missing."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -119,6 +120,56 @@ def test_the_message_says_what_to_type_for_the_way_it_was_installed(
     assert found == wanted.format(wheel=f"'{wheel}[cli]'", python=env / "bin" / "python")
 
 
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A Python that is no virtual environment: a program of its own over the standard library of these tests."""
+    standard = Path(os.__file__).parent
+    python, library = tmp_path / "base" / "bin" / "python3", tmp_path / "base" / "lib" / standard.name
+    python.parent.mkdir(parents=True)
+    library.mkdir(parents=True)
+    shutil.copy(Path(sys.executable).resolve(), python)
+    for entry in standard.iterdir():
+        if entry.name not in ("site-packages", "dist-packages", "EXTERNALLY-MANAGED"):
+            (library / entry.name).symlink_to(entry)
+    return python
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_the_message_to_a_user_of_the_systems_python_keeps_to_their_own_packages(
+    installed: Path,
+    wheel: Path,  # noqa: F811 - the fixture
+    base: Path,
+    tmp_path: Path,
+    *,
+    managed: bool,
+) -> None:
+    """`pip install --user`; where the system manages the packages, with the option that lets pip write at all."""
+    packages = next(installed.glob("lib/python*"))
+    shutil.copytree(packages, tmp_path / "user" / "lib" / packages.name)
+    (tmp_path / "user" / "lib" / packages.name / "site-packages" / "pip.py").touch()
+    if managed:
+        (base.parent.parent / "lib" / packages.name / "EXTERNALLY-MANAGED").touch()
+    done = run(base, "-m", "handrail", cwd=tmp_path, PYTHONUSERBASE=str(tmp_path / "user"))
+    options = "--user --break-system-packages" if managed else "--user"
+    assert done.stderr.splitlines()[-1:] == [f"    {base} -m pip install {options} '{wheel}[cli]'"], done.stderr
+
+
+def test_the_message_names_uv_where_uv_installed_it_beside_pip(
+    installed: Path,
+    wheel: Path,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    env = tmp_path / "env"
+    shutil.copytree(installed, env, symlinks=True)
+    (record,) = env.glob("lib/python*/site-packages/handrail-*.dist-info/INSTALLER")
+    record.write_text("uv\n")
+    for mark in (record.parents[1] / "pip.py", env / "bin" / "pip", tmp_path / "uv"):
+        mark.touch(mode=0o755)
+    there, gone = (f"{at}:{env}/bin:{SYSTEM}" for at in (tmp_path, tmp_path / "nowhere"))
+    assert told(env, tmp_path, PATH=there) == f"uv pip install --python {env}/bin/python '{wheel}[cli]'"
+    assert told(env, tmp_path, PATH=gone) == f"pip install '{wheel}[cli]'", "there is no uv to type"
+
+
 ORIGINS = {
     "an index": ("", "'handrail[cli]'"),
     "a directory": ('{{"url": "file://{here}/a%20b", "dir_info": {{}}}}', "'{here}/a b[cli]'"),
@@ -214,26 +265,31 @@ def test_a_line_of_the_readme_installs_what_it_says(newcomer: Newcomer, line: st
         assert newcomer.type("handrail").returncode == 1
 
 
+BASE = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+INSTALLED = {
+    "pip install .": "pip install '",
+    "pip install -e .": "pip install --editable '",
+    "pip wheel -q --no-deps -w dist . && pip install dist/*.whl": "pip install '{clone}/dist/handrail-",
+    f"PIP_BREAK_SYSTEM_PACKAGES=1 {BASE} -m pip install --user .": f"{BASE} -m pip install --user ",
+    f"PIP_BREAK_SYSTEM_PACKAGES=1 {BASE} -m pip install --user -e .": f"{BASE} -m pip install --user ",
+    "uv pip install .": "uv pip install --python {env}/bin/python ",
+    "uv venv -q --clear $VIRTUAL_ENV && uv pip install -e .": "uv pip install --python {env}/bin/python --editable ",
+    "uv tool install .": "uv tool install --force ",
+    "pipx install .": "pipx install --force ",
+    "uvx --from . handrail": "uvx --from ",
+    "pipx run --spec . handrail": "pipx run --spec ",
+}
+"""How somebody may install it, and how what they are told to type begins."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "line",
-    [
-        "pip install .",
-        "pip install -e .",
-        "uv pip install .",
-        "uv venv -q --clear $VIRTUAL_ENV && uv pip install .",
-        "uv tool install .",
-        "pipx install .",
-        "uvx --from . handrail",
-        "pipx run --spec . handrail",
-    ],
-)
+@pytest.mark.parametrize("line", INSTALLED)
 def test_what_the_message_says_to_type_makes_the_command_work(newcomer: Newcomer, line: str) -> None:
     runs_it = line.endswith(" handrail")
     first = newcomer.type(line) if runs_it else newcomer.type(f"({line}) >&2 && handrail")
     assert first.returncode == 1, first.stdout + first.stderr
     assert "The command line needs typer" in first.stderr
     advice = first.stderr.splitlines()[-1].strip()
-    assert advice.split()[:2] == (line.rpartition("&& ")[2].split())[:2] or advice.startswith("pip install")
+    assert advice.startswith(INSTALLED[line].format(clone=newcomer.clone, env=newcomer.env))
     said = newcomer.get(f"{advice} --version" if runs_it else f"({advice}) >&2 && handrail --version")
     assert said == f"handrail {__version__}\n"

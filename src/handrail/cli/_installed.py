@@ -5,7 +5,9 @@ import os
 import re
 import shlex
 import shutil
+import site
 import sys
+import sysconfig
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
@@ -45,19 +47,42 @@ def command() -> str:
     if (here / "pipx_metadata.json").exists():
         lasting = here.parent.name == "venvs"
         return f"pipx install --force {flagged}" if lasting else f"pipx run --spec {quoted} handrail"
-    if find_spec("pip") is None:
-        return f"uv pip install --python {shlex.quote(sys.executable)} {flagged}"
+    return f"{_installer()} {flagged}"
+
+
+def _installer() -> str:
+    """How packages are installed where this interpreter looks for them: by pip or uv, whichever installed Handrail."""
+    shared = sys.prefix == sys.base_prefix  # no virtual environment
+    kept = Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"
+    forced = " --break-system-packages" if shared and kept.exists() else ""
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is None or (_record("INSTALLER").strip() == "uv" and shutil.which("uv")):
+        return f"uv pip install --python {python}{forced}"
     found = shutil.which("pip")
-    ours = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
-    return f"{'pip' if ours else f'{shlex.quote(sys.executable)} -m pip'} install {flagged}"
+    ours = not shared and found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    return f"{'pip' if ours else f'{python} -m pip'} install{' --user' if _for_one_user() else ''}{forced}"
+
+
+def _for_one_user() -> bool:
+    """Whether Handrail lies where `pip install --user` puts packages."""
+    try:
+        place = str(distribution("handrail").locate_file(""))
+    except PackageNotFoundError:  # on PYTHONPATH
+        return False
+    return os.path.realpath(place) == os.path.realpath(site.getusersitepackages())
+
+
+def _record(name: str) -> str:
+    """What the installer left beside Handrail in a file of this name."""
+    try:
+        return distribution("handrail").read_text(name) or ""
+    except PackageNotFoundError:  # on PYTHONPATH
+        return ""
 
 
 def requirement() -> tuple[bool, str]:
     """Whether the install is editable, and Handrail with its extra, from where it was installed from."""
-    try:
-        origin = json.loads(distribution("handrail").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:  # on PYTHONPATH
-        return False, f"handrail{EXTRA}"
+    origin = json.loads(_record("direct_url.json") or "{}")
     url = str(origin.get("url", ""))
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
