@@ -13,6 +13,7 @@ import pytest
 
 from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
 from handrail.testing import HeldApprovals, approve_all
+from handrail.tools._script_cpython import TURN_EVERY
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
 from tests.tools.test_script import ask_whole, cancel_after, lacked, opened, result_of, trouble
@@ -339,6 +340,31 @@ async def test_a_thread_is_answered_while_the_main_thread_waits_for_a_call(tmp_p
             result = await session.call("script", {"code": THREADS_BESIDE_THE_MAIN_ONE})
     assert result.ok, result
     assert result.value["result"] == [["gone"], "stayed", True]
+
+
+async def test_a_script_that_calls_without_a_pause_lets_other_tasks_run(tmp_path: Path) -> None:
+    made, seen = 0, set[int]()
+
+    @tool
+    async def quick() -> None:
+        """Wait for nothing."""
+        nonlocal made
+        made += 1
+
+    async def look() -> None:
+        while True:
+            seen.add(made)
+            await anyio.lowlevel.checkpoint()
+
+    budget = Budget(calls=None, script_calls=None)
+    async with opened("jail", tmp_path, [quick], budget=budget) as session, anyio.create_task_group() as group:
+        group.start_soon(look)
+        with in_time():
+            result = await session.call("script", {"code": "for _ in range(800): tools.quick()"})
+        group.cancel_scope.cancel()
+    assert result.ok, result
+    assert made == 800
+    assert len(seen) >= 800 // TURN_EVERY
 
 
 CALLS_IN_HANDLERS = """

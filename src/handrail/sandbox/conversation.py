@@ -68,6 +68,10 @@ class Talk(Running):
             self._pipes.resume()
         self.change()
 
+    def linger(self) -> bool:
+        """Whether more has come, without sleeping: from a command that answers at once."""
+        return self._pipes is not None and self._pipes.linger()
+
     async def until_changed(self) -> None:
         future = running_loop().create_future()
         self._waiting.append(future)
@@ -161,7 +165,8 @@ class Conversation:
                 return frame
             if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
                 return None
-            await talk.until_changed()
+            if not talk.linger():
+                await talk.until_changed()
 
     @on_own_loop
     async def kill(self) -> None:

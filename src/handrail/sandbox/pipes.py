@@ -1,9 +1,11 @@
 """Pipes to a command on this machine, with nothing in between."""
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from handrail.aio import running_loop
@@ -13,26 +15,32 @@ PIECE: Final = 64 << 10
 WIDEST: Final = 1 << 20
 """Bytes that a pipe holds after a command has enlarged it."""
 UNREAD: Final = "the command no longer reads its input"
+SOON: Final = 300e-6
+"""Seconds after which a command that has what it needs writes again, if it does nothing in between."""
+AWAKE: Final = 150e-6
+"""Seconds for which such a command is waited for without sleeping: to sleep and be woken takes both sides longer."""
+RARELY: Final = 64
+"""Of so many times that could be worth it, one is tried when none was."""
 
 
 class Pipes:
     """Our ends of a command's input and output, used from one event loop. Nothing here blocks."""
 
-    def __init__(self) -> None:
-        their_input, self._input = os.pipe()
-        try:
-            self._output, their_output = os.pipe()
-        except OSError:
-            os.close(their_input)
-            os.close(self._input)
-            raise
-        self.theirs: tuple[int, ...] = (their_input, their_output)
+    def __init__(self, to_command: tuple[int, int], from_command: tuple[int, int]) -> None:
+        self.theirs: tuple[int, ...] = (to_command[0], from_command[1])
         """The command's ends, until they are `passed`: its input and its output."""
+        self._input, self._output = to_command[1], from_command[0]
         for fd in (self._input, self._output):
             os.set_blocking(fd, False)
         self._take: Callable[[bytes], object] | None = None
         self._loop: Any = None
         self._is_reading = False
+        self._poll = select.poll()
+        self._poll.register(self._output, select.POLLIN)
+        self._wrote = 0.0
+        self._luck, self._pains = 0, 1
+        self._has_processors = len(os.sched_getaffinity(0)) > 1
+        """Whether the command can run meanwhile."""
         self._room: Any = None
         """What somebody waits for who has more to write than fits."""
 
@@ -45,10 +53,15 @@ class Pipes:
         """None where no descriptors are left, and where a write to a command that has ended would end this process."""
         if signal.getsignal(signal.SIGPIPE) is not signal.SIG_IGN:
             return None
+        made: list[tuple[int, int]] = []
         try:
-            return cls()
+            made.append(os.pipe())
+            made.append(os.pipe())
         except OSError:
+            for fd in (fd for ends in made for fd in ends):
+                os.close(fd)
             return None
+        return cls(*made)
 
     def passed(self) -> None:
         """The command has its ends: close them here."""
@@ -73,7 +86,23 @@ class Pipes:
             self._is_reading = True
             self._loop.add_reader(self._output, self._arrived)
 
+    def linger(self) -> bool:
+        """Whether more has come, after a moment without sleeping; only if the command is quick, and has its input."""
+        if self._luck <= 0 or self._take is None or not self._has_processors:
+            return False
+        until, poll = perf_counter() + AWAKE, self._poll.poll
+        while not poll(0):
+            if perf_counter() > until:
+                self._pains = min(2 * self._pains, RARELY)
+                self._luck = -self._pains
+                return False
+        self._pains = 1
+        self._arrived()
+        return True
+
     def _arrived(self) -> None:
+        if perf_counter() - self._wrote < SOON:
+            self._luck += 1
         data = self._read()
         if data and self._take is not None:
             self._take(data)
@@ -99,6 +128,7 @@ class Pipes:
 
     def write(self, data: "bytes | memoryview[int]") -> int:
         """Write to its input; returns how many bytes the pipe took. Raises BrokenPipeError if nothing reads it."""
+        self._wrote = perf_counter()
         try:
             return os.write(self._input, data)
         except BlockingIOError:

@@ -22,6 +22,7 @@ from handrail.tools._script_syntax import NAME, compiled, parsed
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
 LONGEST_NUMBER = 13_000  # bits
+LARGE = 1 << 63
 MEDIA = "media"
 DEEPEST_MEDIA = 3
 MOST_MEDIA = 50  # files that are named
@@ -123,6 +124,8 @@ def given(channel: Channel, value: Any) -> Any:
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
     """A value as JSON. Raises TypeError, naming where it is not JSON."""
+    if type(value) is str or (type(value) is int and -LARGE < value < LARGE):
+        return value
     if depth > DEEPEST:
         raise TypeError(f"{path[:80]} contains itself, or is nested too deeply")
     if isinstance(value, Ref):
@@ -168,7 +171,8 @@ class Tools:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self[name]
+        use = self.__dict__[name] = self[name]
+        return use
 
     def __getitem__(self, name: str) -> Any:
         def use(*misplaced: Any, **arguments: Any) -> Any:

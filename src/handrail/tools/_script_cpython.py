@@ -30,8 +30,9 @@ PROGRAM: Final = "\n".join(
 ARGV: Final = ("python3", "-I", "-u", "-c", PROGRAM)
 MOST_AT_ONCE: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
-TURN_EVERY: Final = 32
+TURN_EVERY: Final = 16
 """Requests after which other tasks get a turn."""
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 _spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
 """By sandbox: an interpreter that waits for its script."""
 
@@ -140,7 +141,7 @@ class CPython:
 
 
 def encoded(frame: Frame) -> bytes:
-    return json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _encode(frame).encode("utf-8", "surrogatepass")
 
 
 async def _interpreter(sandbox: Sandbox) -> Conversation:
