@@ -51,7 +51,7 @@ PATTERNS = [
     "needle b", "zzzz_nowhere", "-dash", "^import hidden|^import (ignored|kept|built)", r"\t", "lambda: *0",
 ]  # fmt: skip
 
-IN_ALL = ("import this", r"\bkwonly\b", "zzzz_nowhere")
+IN_ALL = ("import this", r"\bkwonly\b")
 
 
 PACKAGES = ("google", "openai", "pydantic")
@@ -61,7 +61,7 @@ PACKAGES = ("google", "openai", "pydantic")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The standard library's own sources, those of the installed packages, and what is odd."""
     root = tmp_path_factory.mktemp("tree") / "work"
-    skip = shutil.ignore_patterns("site-packages", "__pycache__", "config-*", "*.so", "*.a", "idlelib", "turtledemo")
+    skip = shutil.ignore_patterns("site-packages", "__pycache__", "config-*", "*.so", "*.a", "idlelib", "test")
     shutil.copytree(sysconfig.get_path("stdlib"), root, ignore=skip, symlinks=True)
     for name in PACKAGES:
         shutil.copytree(Path(sysconfig.get_path("purelib")) / name, root / "packages" / name, ignore=skip)
@@ -91,7 +91,7 @@ def ripgrep(tree: Path, *words: str) -> list[tuple[str, int]]:
     assert ran.returncode in (0, 1), ran.stderr
     rows = [row["data"] for line in ran.stdout.splitlines() if (row := json.loads(line))["type"] == "match"]
     hits = [(row["path"]["text"].removeprefix("./"), row["line_number"]) for row in rows]
-    texts = {path for path, _ in hits if b"\0" not in (tree / path).read_bytes()}
+    texts = {path for path in dict(hits) if b"\0" not in (tree / path).read_bytes()}
     return sorted(hit for hit in hits if hit[0] in texts)
 
 
@@ -122,7 +122,7 @@ async def test_the_patterns_find_something(both: tuple[World, World]) -> None:
     found = set()
     for pattern in PATTERNS:
         for where in ("odd", "asyncio"):
-            if (await both[0].value("grep", pattern=pattern, path=where))["match_count"]:
+            if pattern not in found and (await both[0].value("grep", pattern=pattern, path=where))["match_count"]:
                 found.add(pattern)
     assert len(found) > 0.65 * len(PATTERNS)
     assert (await both[0].value("grep", pattern="zzzz_nowhere"))["files_searched"] > 3_000
