@@ -29,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -112,13 +113,15 @@ def check(arguments: list[str]) -> int:
     steps = {
         "ruff": ("-m", "ruff", "check", *(arguments or (".",))),
         "format": ("-m", "ruff", "format", "--check", "."),
-        "mypy": ("-m", "mypy"),
         "documents": ("-m", "tests.documents", documents),  # writes their code there
         "users, mypy": ("-m", "mypy", "--config-file", "tests/consumer/pyproject.toml", *written),
         "users, pyright": ("-m", "basedpyright", "-p", "tests/consumer", "--pythonpath", str(PYTHON), *written),
         "layers": ("-c", "from importlinter.cli import lint_imports_command as lint; lint()"),
     }
-    broken = [name for name, step in steps.items() if not quietly(name, PYTHON, *step)]
+    with ThreadPoolExecutor(1) as beside:
+        mypy = beside.submit(quietly, "mypy", PYTHON, "-m", "mypy", progress=False)
+        broken = [name for name, step in steps.items() if not quietly(name, PYTHON, *step)]
+        broken += [] if mypy.result() else ["mypy"]
     if broken:
         say("check failed: " + ", ".join(broken) + " (see above)")
     return 1 if broken else 0
@@ -304,13 +307,12 @@ def run(*argv: str | Path) -> int:
         return code if code >= 0 else 128 - code
 
 
-def quietly(name: str, *argv: str | Path) -> bool:
+def quietly(name: str, *argv: str | Path, progress: bool = True) -> bool:
     """Print one line if it succeeds, and everything it printed if it fails."""
     began = time.monotonic()
-    done = watch(name, argv)
-    say(f"{name} {'FAILED' if done.returncode else 'ok'} ({time.monotonic() - began:.1f} s)")
-    if done.returncode:
-        print(done.stdout, flush=True)
+    done = watch(name, argv) if progress else capture(argv)
+    printed = f"\n{done.stdout}" if done.returncode else ""
+    say(f"{name} {'FAILED' if printed else 'ok'} ({time.monotonic() - began:.1f} s){printed}")
     return done.returncode == 0
 
 
