@@ -25,6 +25,7 @@ DEEP = "x = " + "-" * 2000 + "1"
 LANGUAGE: list[tuple[str, Any]] = [
     ("import re\nre.findall('\\d', 'a1')", ["1"]),
     ("from __future__ import annotations\nif True:\n    return 4", 4),
+    ("from math import *\nif True:\n    from math import *\nreturn [floor(2.5), ceil(2.5)]", [2, 3]),
     ("def f(tools):\n    return tools['x']\nf({'x': 3})", 3),
     ("tools['glob'](pattern='*')['count']", 0),
     ("[each['count'] for each in tools.gather(call(tools.glob, pattern='*'), call('glob', pattern='a'))]", [0, 0]),
@@ -396,6 +397,34 @@ class Loud:
     def write(self, text): pass
     def flush(self): signal.raise_signal(signal.SIGALRM)
 sys.stdout = Loud()
+'done'
+"""
+    assert await result_of(real, code) == "done"
+
+
+TIMER = """
+import signal
+def tick(*_): BODY
+signal.signal(signal.SIGALRM, tick)
+signal.setitimer(signal.ITIMER_REAL, 0.00001, 0.00001)
+['done', tools.glob(pattern="*")["paths"]]
+"""
+
+
+async def test_a_timer_that_comes_all_the_time_does_not_take_the_answer_away(real: World) -> None:
+    with in_time():
+        assert await result_of(real, TIMER.replace("BODY", "pass")) == ["done", []]
+        for _ in range(3):
+            failure = await trouble(real, TIMER.replace("BODY", "raise KeyError('late')"))
+            assert "line 3" in failure.message
+            assert "KeyError: 'late'" in failure.message
+
+
+async def test_a_signal_that_a_script_holds_back_does_not_take_the_result_away(real: World) -> None:
+    code = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
 'done'
 """
     assert await result_of(real, code) == "done"

@@ -101,9 +101,9 @@ class Monty:
         except _monty.MontyRuntimeError as error:
             if not calls.made and str(error.exception()).startswith(UNSUPPORTED):
                 raise CannotRun(str(error.exception())) from None
-            return _trouble(error)
-        except _monty.MontyError:
-            raise calls.failed("The script's interpreter ended without a result") from None
+            return _trouble(error, code)
+        except _monty.MontyError as error:
+            raise calls.failed(f"The script's interpreter ended without a result ({error})") from None
 
     async def _run(self, calls: ScriptCalls) -> Frame:
         session = self._worker.session
@@ -344,13 +344,18 @@ def _size(value: Any, known: dict[int, int], depth: int = 0) -> int:
     return known[id(value)]
 
 
-def _trouble(error: "_monty.MontyRuntimeError") -> Frame:
+def _trouble(error: "_monty.MontyRuntimeError", code: str) -> Frame:
     """What went wrong, with the lines of the script."""
     what = error.exception()
     if isinstance(what, SystemExit) and not str(what):
         return {"value": None}
-    lines = [frame.line for frame in error.traceback() if frame.filename == SCRIPT]
-    told = error.display()[-8000:].removeprefix("Traceback (most recent call last):\n")
-    told = told.replace(SCRIPT, "<script>").replace(TOOL_ERROR, "ToolError")
+    own = [*code.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""]
+    frames = [frame for frame in error.traceback() if frame.filename == SCRIPT]
+    told = "".join(
+        f'  File "<script>", line {frame.line}, in {frame.function_name or "<module>"}\n'
+        f"    {own[min(frame.line, len(own)) - 1].strip()}\n"
+        for frame in frames
+    )
+    told += error.display("type-msg").replace(TOOL_ERROR, "ToolError")
     note = PART if isinstance(what, LANGUAGE_ERRORS) else ""
-    return {"error": {"message": told + note, "line": lines[-1] if lines else None}}
+    return {"error": {"message": told[-8000:] + note, "line": frames[-1].line if frames else None}}

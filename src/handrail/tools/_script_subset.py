@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from textwrap import dedent
 from typing import Final
 
+from handrail.tools._script_checked import checked
 from handrail.tools._script_engine import CannotRun
 from handrail.tools._script_syntax import parsed
 
@@ -33,10 +34,12 @@ ERROR_PARTS: Final = frozenset({"kind", "message", "field", "retryable"})
 def text_for_monty(code: str) -> str:
     """The script as Monty reads it; its lines keep their numbers. Raises CannotRun."""
     tree = parsed(code)
-    for line, what in sorted(_lacking(tree)):
+    nodes = list(ast.walk(tree))
+    own = set(_bound(nodes))
+    for line, what in sorted(_lacking(nodes, own)):
         raise CannotRun(f"line {line}: Monty does not have {what}")
     text = dedent(code)
-    return text if text != code and _means(text) == ast.dump(tree) else code
+    return checked(text if text != code and _means(text) == ast.dump(tree) else code, own)
 
 
 def _means(text: str) -> str:
@@ -46,14 +49,13 @@ def _means(text: str) -> str:
         return ""
 
 
-def _lacking(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    nodes = list(ast.walk(tree))
-    bound = set(_bound(nodes))
+def _lacking(nodes: list[ast.AST], bound: set[str]) -> Iterator[tuple[int, str]]:
     catches = any(isinstance(node, ast.Name) and node.id == "ToolError" for node in nodes)
     catches |= any(isinstance(node, ast.keyword) and node.arg == "return_exceptions" for node in nodes)
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((node.lineno, f"the module {name}") for name in _modules(node) if name not in MODULES)
+            yield from ((node.lineno, "import *") for alias in node.names if alias.name == "*")
         elif isinstance(node, ast.Name) and node.id in NAMES - bound:
             yield node.lineno, node.id
         elif isinstance(node, ast.Attribute) and node.attr in ERROR_PARTS and catches:

@@ -54,7 +54,7 @@ def compiled(tree: ast.Module) -> "tuple[Any, Any]":
 def as_function(tree: ast.Module) -> ast.Module:
     """The script as the body of a function, which returns its last expression as a script without `return` does."""
     first = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    body = [node for node in tree.body if node not in first]
+    body = [Stars().visit(node) for node in tree.body if node not in first]
     last = body[-1]
     if isinstance(last, ast.Expr):
         body[-1] = ast.copy_location(ast.Return(last.value), last)
@@ -66,6 +66,24 @@ def as_function(tree: ast.Module) -> ast.Module:
     return made  # type: ignore[no-any-return]
 
 
+class Stars(ast.NodeTransformer):
+    """`from x import *` of a script that becomes a function, where Python does not allow it."""
+
+    def visit(self, node: ast.AST) -> Any:
+        """In a function or a class it stays what Python says it is: an error."""
+        inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
+        return node if inner else super().visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        if [alias.name for alias in node.names] != ["*"]:
+            return node
+        text = f"exec('from {'.' * node.level}{node.module or ''} import *', globals())"
+        made = ast.copy_location(ast.parse(text).body[0], node)
+        for inner in ast.walk(made):
+            ast.copy_location(inner, node)
+        return made
+
+
 def own_names(made: Any) -> "list[str]":
     """The names that the script gives to something, but for those that Python does not let be global here."""
     script = next(each for each in compile(made, NAME, "exec").co_consts if getattr(each, "co_name", "") == "script")
@@ -73,6 +91,12 @@ def own_names(made: Any) -> "list[str]":
     kept = {name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names}
     kept |= {getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.AnnAssign)}
     return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
+
+
+def results(tree: ast.Module) -> "list[ast.expr]":
+    """The expressions of a script whose value may be its result."""
+    ends = [*tree.body[-1:], *of_script(tree, (ast.Return,))]
+    return [node.value for node in ends if isinstance(node, (ast.Expr, ast.Return)) and node.value is not None]
 
 
 def of_script(node: ast.AST, kinds: "tuple[Any, ...]") -> Any:

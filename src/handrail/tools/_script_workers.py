@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
 from handrail.sandbox.sandbox import Sandbox
+from handrail.tools._script_checked import PRELUDE
 
 if TYPE_CHECKING:
     import pydantic_monty as _monty
@@ -20,8 +21,6 @@ PACKAGE: Final = "pydantic-monty-runtime"
 PROGRAM: Final = "monty"
 HEAP: Final = 128 << 20
 """Bytes of the values of one script."""
-PRELUDE: Final = "from binascii import Incomplete as ToolError"
-"""No class of Monty's can be raised; this one stands for ToolError, and nothing else raises it."""
 MOST_TURNS: Final = 1 << 31
 """Monty's own limit of calls and pieces; the session has lower ones."""
 
