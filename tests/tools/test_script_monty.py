@@ -3,6 +3,7 @@
 import builtins
 import os
 import signal
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,26 @@ async def test_a_killed_worker_leaves_what_was_done_in_the_trace_and_the_answer(
         kill_workers()
         assert (await session.call("script", {"code": "2"})).value["result"] == 2, "the one that waited was killed"
     assert not (tmp_path / "b").exists()
+
+
+async def test_a_worker_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    @tool(lane="none")
+    def body(n: int) -> int:
+        """In a thread of its own: most of these threads end."""
+        together.wait()
+        return n
+
+    threads = 32  # at once, in one gather
+    together = threading.Barrier(threads)
+    many = f"tools.gather(*[call('body', n=n) for n in range({threads})])[-1]"
+    async with opened("jail", tmp_path, [body], engine="monty", budget=Budget(script_calls=None)) as session:
+        assert (await session.call("script", {"code": "1"})).ok
+        before = workers()
+        for _ in range(5):
+            with in_time():
+                result = await session.call("script", {"code": many})
+            assert result.ok, result
+        assert workers() == before
 
 
 CALLS = "while True:\n    tools.gather(call('glob', pattern='*'), call('bash', command='sleep 600'))"

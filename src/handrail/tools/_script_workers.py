@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
 from handrail.sandbox.sandbox import Sandbox
+from handrail.threads import in_lasting_thread
 from handrail.tools._script_checked import PRELUDE
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Workers:
 
     def start(self) -> None:
         """Start one, which waits. Raises Unavailable."""
-        worker = Worker(self._launcher, self)
+        worker = in_lasting_thread(lambda: Worker(self._launcher, self))  # its jail ends with that thread
         self.live.add(worker)
         if self._is_closed:
             worker.end()
