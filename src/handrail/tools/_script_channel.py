@@ -76,8 +76,10 @@ class Channel:
 
     def start(self) -> bytes:
         """Wait for the script, which comes as the answer with number 0; none at the end."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         start_new_thread(self._write_all, ())
         start_new_thread(self._read_all, ())
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._watch_handlers()
         frame = self._peek()
         self._drop(frame)
@@ -131,7 +133,6 @@ class Channel:
         return True
 
     def _write_all(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
         try:
             while True:
                 frame, reply = self._requests.get()
@@ -148,7 +149,6 @@ class Channel:
             self._close()
 
     def _read_all(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._wanted.get()
             with self._reading:
