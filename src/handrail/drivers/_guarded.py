@@ -308,7 +308,8 @@ class GuardedDriver:
             await self._channel.until(talk, ready)
         if silence.cancelled_caught:
             raise Unavailable(
-                f"the sandbox did not answer a file operation for {self.silence:g} s: it was abandoned; try again"
+                f"the sandbox did not answer a file operation for {self.silence:g} s, and may be dead: "
+                "the operation was abandoned; try again"
             )
 
     def _check_outcome(self, talk: Talk, path: str) -> None:
