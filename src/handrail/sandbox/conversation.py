@@ -163,10 +163,11 @@ class Conversation:
                 del talk.inbox[: HEADER + size]
                 talk.taken()
                 return frame
+            if talk.linger():
+                continue
             if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
                 return None
-            if not talk.linger():
-                await talk.until_changed()
+            await talk.until_changed()
 
     @on_own_loop
     async def kill(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 FRAME_BYTES = 4 << 20
 PIECE = 1 << 19
+READ = 1 << 16  # bytes: what a pipe holds; room for more takes longer to make than to fill
 AT_ONCE = 4000  # bytes that a pipe takes whole or not at all, less what is put before a request
 CLOSED = "the way to the tools is closed; a forked process has none"
 INSIDE = "a tool was called while another call was being made, for example by __del__: call it later"
@@ -112,7 +113,7 @@ class Channel:
             if 0 <= size <= have:
                 return b"".join(pieces)[4:size]
             try:
-                pieces.extend(map(os.read, (self._in,), (PIECE,)))
+                pieces.extend(map(os.read, (self._in,), (READ,)))
             except OSError:
                 return b""
             if not pieces[-1]:
@@ -254,6 +255,9 @@ class Channel:
         data = encode({"ended": ended})
         if len(data) > FRAME_BYTES:
             raise ValueError(f"{len(data):,} bytes are too many, the limit is {FRAME_BYTES:,}; write it to a file")
+        if not self._is_shared:
+            with self._writing:
+                return self._put(data.encode())
         sent: Any = SimpleQueue()
         self._requests.put((data, sent))
         return bool(sent.get())

@@ -33,6 +33,7 @@ MOST_AT_ONCE: Final = 256
 TURN_EVERY: Final = 16
 """Requests after which other tasks get a turn."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+_decode: Final = json.JSONDecoder().raw_decode
 _spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
 """By sandbox: an interpreter that waits for its script."""
 
@@ -126,10 +127,11 @@ class CPython:
             how = "" if code is None else f" (exit code {code})"
             raise calls.failed(f"The script's interpreter ended without a result{how}")
         try:
-            frame: Any = json.loads(data)
+            text = data.decode()
+            frame, end = _decode(text)
         except (ValueError, RecursionError):
-            frame = None
-        if not isinstance(frame, dict):
+            raise calls.failed(BROKEN) from None
+        if not isinstance(frame, dict) or end != len(text):
             raise calls.failed(BROKEN)
         return frame
 
