@@ -15,8 +15,12 @@ from handrail.testing import ScriptedModel, Turn
 SIZES: Final = (50, 200, 800, 3_200)
 EXPONENT: Final = 1.1
 """The most that k in `cost ~ calls ** k` may be."""
-ROUND: Final = 20.0
-"""How many times the floor a round of an agent with one call may cost; `calls` judges the call itself."""
+ROUND: Final = 4.5
+"""How many times a call of a session a round of an agent with one call may cost, which is its ratio here.
+
+A round is that call, two more events, the model's answer checked and recorded, and both of its messages built from the
+events and weighed, so that the conversation fits the model's context and is the same one when it is resumed.
+"""
 UNLIMITED: Final = Budget(calls=None, refusals=None, seconds=None)
 
 
@@ -28,21 +32,22 @@ def rows(effort: Effort) -> list[Row]:
         samples[f"session {size}"] = _repeated(_session, size, most)
         samples[f"agent {size}"] = _repeated(_agent, size, most)
     times = interleave(samples, effort.rounds)
+    calls, rounds = ({size: times[f"{kind} {size}"] for size in sizes} for kind in ("session", "agent"))
     return [
         row("the floor", times["floor"], "µs", floor=times["floor"]),
-        *_kind("session", "a call, {} in one session", sizes, times, None),
-        *_kind("agent", "a round, {} in one run of an agent", sizes, times, ROUND),
+        *(row(f"a call, {size:,} in one session", calls[size], "µs", floor=times["floor"]) for size in sizes),
+        _exponent("session", calls),
+        *(
+            row(f"a round, {size:,} in one run of an agent", rounds[size], "µs", floor=calls[size], bound=ROUND)
+            for size in sizes
+        ),
+        _exponent("agent", rounds),
     ]
 
 
-def _kind(kind: str, name: str, sizes: list[int], times: dict[str, Times], bound: float | None) -> list[Row]:
-    costs = [times[f"{kind} {size}"] for size in sizes]
-    lines = [
-        row(name.format(f"{size:,}"), cost, "µs", floor=times["floor"], bound=bound)
-        for size, cost in zip(sizes, costs, strict=True)
-    ]
-    totals = [cost.least * size for size, cost in zip(sizes, costs, strict=True)]
-    return [*lines, Row(f"{kind}: growth exponent", exponent(sizes, totals), "", bound=EXPONENT)]
+def _exponent(kind: str, costs: dict[int, Times]) -> Row:
+    totals = [cost.least * size for size, cost in costs.items()]
+    return Row(f"{kind}: growth exponent", exponent(list(costs), totals), "", bound=EXPONENT)
 
 
 def exponent(sizes: list[int], totals: list[float]) -> float:

@@ -22,7 +22,7 @@ from handrail import (
     builtin_tools,
 )
 from handrail.contract.model import ModelEvent
-from handrail.session.window import Window, weigh
+from handrail.session.window import Window, weigh, weigh_json
 from handrail.testing import MemoryDriver, ScriptedModel
 from tests.journeys.evidence import events_of
 from tests.test_agent import paired
@@ -251,6 +251,12 @@ def test_the_estimate_follows_the_script_and_learns_from_counts() -> None:
     assert window.used(10_000) == 14_500
     small = type("Local", (), {"window": 8_192, "max_tokens": 8_192})
     assert Window(small()).room == 8_192 - 2_048
+
+
+@pytest.mark.parametrize("text", ["plain", "wide 漢字 ü", "a lone \ud800 one", "", '\x00"\\'])
+def test_a_value_weighs_what_its_json_weighs(text: str) -> None:
+    value = {"ok": True, "result": {text: [text, 1, 2.5, None]}}
+    assert weigh_json(value) == weigh(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 async def test_a_count_of_the_provider_moves_the_moment_of_collapsing() -> None:

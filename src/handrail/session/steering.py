@@ -71,6 +71,8 @@ def _path_of(call: Call) -> str:
     """What the call gave as its path."""
     arguments: Any = call.arguments
     if isinstance(arguments, str):
+        if "path" not in arguments and "\\" not in arguments:  # most calls name none, and need not be parsed
+            return ""
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError):
