@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from signal import SIGINT
-from subprocess import PIPE
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
@@ -162,3 +162,35 @@ def test_run_as_a_module_it_imports_nothing_from_the_current_directory(words: li
     done = ran("-m", "handrail", *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert "PLANTED" not in done.stdout
+
+
+HOMELESS = ["unshare", "--user", "--map-user=54321", "--"]
+"""A user of whom the system knows nothing, as in a container that is run with another number."""
+
+
+@pytest.mark.parametrize("start", [HOMELESS, ["env", "HOME=."]], ids=["no such user", "a home in the workspace"])
+def test_without_a_home_commands_work_and_what_needs_one_says_so(start: list[str], tmp_path: Path) -> None:
+    def ran(*words: str) -> "tuple[int, str, str]":
+        argv = [*start, sys.executable, *words]
+        done = subprocess.run(argv, cwd=tmp_path, env=ENV, stdin=DEVNULL, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    (tmp_path / ".config" / "handrail").mkdir(parents=True)
+    (tmp_path / ".config" / "handrail" / "handrail.toml").write_text("planted = 1")  # as a command could
+    assert ran("-c", "import os; print(os.path.expanduser('~')[0] == '/')")[1] == "False\n", "the control"
+    on_host, handrail = ["--driver", "host", "--allow-weaker", "--yes"], ["-c", MAIN]
+    code, printed, _ = ran(*handrail, "call", *on_host, "bash", "echo hi")
+    assert (code, json.loads(printed)["result"]["stdout"]) == (0, "hi\n")
+    told = "this user has no home directory; set HOME to the whole path of one"
+    assert ran(*handrail, "init", "--own") == (2, "", f"handrail: {told}\n")
+    if start == HOMELESS:
+        code, _, said = ran(*handrail, "run", *on_host, "--model", "person", "hello")
+        assert (code, "the person has left" in said) == (1, True)
+        assert f"this session is not kept: {told}" in said
+
+
+def test_a_home_that_nobody_can_write_to_has_no_sessions(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", MAIN, "sessions", "list", "--json"]
+    env = {**ENV, "HOME": "/proc/self"}  # even root makes nothing there
+    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[]\n", "")

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from handrail.cli._kept import Kept
+from handrail.cli._kept import Kept, NoHome, person_directory
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import kind_of, nearest, shown
 
@@ -92,21 +92,27 @@ class NotAccepted(HandrailError):
 
 
 def own_file() -> Path:
-    """The person's own file."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    home = Path(given) if os.path.isabs(given) else Path.home() / ".config"
-    return home / "handrail" / FILE
+    """The person's own file. Raises NoHome."""
+    return person_directory("XDG_CONFIG_HOME", ".config") / "handrail" / FILE
+
+
+def own_files() -> tuple[Path, ...]:
+    """The person's own file, if they have a home to keep it in."""
+    try:
+        return (own_file(),)
+    except NoHome:
+        return ()
 
 
 def read_servers(workspace: str) -> dict[str, ServerEntry]:
     """The servers of both files. Raises HandrailError for a mistake, and NotAccepted for the workspace's file."""
     servers: dict[str, ServerEntry] = {}
     local = Path(workspace, FILE)
-    for path in dict.fromkeys((own_file(), local)):
+    for path in dict.fromkeys((*own_files(), local)):
         content = read_file(path)
         if content is None:
             continue
-        if path == local and path != own_file() and not is_accepted(path, content):
+        if path == local and path not in own_files() and not is_accepted(path, content):
             raise NotAccepted(path, content)
         for name, entry in servers_in(content, path).items():
             if name in servers:

@@ -12,18 +12,35 @@ from typing import Any
 from handrail.contract.errors import HandrailError
 
 
+class NoHome(HandrailError):
+    """The user has no home directory, as in a container that is run with a number of its own."""
+
+
+def person_directory(variable: str, usual: str) -> Path:
+    """The directory of this person that the variable names, or the usual one in their home. Raises NoHome."""
+    given, home = os.environ.get(variable, ""), os.path.expanduser("~")
+    if os.path.isabs(given):
+        return Path(given)
+    if not os.path.isabs(home):  # what it would lead to may be the workspace, where commands write
+        raise NoHome("this user has no home directory; set HOME to the whole path of one")
+    return Path(home, usual)
+
+
 def state_directory() -> Path:
-    """Where they are."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    home = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
-    return home / "handrail"
+    """Where they are. Raises NoHome."""
+    return person_directory("XDG_STATE_HOME", ".local/state") / "handrail"
 
 
 class Kept(MutableMapping[str, Any]):
     """A table in a file; every change is written at once, and read again by whoever opens it next."""
 
     def __init__(self, name: str) -> None:
-        self.path = state_directory() / name
+        self._name = name
+
+    @property
+    def path(self) -> Path:
+        """Raises NoHome."""
+        return state_directory() / self._name
 
     def __getitem__(self, key: str) -> Any:
         return self._read()[key]
@@ -58,7 +75,7 @@ class Kept(MutableMapping[str, Any]):
     def _read(self) -> dict[str, Any]:
         try:
             table = json.loads(self.path.read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NoHome):
             return {}
         except ValueError as error:
             raise HandrailError(

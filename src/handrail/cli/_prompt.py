@@ -14,7 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from handrail.cli._kept import state_directory
+from handrail.cli._kept import NoHome, state_directory
 from handrail.cli._words import choices_of, command_field, described, fields_of, lone_text
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
@@ -142,7 +142,7 @@ def open_history(name: str = "history") -> History:
             _shorten(descriptor)
         finally:
             os.close(descriptor)
-    except (OSError, RuntimeError):  # a home that is read-only, or none at all
+    except (OSError, NoHome):  # a home that is read-only, or none at all
         return InMemoryHistory()
     return _KeptHistory(str(path))
 

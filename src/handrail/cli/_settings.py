@@ -18,6 +18,7 @@ from handrail.cli._config import (
     joined,
     line_of,
     own_file,
+    own_files,
     read_file,
     servers_of,
 )
@@ -110,7 +111,7 @@ def read_settings(workspace: str) -> Configured:
     """Raises HandrailError for a file with a mistake, with its line."""
     settings = Configured()
     for path, content, tables in _files(workspace):
-        own = path == own_file()
+        own = path in own_files()
         found = _checked(tables, path, content)
         believed = own or is_accepted(path, _to_accept(path, content, tables))
         settings = _added(settings, found) if believed else _narrowed(settings, found, path)
@@ -120,15 +121,14 @@ def read_settings(workspace: str) -> Configured:
 def to_accept(workspace: str) -> Iterator[tuple[Path, bytes, str]]:
     """Each file of the workspace that sets something: what is accepted of it, and that as text."""
     for path, content, tables in _files(workspace):
-        if path != own_file():
+        if path not in own_files():
             _checked(tables, path, content)
             part = _to_accept(path, content, tables)
             yield path, part, (part if path.name == PYPROJECT else content).decode("utf-8", "replace")
 
 
 def _files(workspace: str) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
-    own = own_file()
-    for path in dict.fromkeys((own, Path(workspace, PYPROJECT), Path(workspace, FILE))):
+    for path in dict.fromkeys((*own_files(), Path(workspace, PYPROJECT), Path(workspace, FILE))):
         content = read_file(path)
         if content is None:
             continue

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from handrail.cli._kept import state_directory
+from handrail.cli._kept import NoHome, state_directory
 from handrail.contract.errors import HandrailError
 from handrail.store.store import Store
 from handrail.store.summary import Summary
@@ -20,10 +20,15 @@ def store_path() -> Path:
 
 def open_store() -> Store:
     """The store, to read it. Raises HandrailError where there can be none."""
+    return Store(store_path())
+
+
+def has_store() -> bool:
+    """Whether a session was ever kept."""
     try:
-        return Store(store_path())
-    except RuntimeError as error:  # no home at all
-        raise HandrailError(f"there are no sessions: {error}") from None
+        return store_path().exists()
+    except NoHome:
+        return False
 
 
 def writable_store() -> tuple[Store | None, str]:
@@ -36,7 +41,7 @@ def writable_store() -> tuple[Store | None, str]:
         if locked is not None:
             return None, f"{locked} cannot be written"
         return Store(path), ""
-    except (OSError, RuntimeError) as error:
+    except (OSError, NoHome) as error:
         return None, str(error)
 
 

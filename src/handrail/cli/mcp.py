@@ -167,7 +167,7 @@ def read_address(text: str) -> tuple[str, int]:
 def read_tokens(path: str | None) -> tuple[list[str], bool]:
     """The tokens that the person set, or a new one; and whether it is new."""
     if path is not None:
-        file = Path(path).expanduser()
+        file = Path(os.path.expanduser(path))
         tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
         if not tokens:
             raise HandrailError(f"--token-file {path}: it has no token; write one a line")

@@ -156,7 +156,7 @@ def import_file(
 
 
 def _import(given: str) -> None:
-    path = Path(given).expanduser()
+    path = Path(os.path.expanduser(given))
     content = read_file(path)
     if content is None:
         raise HandrailError(f"there is no file {path}")
