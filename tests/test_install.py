@@ -48,19 +48,36 @@ def test_a_wheel_made_from_the_source_archive_runs_the_code_of_the_readme(instal
     assert said.splitlines() == re.findall(r"#> (.*)", PROGRAM) != []
 
 
-def test_the_command_of_a_wheel_works_with_its_extra_and_so_does_the_module(installed: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "env"
+@pytest.fixture(scope="module")
+def whole(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and its extra."""
+    whole = tmp_path_factory.mktemp("whole") / "env"
     shutil.copytree(installed, whole, symlinks=True)
     add_required("handrail[cli]", whole / "bin" / "python")
     (whole / "bin" / "handrail").write_text(
         (installed / "bin" / "handrail").read_text().replace(str(installed), str(whole))
     )
+    return whole
+
+
+def test_the_command_of_a_wheel_works_with_its_extra_and_so_does_the_module(whole: Path, tmp_path: Path) -> None:
     for words in ([whole / "bin" / "handrail"], [whole / "bin" / "python", "-m", "handrail"]):
         assert must(*words, "--version", cwd=tmp_path) == f"handrail {__version__}\n"
         for asked in ("-h", "--help"):
             assert "doctor" in must(*words, asked, cwd=tmp_path)
         said = must(*words, "call", "bash", '{"command": "echo from the wheel"}', cwd=tmp_path)
         assert "from the wheel" in said
+
+
+def test_a_command_that_needs_another_extra_says_what_to_type_for_the_way_it_was_installed(
+    whole: Path,
+    wheel: Path,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    for extra, words in {"mcp": ["mcp"], "local": ["run", "hello"], "models": ["run", "-m", "openai:x", "hi"]}.items():
+        said = run(whole / "bin" / "handrail", *words, cwd=tmp_path, HOME=str(tmp_path), OPENAI_API_KEY="").stderr
+        wanted = f"uv pip install --python {whole}/bin/python '{wheel}[cli,{extra}]'"
+        assert wanted in said.replace("\n", " "), said
 
 
 # Without the extra

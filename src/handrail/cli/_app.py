@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from handrail.cli._inside import Env, Mounts
-from handrail.cli._installed import version_line
+from handrail.cli._installed import as_installed, version_line
 from handrail.contract.errors import HandrailError
 from handrail.lazy import Lazy
 
@@ -177,6 +177,7 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
         raise typer.Exit(1) from None
     except (HandrailError, OSError) as error:
         said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
+        said = as_installed(said)
         typer.echo(_approval.visible(said, lines=isinstance(error, Advice)), err=True)
         raise typer.Exit(mistake) from None
     except KeyboardInterrupt:

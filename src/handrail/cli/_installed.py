@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-EXTRA: Final = "[cli]"
+EXTRA: Final = "cli"
+_USUAL: Final = re.compile(r"pip install 'handrail\[(\w+)\]'")
 
 
 def answer(lacking: str, words: Sequence[str]) -> str | None:
@@ -26,6 +27,11 @@ def answer(lacking: str, words: Sequence[str]) -> str | None:
     return f"The command line needs {lacking}, which is not installed. Type:\n    {command()}"
 
 
+def as_installed(text: str) -> str:
+    """The text with the command for the way Handrail was installed, where it names the usual one for an extra."""
+    return _USUAL.sub(lambda found: command(f"{EXTRA},{found[1]}"), text)
+
+
 def version_line() -> str:
     """What `handrail --version` prints."""
     try:
@@ -34,10 +40,10 @@ def version_line() -> str:
         return "handrail, not installed, so its version is not known"
 
 
-def command() -> str:
-    """The command that installs the extra into the environment of this interpreter."""
+def command(extras: str = EXTRA) -> str:
+    """The command that installs these extras into the environment of this interpreter."""
     here = Path(sys.prefix)
-    editable, wanted = requirement()
+    editable, wanted = requirement(extras)
     quoted = shlex.quote(wanted)
     flagged = f"{'--editable ' if editable else ''}{quoted}"
     if (here / "uv-receipt.toml").exists():
@@ -80,15 +86,15 @@ def _record(name: str) -> str:
         return ""
 
 
-def requirement() -> tuple[bool, str]:
-    """Whether the install is editable, and Handrail with its extra, from where it was installed from."""
+def requirement(extras: str) -> tuple[bool, str]:
+    """Whether the install is editable, and Handrail with these extras, from where it was installed from."""
     origin = json.loads(_record("direct_url.json") or "{}")
     url = str(origin.get("url", ""))
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
-        return False, f"handrail{EXTRA} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+        return False, f"handrail[{extras}] @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
     if url.startswith("file:"):
         path = unquote(urlsplit(url).path)
         editable = bool(origin.get("dir_info", {}).get("editable"))
-        return (editable, f"{path}{EXTRA}") if os.path.exists(path) else (False, f"handrail{EXTRA}")
-    return False, f"handrail{EXTRA} @ {url}" if url else f"handrail{EXTRA}"
+        return (editable, f"{path}[{extras}]") if os.path.exists(path) else (False, f"handrail[{extras}]")
+    return False, f"handrail[{extras}] @ {url}" if url else f"handrail[{extras}]"
