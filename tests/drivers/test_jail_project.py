@@ -164,6 +164,7 @@ FETCHES = {
     "python": "python3 -c \"import urllib.request as u; u.urlopen('http://example.org')\"",
     "an address": "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80))\"",
     "curl": "curl -sS http://example.org",
+    "a quiet curl": "curl -s http://example.org",
     "git": "git clone http://example.org/x",
     "a shell": "exec 3<>/dev/tcp/192.0.2.1/80",
     "pip": "python3 -m pip install --retries 1 --disable-pip-version-check no-such-thing-anywhere",

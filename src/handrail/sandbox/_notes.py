@@ -29,15 +29,21 @@ _UNREACHABLE: Final = re.compile(
     "unknownhostexception|unknown host|no such host|getaddrinfo|eai_again|enotfound|dial tcp: lookup|"
     "network is unreachable|network unreachable|enetunreach|no route to host|ehostunreach|dns error"
 )
+_CURL: Final = re.compile(r"\bcurl\b")
+CURL_LOOKUP_EXIT: Final = 6
+"""With which curl ends when it finds no such name; with `-s`, as scripts call it, it prints nothing."""
 _REFUSED_WRITE: Final = re.compile("(?i)read-only file system|permission denied|erofs|eacces")
 _LOOKED_AT: Final = 8_000
 """Characters at the end of each stream that tell why a command failed."""
 
 
-def notes_on_failure(texts: Sequence[str], *, offline: bool, read_only: bool) -> Iterator[str]:
+def notes_on_failure(
+    command: Command, exit_code: int, texts: Sequence[str], *, offline: bool, read_only: bool
+) -> Iterator[str]:
     """Notes on a command that failed because of what its sandbox does not allow; `texts` are what it printed."""
     ends = [text[-_LOOKED_AT:] for text in texts]
-    if offline and any(map(_UNREACHABLE.search, ends)):
+    quiet = exit_code == CURL_LOOKUP_EXIT and _CURL.search(command.line or " ".join(command.argv or ())) is not None
+    if offline and (quiet or any(map(_UNREACHABLE.search, ends))):
         yield NO_NETWORK
     if read_only and any(map(_REFUSED_WRITE.search, ends)):
         yield READ_ONLY

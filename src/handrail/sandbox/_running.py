@@ -238,7 +238,8 @@ class Running:
             notes += notes_on(self.order.command, exit_code, silent=not self.received and not told)
         notes += told
         if exit_code:
-            notes += notes_on_failure(texts, offline=self.order.offline, read_only=self.order.read_only)
+            order = self.order
+            notes += notes_on_failure(order.command, exit_code, texts, offline=order.offline, read_only=order.read_only)
         gone = self.spool.discarded()
         if gone:
             notes.append(
