@@ -299,6 +299,28 @@ found
     assert await result_of(real, code) == [["a"], ["a"]]
 
 
+INSIDE_A_CALL = """
+import sys
+kinds = []
+def look(frame, event, argument):
+    if frame.f_code.co_name == "_answer_until" and event == "call":
+        sys.setprofile(None)
+        try:
+            tools.glob(pattern="inner")
+        except ToolError as error:
+            kinds.append([error.kind, error.retryable])
+sys.setprofile(look)
+found = tools.glob(pattern="*")["paths"]
+[kinds, found, tools.glob(pattern="a")["paths"]]
+"""
+
+
+async def test_a_call_in_the_middle_of_another_is_refused_and_the_other_answered(real: World) -> None:
+    await real.put("a", "")
+    with in_time():
+        assert await result_of(real, INSIDE_A_CALL) == [[["unavailable", True]], ["a"], ["a"]]
+
+
 THREADS_BESIDE_THE_MAIN_ONE = """
 import threading
 def look():
