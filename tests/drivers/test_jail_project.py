@@ -106,7 +106,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_program_that_is_outside_and_not_inside_is_explained(tmp_path: Path, tool: Path) -> None:
     assert subprocess.run(["frobnicate"], capture_output=True, check=True).stdout == b"frobnicated\n", "the control"
     expected = f"frobnicate exists outside the sandbox, at {tool}, but not inside"
-    mount = f"mounts=[Mount('{tool.parent}')]"
+    mount = f"mounts=[Mount('{tool.parent}')] (on the command line: --mount {tool.parent})"
     async with open_sandbox("jail", workspace=str(tmp_path / "work")) as sandbox:
         for line in ("frobnicate --all", "true && cd / && frobnicate | cat", "sh -c frobnicate"):
             done = await sandbox.run(line)

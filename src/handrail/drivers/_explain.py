@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -63,12 +64,14 @@ def explainer(visible: Sequence[str]) -> Explain:
             note = f"{name} is at {program}, but not on the sandbox's PATH: use its full path."
             return Explanation(note, f"{name} is at {program}: to have it on PATH, open the sandbox with env PATH set.")
         directories = dict.fromkeys((os.path.dirname(program), os.path.dirname(os.path.realpath(program))))
-        mounts = ", ".join(f"Mount({path!r})" for path in directories if not is_below(path, visible))
+        hidden = [path for path in directories if not is_below(path, visible)]
+        mounts = ", ".join(f"Mount({path!r})" for path in hidden)
+        options = " ".join(f"--mount {shlex.quote(path)}" for path in hidden)
         return Explanation(
             f"{name} exists outside the sandbox, but not inside: only the person who opened it can change that. Go on "
             "without it, or ask for it.",
             f"{name} exists outside the sandbox, at {program}, but not inside: to make it available, open the sandbox "
-            f"with mounts=[{mounts}], and use its full path or set PATH with env.",
+            f"with mounts=[{mounts}] (on the command line: {options}), and use its full path or set PATH with env.",
         )
 
     return explain
