@@ -107,6 +107,7 @@ async def test_a_bodys_exception_has_its_traceback_in_the_event_and_in_the_log(
     assert record.levelno == logging.ERROR
     assert trace.strip() in logging.Formatter().format(record)
     assert str(ended.call_id) in record.getMessage()
+    assert record.getMessage().endswith(" raised ValueError")
 
 
 async def test_an_isolated_tools_traceback_is_of_its_own_process() -> None:

@@ -15,7 +15,9 @@ HEAD_LIMIT: Final = 6 << 10
 """Bytes of its beginning, when its middle is left out."""
 MOST_EXCEPTIONS: Final = 1_000
 """Exceptions in a chain or a group that are formatted. A group of groups can have more than memory has."""
-OWN_ROOMS: Final = ("handrail.agent", "handrail.aio", "handrail.gates.", "handrail.session.", "handrail.toolkit.")
+OWN_ROOMS: Final = (
+    "handrail.agent", "handrail.aio", "handrail.gates.", "handrail.session.", "handrail.threads", "handrail.toolkit.",
+)  # fmt: skip
 """Modules that call what users write: a traceback begins after them."""
 
 LOG: Final = logging.getLogger("handrail")
@@ -25,6 +27,11 @@ _cleaning: "Final[WeakSet[Callable[[str], str]]]" = WeakSet()
 
 class RemoteTraceback(Exception):
     """The cause of an exception that was raised in another process. Its text is the traceback there."""
+
+    def __init__(self, text: str, raised: str = "") -> None:
+        super().__init__(text)
+        self.raised = raised
+        """The type of what was raised there, where it could not be brought here."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -68,13 +75,23 @@ def report(what: str, error: BaseException, level: int = logging.ERROR) -> str:
 
 def _log(what: str, error: BaseException, text: str, level: int) -> None:
     path, line, function, _ = LOG.findCaller(stacklevel=3)
-    said = _encodable(without_secrets(f"{what} raised {type(error).__name__}"))
+    said = _encodable(without_secrets(f"{what} raised {_type_name(error)}"))
     record = LOG.makeRecord(LOG.name, level, path, line, said, (), None, function)
     whole = text.startswith("Traceback") and not isinstance(error.__cause__, RemoteTraceback)
     if whole and not _cleaning:  # the exception itself may hold a secret, whatever its text says
         record.exc_info = (type(error), error, error.__traceback__)  # for handlers that want the exception itself
     record.exc_text = text.rstrip("\n")  # a Formatter prints this and does not format exc_info again
     LOG.handle(record)
+
+
+def _type_name(error: BaseException) -> str:
+    """The type of the error; of one that was raised in another process, the type there."""
+    try:
+        if isinstance(error.__cause__, RemoteTraceback) and error.__cause__.raised:
+            return error.__cause__.raised
+    except Exception:  # noqa: BLE001 - as in traceback_of
+        pass
+    return type(error).__name__
 
 
 def _is_small(error: BaseException) -> bool:

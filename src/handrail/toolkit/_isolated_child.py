@@ -32,7 +32,7 @@ def main() -> None:
 def _answer() -> bytes:
     try:
         value = _call()
-        return pickle.dumps(("value", value, ""))
+        return pickle.dumps(("value", value))
     except BaseException as error:  # noqa: BLE001 - the caller gets every error
         return _raised(error)
 
@@ -40,12 +40,13 @@ def _answer() -> bytes:
 def _raised(error: BaseException) -> bytes:
     """What the caller raises, with the traceback of this process; invoke makes a Failure of it."""
     if isinstance(error, ToolFailed):
-        return pickle.dumps(("failure", error.failure, "" if error.__cause__ is None else traceback_of(error)))
+        told = () if error.__cause__ is None else (traceback_of(error),)
+        return pickle.dumps(("failure", error.failure, *told))
     if isinstance(error, OSError | Unavailable):
         with suppress(Exception):  # an OSError may have anything in it
             return pickle.dumps(("error", error, traceback_of(error)))
     failure = Failure("execution_error", describe_error(error)[:2_000])
-    return pickle.dumps(("failure", failure, traceback_of(error)))
+    return pickle.dumps(("failure", failure, traceback_of(error), type(error).__name__))
 
 
 def _call() -> Any:

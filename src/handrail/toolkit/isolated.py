@@ -98,7 +98,7 @@ class _Answer:
             cause = RemoteTraceback(f"{ended}. It printed:\n{printed}") if printed else None
             raise ToolFailed(Failure("execution_error", f"{ended}: {last[:500]}")) from cause
         try:
-            outcome, value, traceback = pickle.loads(self._stdout[LENGTH_BYTES:])
+            outcome, value, *told = pickle.loads(self._stdout[LENGTH_BYTES:])
         except Exception as error:  # noqa: BLE001 - unpickling runs the code of the value's own type
             raise ToolFailed(
                 Failure("execution_error", f"The function's value cannot be sent between processes: {error}")
@@ -106,7 +106,7 @@ class _Answer:
         if outcome == "value":
             return value
         raised = ToolFailed(value) if outcome == "failure" else value
-        raise raised from (RemoteTraceback(traceback) if traceback else None)
+        raise raised from (RemoteTraceback(*told) if told else None)
 
 
 async def _under_guard(driver: Driver, argv: tuple[str, ...], answer: _Answer) -> None:
