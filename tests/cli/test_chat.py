@@ -273,6 +273,15 @@ def test_a_person_may_be_the_model(term: str, work: Path, home: dict[str, str]) 
     assert "It is made." in plain("sessions", "show", "last", cwd=work, env=home).stdout
 
 
+def test_a_conversation_without_a_word_is_not_kept_and_not_said_to_be(work: Path, home: dict[str, str]) -> None:
+    with terminal("chat", "--model", "person", cwd=work, env=home) as screen:
+        begun(screen)
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert "--resume" not in screen.shown
+    assert "no sessions yet" in plain("sessions", "list", cwd=work, env=home).stderr
+
+
 def test_resume_in_a_conversation_takes_up_another(work: Path, home: dict[str, str]) -> None:
     first = recorded(work.parent / "r", ("One", ["First answer."]))
     plain("run", "One", "--model", first, cwd=work, env=home)

@@ -132,8 +132,9 @@ class Chat:
         jobs = [job.id for job in self._talk.sandbox.jobs() if job.running]
         if jobs:
             self._front.note(f"{', '.join(jobs)} ends now, with this conversation")
-        if self._wish.store is not None and self.following is None:
-            self._front.note(f"to go on: handrail chat --resume {self._talk.agent.session.id}")
+        session = self._talk.agent.session
+        if self._wish.store is not None and self.following is None and session.event_count:
+            self._front.note(f"to go on: handrail chat --resume {session.id}")
 
     async def take(self, line: str) -> None:
         """Do what a line says: a command at once, a message when those before it are done."""

@@ -41,7 +41,9 @@ def writable_store() -> tuple[Store | None, str]:
         if locked is not None:
             return None, f"{locked} cannot be written"
         return Store(path), ""
-    except (OSError, NoHome) as error:
+    except OSError as error:
+        return None, f"{error.strerror}: {error.filename}"
+    except NoHome as error:
         return None, str(error)
 
 
