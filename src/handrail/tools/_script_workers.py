@@ -156,7 +156,8 @@ def _program() -> str:
         raise HandrailError(
             "the engine monty needs the package pydantic-monty: pip install 'handrail[monty]'"
         ) from None
-    found = [str(file.locate()) for file in package.files or () if file.name == PROGRAM]
-    if not found:
-        raise Unavailable(f"the package {PACKAGE} has no program {PROGRAM}", retryable=False)
-    return found[0]
+    named = [str(file.locate()) for file in package.files or () if file.name == PROGRAM]
+    for path in filter(os.path.isfile, named):
+        return path
+    where = f" at {named[0]}" if named else ""
+    raise Unavailable(f"the package {PACKAGE} has no program {PROGRAM}{where}: install it again", retryable=False)
