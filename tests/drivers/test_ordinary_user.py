@@ -88,7 +88,8 @@ def as_ordinary_user(place: Path, *tests: str) -> int:
     command = [
         "unshare", "--mount", "sh", "-c", ENTER, "enter", str(place), str(base), sysconfig.get_path("purelib"),
         sysconfig.get_path("scripts"), closed_above(base), str(base / "bin" / version), "-B", "-m", "pytest",
-        "-p", "no:cacheprovider", "--basetemp", str(place / "tmp/pytest"), "-k", LEAVE_OUT, *(str(place / "tests" / name) for name in tests),
+        "-p", "no:cacheprovider", "--basetemp", str(place / "tmp/pytest"), "-k", LEAVE_OUT,
+        *(str(place / "tests" / name) for name in tests),
     ]  # fmt: skip
     env = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
