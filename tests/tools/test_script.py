@@ -56,7 +56,7 @@ async def trouble(world: World, code: str) -> Failure:
 
 
 NOT_IN_MONTY = (
-    "    x = '''a", "import asyncio", "import pickle", "import sys", "import os", "class E(Exception)", "object()",
+    "import asyncio", "import pickle", "import sys", "import os", "class E(Exception)", "object()",
     "from __future__", "from math import *", "tools['glob']", "n = 0\ndef f():\n    nonlocal",
 )  # fmt: skip
 """How scripts begin that Monty's part of Python cannot run."""
@@ -82,6 +82,7 @@ RESULTS: list[tuple[str, Any]] = [
     ("for i in range(3):\n    if i == 2:\n        return i", 2),
     ("def f(): return 5\nf()", 5),
     ("    x = '''a\n  b'''\n    x", "a\n  b"),
+    ("\r\n  x = f'''a\r\n{1}\r\n    b'''\r\n  if x:\r\n    y = [x,\r\n1]\r\n  y", ["a\n1\n    b", 1]),
     ('s = """\n\tdeep\n"""\ns', "\n\tdeep\n"),
     ("(1, 2)", [1, 2]),
     ("import asyncio\nasync def f(): return tools.glob(pattern='*')['count']\nasyncio.run(f())", 0),
@@ -186,6 +187,7 @@ async def test_a_script_that_fails_says_where_and_what_was_done(scripted: World)
         assert failure.kind == "execution_error"
         assert said in failure.message, (code, failure)
         assert "finished" in failure.message
+        assert len(failure.message) < 4000, "lines that come again and again are counted"
 
 
 async def test_tools_return_plain_data_or_raise(real: World) -> None:

@@ -52,7 +52,6 @@ def checked(text: str, own: Set[str]) -> str:
 
     Its lines keep their numbers.
     """
-    text = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     data = text.encode("utf-8", "surrogatepass")
     starts = [0, *(found.end() for found in re.finditer(b"\n", data))]
     try:

@@ -4,6 +4,7 @@ import json
 from binascii import Incomplete
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from traceback import StackSummary
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -17,6 +18,7 @@ from handrail.toolkit.context import Context
 from handrail.tools._script_child import DEEPEST, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
 from handrail.tools._script_subset import text_for_monty
+from handrail.tools._script_syntax import NAME
 from handrail.tools._script_values import LARGEST_JSON, LONGEST_READ
 from handrail.tools._script_workers import Worker, workers_of
 
@@ -351,11 +353,8 @@ def _trouble(error: "_monty.MontyRuntimeError", code: str) -> Frame:
         return {"value": None}
     own = [*code.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""]
     frames = [frame for frame in error.traceback() if frame.filename == SCRIPT]
-    told = "".join(
-        f'  File "<script>", line {frame.line}, in {frame.function_name or "<module>"}\n'
-        f"    {own[min(frame.line, len(own)) - 1].strip()}\n"
-        for frame in frames
-    )
+    lines = [(NAME, each.line, each.function_name or "<module>", own[min(each.line, len(own)) - 1]) for each in frames]
+    told = "".join(StackSummary.from_list(lines).format())
     told += error.display("type-msg").replace(TOOL_ERROR, "ToolError")
     note = PART if isinstance(what, LANGUAGE_ERRORS) else ""
     return {"error": {"message": told[-8000:] + note, "line": frames[-1].line if frames else None}}

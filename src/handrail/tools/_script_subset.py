@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterator
-from textwrap import dedent
 from typing import Final
 
 from handrail.tools._script_checked import checked
@@ -38,8 +37,19 @@ def text_for_monty(code: str) -> str:
     own = set(_bound(nodes))
     for line, what in sorted(_lacking(nodes, own)):
         raise CannotRun(f"line {line}: Monty does not have {what}")
-    text = dedent(code)
+    text = _outdented(code, tree)
     return checked(text if text != code and _means(text) == ast.dump(tree) else code, own)
+
+
+def _outdented(code: str, tree: ast.Module) -> str:
+    """The script without what all its lines are indented by; what stands in a string of many lines is not touched."""
+    code = code.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    first = next(ast.iter_child_nodes(tree), None)
+    lines = code.split("\n")
+    indent = lines[first.lineno - 1][: first.col_offset] if isinstance(first, ast.stmt) else ""
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
+    inside = {line for node in strings for line in range(node.lineno + 1, (node.end_lineno or 0) + 1)}
+    return "\n".join(line if at in inside else line.removeprefix(indent) for at, line in enumerate(lines, start=1))
 
 
 def _means(text: str) -> str:
