@@ -143,7 +143,7 @@ async def commands_run_at_the_same_time(open: Open) -> Seen:
     """Each goes on only when all of them have begun."""
     site = await open()
     begun = " && ".join(f"test -e begun-{number}" for number in range(TOGETHER))
-    wait = f"n=0; until {begun}; do n=$((n+1)); test $n -lt 40 || exit 9; sleep 0.1; done; echo MET"
+    wait = f"n=0; until {begun}; do n=$((n+1)); test $n -lt 80 || exit 9; sleep 0.1; done; echo MET"
     processes = [await site.start(f"touch begun-{number}; {wait}") for number in range(TOGETHER)]
     rans = [await collect(process) for process in processes]
     return Seen(
