@@ -37,6 +37,7 @@ BESIDES = (
 )
 LEAVE_OUT = "not hundred_thousand and not slow_reader"
 """What does not depend on who runs it, and takes long."""
+PURELIB, SCRIPTS = sysconfig.get_path("purelib"), sysconfig.get_path("scripts")
 ENTER = """
 set -e
 mount --make-rprivate /
@@ -51,6 +52,12 @@ fi
 shift 5
 exec setpriv --reuid 61234 --regid 61234 --clear-groups --bounding-set -all --inh-caps -all -- "$@"
 """
+
+
+def entered(place: Path, base: Path, packages: str = PURELIB, programs: str = SCRIPTS) -> list[str]:
+    """How a command is begun as an ordinary user: with the Python of `base`, and these packages and programs."""
+    mounted = [str(place), str(base), packages, programs, closed_above(base)]
+    return ["unshare", "--mount", "sh", "-c", ENTER, "enter", *mounted]
 
 
 def missing() -> str | None:
@@ -86,8 +93,7 @@ def as_ordinary_user(place: Path, *tests: str) -> int:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = Path(sys.base_prefix)
     command = [
-        "unshare", "--mount", "sh", "-c", ENTER, "enter", str(place), str(base), sysconfig.get_path("purelib"),
-        sysconfig.get_path("scripts"), closed_above(base), str(base / "bin" / version), "-B", "-m", "pytest",
+        *entered(place, base), str(base / "bin" / version), "-B", "-m", "pytest",
         "-p", "no:cacheprovider", "--basetemp", str(place / "tmp/pytest"), "-k", LEAVE_OUT,
         *(str(place / "tests" / name) for name in tests),
     ]  # fmt: skip

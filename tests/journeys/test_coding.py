@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import anyio
 import pytest
 
 from handrail import Failure, Session, builtin_tools, open_sandbox
-from tests.drivers.test_ordinary_user import ENTER, closed_above, missing, place  # noqa: F401 - a fixture
+from tests.drivers.test_ordinary_user import PACKAGES, entered, missing, place  # noqa: F401 - a fixture
 
 CODE = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
@@ -139,12 +138,11 @@ def test_an_ordinary_user_can_do_all_of_this(place: Path) -> None:  # noqa: F811
     base, version = Path(sys.base_prefix), f"python{sys.version_info.major}.{sys.version_info.minor}"
     tests = [str(place / "tests" / name) for name in ("journeys/test_coding.py", "tools/test_bad_input.py")]
     command = [
-        "unshare", "--mount", "sh", "-c", ENTER, "enter", str(place), str(base), sysconfig.get_path("purelib"),
-        closed_above(base), str(base / "bin" / version), "-B", "-m", "pytest", "-p", "no:cacheprovider", "-rs",
+        *entered(place, base), str(base / "bin" / version), "-B", "-m", "pytest", "-p", "no:cacheprovider", "-rs",
         "--basetemp", str(place / "tmp/pytest"), "-k", "project or may_not_be_read", *tests,
     ]  # fmt: skip
     env = {
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": f"{place}/src{os.pathsep}{place}/packages",
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": f"{place}/src{os.pathsep}{place}/{PACKAGES}",
         "HOME": str(place / "tmp"), "TMPDIR": str(place / "tmp"),
     }  # fmt: skip
     ran = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=300, check=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers.test_ordinary_user import ENTER, USER, closed_above, missing
+from tests.drivers.test_ordinary_user import PACKAGES, USER, entered, missing
 from tests.installing import ROOT, SYSTEM, add_required, wheel  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -29,7 +29,7 @@ class Person:
         self.home = place / "home"
         self.project = self.home / "project"
         self.env = self.home / "env"
-        for name in ("python", "packages", "bin"):
+        for name in ("python", PACKAGES, "venv/bin", "bin"):
             (place / name).mkdir(parents=True)
         self.project.mkdir(parents=True)
         self.own()
@@ -38,12 +38,12 @@ class Person:
         subprocess.run(["chown", "-R", f"{USER}:{USER}", str(self.home)], check=True)
 
     def type(self, line: str) -> "subprocess.CompletedProcess[str]":
-        enter = ["unshare", "--mount", "sh", "-c", ENTER, "enter", str(self.place), str(SHOWN), str(self.place / "bin")]
+        nothing = str(self.place / "bin")
         kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
         path = f"{self.env}/bin:{self.home}/.local/bin:{self.place}/bin:{SYSTEM}"
         env = {**kept, "HOME": str(self.home), "PATH": path, "LANG": "C.UTF-8", "VIRTUAL_ENV": str(self.env)}
         return subprocess.run(
-            [*enter, closed_above(SHOWN), "bash", "-c", line],
+            [*entered(self.place, SHOWN, nothing, nothing), "bash", "-c", line],
             cwd=self.project,
             env=env,
             stdin=subprocess.DEVNULL,
