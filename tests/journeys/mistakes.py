@@ -277,6 +277,16 @@ CALLS = [
     in_session("a call without await", 'session.call("add", {"a": 1})', "coroutine 'Session.call' was never awaited"),
     in_session("call_all: tuples", 'await session.call_all([("add", {"a": 1})])', "is a tuple", "write Call('1', "),
     in_session("call_all: one call", 'await session.call_all(Call("1", "add", {}))', "is a Call", "call_all([Call("),
+    in_session("approved: True", 'await session.call("drop", {"table": "x"}, approved=True)', "True", "arguments_hash"),
+    in_session("approved: a number", 'await session.call("add", {"a": 1}, approved=7)', "approved is 7", "the hash"),
+    in_session("id: a number", 'await session.call("add", {"a": 1}, id=7)', "the id of a call is 7", "a text"),
+    in_session(
+        "begin: id is a list", 'session.begin("add", {"a": 1}, id=["a"])', "the id of a call is a list", "a text"
+    ),
+    in_session("call_all: id is a number", 'await session.call_all([Call(7, "add", {})])', "the id of a call is 7"),
+    in_session(
+        "parent: a call", 'session.begin("add", {}, parent=Call("1", "add", {}))', "parent is a Call", "the id of"
+    ),
     in_session("the same session again", "async with session: ...", "was entered before", "make a new Session"),
     in_session("a need for a person, and nobody", 'result = await session.call("drop", {"table": "x"})', "no approver"),
     wrong(

@@ -92,6 +92,19 @@ async def test_answers_come_in_the_order_asked_though_the_work_ends_in_another()
     assert ended == [3, 2, 1, 0]  # the control: they did run together
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [Call("2", trivial, {}), Call(2, "trivial", {}), Call("2", "trivial", {}, parent=2)],  # type: ignore[arg-type]
+)
+async def test_where_one_call_of_many_is_refused_none_keeps_its_place_in_a_lane(wrong: Call) -> None:
+    async with Session([tool(lane="one")(trivial)]) as session:
+        with pytest.raises(HandrailError):
+            await session.call_all([Call("1", "trivial", {"n": 1}), wrong])
+        with anyio.fail_after(30):
+            assert (await session.call("trivial", {"n": 2})).value == 2
+        assert len(endings(session)) == 1
+
+
 async def test_calls_with_one_id_stay_apart() -> None:
     calls = [Call("same", "trivial", {"n": n}) for n in range(3)]
     calls += [Call("same#1", "trivial", {"n": 3}), Call("same#2", "trivial", '{"n": 4}')]

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from handrail.contract.approval import Decision
 from handrail.contract.call import Call
@@ -15,7 +15,7 @@ from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.standard import STANDARD
 from handrail.toolkit.gate import Gate, SessionState
-from handrail.toolkit.toolbox import RESERVED, Toolbox
+from handrail.toolkit.toolbox import RESERVED, Toolbox, check_name
 
 if TYPE_CHECKING:
     from handrail.tools import builtin as _builtin
@@ -93,6 +93,24 @@ def check_calls(calls: object) -> None:
     for call in calls:
         if not isinstance(call, Call):
             refuse("one of call_all's calls", call, "Call('1', 'bash', {'command': 'ls'}): an id, a name, arguments")
+        checked_call(call)
+
+
+def checked_call(call: Call) -> Call:
+    """The call. Raises HandrailError for an id, a name or a parent that is not a text."""
+    check_name(call.name)
+    if not isinstance(call.id, str):
+        refuse("the id of a call", call.id, "a text, or leave it out")
+    if call.parent is not None and not isinstance(call.parent, str):
+        refuse("parent", call.parent, "the id of the running call that makes this one, or leave it out")
+    return call
+
+
+def refuse_options(name: str, approved: object, misplaced: Mapping[str, object]) -> NoReturn:
+    """Say what is wrong with the options of `Session.call`."""
+    if misplaced:
+        raise TypeError(f"a tool's arguments are one mapping; write session.call({name!r}, {misplaced!r})")
+    refuse("approved", approved, "the hash of what was approved, result.data['approval']['arguments_hash']")
 
 
 def checked_gates(given: Sequence[Gate] | None) -> Sequence[Gate]:

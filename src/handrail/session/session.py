@@ -23,7 +23,7 @@ from handrail.drivers.open import open_own_guard
 from handrail.log import clean_logs
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session._checks import check_calls, check_options, check_tools, checked_gates, functions
+from handrail.session import _checks
 from handrail.session._commands import advised, job_started, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
 from handrail.session._host import CallHost, SessionHost
@@ -86,7 +86,7 @@ class Session(AsyncWith):
         store: "Store | Past | None" = None, secrets: Sequence[str] = (), id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
-        check_options(sandbox, policy, approver, budget, caps, host, id)
+        _checks.check_options(sandbox, policy, approver, budget, caps, host, id)
         self.id = id or urandom(6).hex()
         self.sandbox, self.state = sandbox, state
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
@@ -98,7 +98,7 @@ class Session(AsyncWith):
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
         self.shared.open_guard = open_own_guard
         self.tracing = checked_tracing(tracing)
-        walked = with_secrets(checked_gates(gates), self.scrubber)
+        walked = with_secrets(_checks.checked_gates(gates), self.scrubber)
         self._walk = fold([*([] if tracing is None else [tracing.call]), *walked])
         self.memories = Memory()
         self.opened_by: dict[str, Any] = {}
@@ -111,12 +111,12 @@ class Session(AsyncWith):
         self._idle: anyio.Event | None = None
         self._begun = Begun(self.own_loop, self._running)
         self.ids = CallIds(ids_in(past), self.scrubber)
-        self._readers = [ReaderQueue(each, self._warn) for each in functions("readers", readers, 1, "[print]")]
+        self._readers = [ReaderQueue(each, self._warn) for each in _checks.functions("readers", readers, 1, "[print]")]
         self._transcript.listeners = [reader.put for reader in self._readers]
         self._open = AsyncExitStack()
         self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
         self._open.callback(report_late_to(self, sandbox))
-        check_tools(self.toolbox, self.shared)
+        _checks.check_tools(self.toolbox, self.shared)
 
     def __repr__(self) -> str:
         what = f"tools {few(self.toolbox.names())}; {self.sandbox or 'no sandbox'}; policy {self.shared.policy.mode}"
@@ -189,8 +189,8 @@ class Session(AsyncWith):
         `parent` is the id of the running call that makes this one. `approved` is the hash of the arguments that a
         person has approved, as a deferred call tells it; they are let through once.
         """
-        if misplaced:
-            raise TypeError(f"a tool's arguments are one mapping; write session.call({name!r}, {misplaced!r})")
+        if misplaced or not (approved is None or isinstance(approved, str)):
+            _checks.refuse_options(name, approved, misplaced)
         # As on_own_loop does, without a coroutine more on the way of every call:
         if self.own_loop.loop is not running_loop() and not self.own_loop.here():
             there = partial(self.call, name, arguments, origin=origin, parent=parent, id=id, approved=approved)
@@ -217,7 +217,7 @@ class Session(AsyncWith):
         `into` is filled as results arrive, so that a cancelled caller still has them.
         """
         results: dict[int, Result] = {} if into is None else into
-        check_calls(calls)
+        _checks.check_calls(calls)
         steps = [self._admit(call) for call in calls]
         waiting = dict(enumerate(steps))
         try:
@@ -346,7 +346,7 @@ class Session(AsyncWith):
         """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
             raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-        call = self.ids.take(call)
+        call = self.ids.take(_checks.checked_call(call))
         self.call_count += 1
         shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
         shared.counts.clock.start()

@@ -208,9 +208,14 @@ def _is_ours(tool: Tool) -> bool:
     return str(getattr(tool.function or tool.body, "__module__", "")).startswith("handrail.")
 
 
-def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
+def check_name(name: object) -> None:
+    """Raise HandrailError for a tool itself where its name is needed."""
     if not isinstance(name, str):
         refuse("the name of a tool", name, "a text, as in session.call('bash', {'command': 'ls'})")
+
+
+def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
+    check_name(name)
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = ", ".join(sorted(known)[:40]) or "none"
