@@ -37,6 +37,19 @@ def deep_union(levels: int) -> Validator:
     return Validator(closed({"x": schema}, "x"))
 
 
+def shared(width: int, levels: int, leaf: Any) -> Validator:
+    """A small schema whose branches lead to the same leaf by many paths."""
+    defs: dict[str, Any] = {"d0": leaf}
+    for level in range(1, levels + 1):
+        defs[f"d{level}"] = {"anyOf": [{"$ref": f"#/$defs/d{level - 1}"} for _ in range(width)]}
+    return Validator(closed({"x": {"$ref": f"#/$defs/d{levels}"}}, "x", **{"$defs": defs}))
+
+
+def many_branches(count: int) -> Validator:
+    branches = [{"type": "string", "minLength": 50 + number} for number in range(count)]
+    return Validator(closed({"x": {"type": "array", "items": {"anyOf": [*branches, {"type": "string"}]}}}, "x"))
+
+
 def left(levels: int, leaf: Any) -> Any:
     for _ in range(levels):
         leaf = {"left": leaf}
@@ -44,6 +57,7 @@ def left(levels: int, leaf: Any) -> Any:
 
 
 FLAT, REFS, ROWS = VALIDATORS["flat"], VALIDATORS["refs"], VALIDATORS["rows"]
+RECORD = {"type": "object", "properties": {"y": {"type": "integer"}}, "required": ["y"]}
 PATTERN = Validator(closed({"a": {"type": "string", "pattern": "^(a|a)*(a+)+$"}}))
 HOSTILE: dict[str, tuple[Any, Validator]] = {
     "10 MB of text": ("x" * 10_000_000, FLAT),
@@ -77,6 +91,11 @@ HOSTILE: dict[str, tuple[Any, Validator]] = {
     "100 levels of wrong values": ({"tree": nested(100, {"value": "x"})}, REFS),
     "100 levels of branches": ({"x": left(100, "x")}, union_tree()),
     "100 levels of repairable branches": ({"x": left(100, "5")}, union_tree()),
+    "a list for shared branches": ({"x": ["1"] * 2_000}, shared(4, 6, {"type": "integer"})),
+    "a long list for shared branches": ({"x": [{"y": "a"}] * 20_000}, shared(2, 11, {"items": RECORD})),
+    "an object for shared branches": ({"x": {"y": "no"}}, shared(70, 2, RECORD)),
+    "a text with a list for shared branches": ({"x": json.dumps([{"y": "a"}] * 2_000)}, shared(2, 11, RECORD)),
+    "a list of which each item fits the last of many branches": ({"x": ["a"] * 200_000}, many_branches(5_000)),
     "a deep union": ({"x": "x"}, deep_union(40)),
     "100,000 keys": ({f"key{number}": number for number in range(100_000)}, FLAT),
     "100,000 keys of text": (json.dumps({f"N{number}": None for number in range(100_000)}), FLAT),
@@ -93,6 +112,16 @@ HOSTILE: dict[str, tuple[Any, Validator]] = {
     "NUL": ("\0" * 1000, FLAT),
     "many layers of encoding": (json.dumps(json.dumps(json.dumps(json.dumps(json.dumps('{"n": "x"}'))))), FLAT),
 }
+
+
+def test_a_result_that_would_take_too_long_to_check_is_refused() -> None:
+    branches = [{"type": "string", "minLength": 50 + number} for number in range(5_000)]
+    validator = Validator({"type": "array", "items": {"anyOf": [*branches, {"type": "string"}]}}, of="result")
+    before = time.process_time()
+    [problem] = validator.problems(["a"] * 200_000)
+    assert time.process_time() - before < HANG
+    assert "at most" in problem.message
+    assert validator.problems(["a"] * 100) == []
 
 
 @pytest.mark.parametrize("name", HOSTILE)

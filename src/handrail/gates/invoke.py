@@ -179,8 +179,8 @@ def _result_of(tool: Tool, value: Any) -> Result:
         return Failure("execution_error", what)
     if odd:
         warnings += warnings_of(odd)
-    if tool.output_checks is not None and not tool.output_checks.is_valid(wire := to_wire(value)):
-        problem = tool.output_checks.problems(wire)[0]
+    if tool.output_checks is not None and (problems := tool.output_checks.problems(to_wire(value))):
+        problem = problems[0]
         where = f" at {problem.path}" if problem.path else ""
         message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:MAX_MESSAGE]
         return Failure("execution_error", message, warnings=warnings)

@@ -23,8 +23,6 @@ Run: TypeAlias = Callable[[Offer, Context, Mapping[str, Any]], Awaitable[Result]
 LONGEST_QUOTED: Final = 600
 """Characters of a description that a person is shown, when it has changed."""
 MOST_WARNINGS: Final = 100
-PER_TURN: Final = 16
-"""Tools after which other tasks get their turn, however many there are."""
 
 
 class Catalogue:
@@ -48,9 +46,8 @@ class Catalogue:
         names, changes = safe_names(self._server, list(raws))
         warnings += changes
         offers: dict[str, Offer] = {}
-        for number, (original, raw) in enumerate(raws.items()):
-            if number % PER_TURN == 0:
-                await checkpoint()
+        for original, raw in raws.items():
+            await checkpoint()  # a schema just below its limits takes a while
             try:
                 offer, more = make_offer(names[original], raw, trust=self._trust)
             except BadSchema as error:
@@ -64,9 +61,8 @@ class Catalogue:
         deferred = len(offers) > MCP_DEFER_ABOVE if self._deferred is None else self._deferred
         known = {tool.name: tool for tool in self.tools}
         tools: list[Tool] = []
-        for number, name in enumerate(sorted(offers)):
-            if number % PER_TURN == 0:
-                await checkpoint()
+        for name in sorted(offers):
+            await checkpoint()
             old = self._offers.get(name)
             same = old is not None and old.hash == offers[name].hash and known[name].deferred == deferred
             tools.append(known[name] if same else self._tool(offers[name], deferred))

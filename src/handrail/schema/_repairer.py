@@ -9,12 +9,16 @@ from handrail.schema import repair as scalars
 from handrail.schema._nearly_json import Note, read_nearly
 from handrail.schema.describe import dotted, show
 from handrail.schema.navigate import ROOT, Location, Spec, only_members, takes
-from handrail.schema.parse import BLANK, NotJson, canonical, parse
+from handrail.schema.parse import BLANK, NotJson, canonical, count_values, parse
 from handrail.schema.repair import LOUD, Option, Repair
 from handrail.schema.validate import Validator
 
 MOST_STEPS: Final = 50_000
-"""Values that are visited; a larger call is refused."""
+"""Values that are visited; a larger call is refused. What takes longer than a visit counts as several."""
+STEPS_OF_BRANCH: Final = 10
+"""What it takes to try one branch of a union."""
+VALUES_PER_STEP: Final = 64
+"""Values inside one that take as long to check, with it, as a visit."""
 MOST_REPAIRS: Final = 1_000
 NO: Final = object()
 Path = tuple[str | int, ...]
@@ -70,6 +74,8 @@ class Repairer:
         self.consequences = Consequences(validator.spec)
         self.repairs: list[Repair] = []
         self.steps = 0
+        self._texts: dict[str, list[Option]] = {}
+        """Texts that were read as JSON, which every branch of a union would read again."""
         self.seen: Any = None
         """The arguments without their wrapper, with values as they were sent."""
 
@@ -122,9 +128,7 @@ class Repairer:
 
     def fix(self, location: Location, value: Any, path: Path, *, in_list: bool = False, chosen: Location = ()) -> Any:
         """The value repaired to fit its location, or NO. `chosen` lists the unions that are already resolved."""
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise GaveUp
+        self.spend(1, value)
         if self.validator.fits(location, value):
             return value
         spec = self.validator.spec(location)
@@ -141,6 +145,14 @@ class Repairer:
             del self.repairs[mark:]
             return NO
         return result
+
+    def spend(self, steps: int, value: Any, times: int = 1) -> None:
+        """Count what it takes to check a value so many times, beside these steps. Raises GaveUp if it is too much."""
+        self.steps += steps
+        if isinstance(value, dict | list | str):
+            self.steps += times * (count_values(value, MOST_STEPS * VALUES_PER_STEP) // VALUES_PER_STEP)
+        if self.steps > MOST_STEPS:
+            raise GaveUp
 
     def _is_decided_by_spelling(self, spec: Spec, value: Any, path: Path, made: list[Repair]) -> bool:
         """Whether a `oneOf` of several objects fits a single branch only because a key was respelled."""
@@ -168,6 +180,7 @@ class Repairer:
         mark = len(self.repairs)
         accepted: dict[str, tuple[Any, list[Repair]]] = {}
         for branch in group:
+            self.spend(STEPS_OF_BRANCH, None)
             result = self.fix((branch,), value, path, in_list=in_list, chosen=chosen)
             made = self.repairs[mark:]
             del self.repairs[mark:]
@@ -312,11 +325,16 @@ class Repairer:
         wanted = {"{": "object", "[": "array", "(": "array", "`": "either"}.get(begins)
         if wanted is None or kinds is None or "string" in kinds or not kinds & {"object", "array"}:
             return []
-        strict = _strictly(value)
+        if value not in self._texts:
+            self._texts[value] = self._read_text(value)
+        return self._texts[value]
+
+    def _read_text(self, text: str) -> list[Option]:
+        strict = _strictly(text)
         if isinstance(strict, list | dict):
             return [Option(strict, "JSON text read", changed=False)]
         try:
-            result, notes = read_nearly(value, self.keys)
+            result, notes = read_nearly(text, self.keys)
         except (NotJson, RecursionError):
             return []
         return [Option(result, "JSON text read", changed=False, notes=notes)]

@@ -5,7 +5,7 @@ from typing import Any
 
 from handrail.schema import _keys as keys
 from handrail.schema._fast_path import EXACT
-from handrail.schema._repairer import NO, Path, Repairer, is_blank, leaves_out_blanks
+from handrail.schema._repairer import NO, STEPS_OF_BRANCH, Path, Repairer, is_blank, leaves_out_blanks
 from handrail.schema.describe import dotted, show
 from handrail.schema.explain import Problem
 from handrail.schema.navigate import Location, Spec, takes
@@ -43,6 +43,7 @@ class Tidier:
             spec = self.validator.spec(location)
             more: list[str] = []
             for _, group in spec.branches:
+                self.repairer.spend(len(group) // STEPS_OF_BRANCH, value, len(group))
                 accepting = [inner for inner in group if self.validator.fits((inner,), value)]
                 if len(accepting) > 1:
                     return None

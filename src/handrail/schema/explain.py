@@ -6,10 +6,13 @@ from typing import Any, Final, Literal
 
 from handrail.schema.describe import describe, dotted, near, shorten, show
 from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec_at, takes
+from handrail.schema.parse import count_values
 
 MOST_PROBLEMS: Final = 50
 MOST_STEPS: Final = 5_000
 """Values that are examined; problems inside further values are not reported."""
+VALUES_PER_STEP: Final = 64
+"""Values inside one that take as long to check, with it, as to examine it."""
 MOST_HOPS: Final = 8
 """Depth of nested branches that are examined."""
 MOST_FORMS: Final = 4
@@ -194,6 +197,9 @@ class _Explainer:
         if not isinstance(value, dict | list) or len(decided) > MOST_HOPS:
             return
         for union, group in spec.branches:
+            self.steps += len(group) * (1 + count_values(value, MOST_STEPS * VALUES_PER_STEP) // VALUES_PER_STEP)
+            if self.steps > MOST_STEPS:
+                return
             fitting = [inner for inner in group if self.fits((inner,), value)]
             if union in decided or len(fitting) == 1 or (fitting and union.endswith("/anyOf")):
                 continue

@@ -172,12 +172,22 @@ class Spec:
 
     def item(self, at: int) -> Location:
         """The location of a list's item; empty if anything is accepted."""
-        first: list[str] = []
-        for pointer, schema in self.schemas:
-            for keyword in ("prefixItems", "items"):
-                if isinstance(schema.get(keyword), list) and at < len(schema[keyword]):
-                    first.append(f"{pointer}/{keyword}/{at}")
-        return tuple(first) or self._inner("items")
+        first = [f"{pointer}/{at}" for pointer, length in self._first_items if at < length]
+        return tuple(first) or self._other_items
+
+    @cached_property
+    def _first_items(self) -> list[tuple[str, int]]:
+        """Each list of schemas for the first items, and its length."""
+        return [
+            (f"{pointer}/{keyword}", len(schema[keyword]))
+            for pointer, schema in self.schemas
+            for keyword in ("prefixItems", "items")
+            if isinstance(schema.get(keyword), list)
+        ]
+
+    @cached_property
+    def _other_items(self) -> Location:
+        return self._inner("items")
 
     def _inner(self, keyword: str) -> Location:
         return tuple(f"{p}/{keyword}" for p, schema in self.schemas if isinstance(schema.get(keyword), Mapping))
@@ -217,24 +227,34 @@ def kind_of(value: Any) -> str:
     return "object" if isinstance(value, Mapping) else "array" if isinstance(value, list | tuple) else "other"
 
 
-def takes(root: Mapping[str, Any], location: Location, kind: str, depth: int = 0) -> bool:
-    """Whether a JSON type is accepted at a location, in at least one branch."""
-    spec = spec_at(root, location)
-    kinds = spec.kinds
-    if kinds is not None and kind not in kinds and not (kind == "integer" and "number" in kinds):
-        return False
-    if depth > 8:
-        return True
-    return all(any(takes(root, (inner,), kind, depth + 1) for inner in group) for _, group in spec.branches)
+def takes(root: Mapping[str, Any], location: Location, kind: str, known: dict[Location, bool] | None = None) -> bool:
+    """Whether a JSON type is accepted at a location, in at least one branch.
+
+    `known` holds the answers so far: branches that share what they refer to are as many as their paths there.
+    """
+    known = {} if known is None else known
+    if location not in known:
+        known[location] = True  # where a branch leads back to it
+        spec = spec_at(root, location)
+        kinds = spec.kinds
+        fits = kinds is None or kind in kinds or (kind == "integer" and "number" in kinds)
+        known[location] = fits and all(
+            any(takes(root, (inner,), kind, known) for inner in group) for _, group in spec.branches
+        )
+    return known[location]
 
 
-def only_members(root: Mapping[str, Any], location: Location, depth: int = 0) -> bool:
+def only_members(root: Mapping[str, Any], location: Location, known: dict[Location, bool] | None = None) -> bool:
     """Whether a text at a location must be a member of an enum, in every branch that accepts text."""
-    spec = spec_at(root, location)
-    if spec.members is not None or depth > 8:
-        return spec.members is not None
-    groups = [[inner for inner in group if takes(root, (inner,), "string")] for _, group in spec.branches]
-    return any(group and all(only_members(root, (inner,), depth + 1) for inner in group) for group in groups)
+    known = {} if known is None else known
+    if location not in known:
+        known[location] = False  # where a branch leads back to it
+        spec, takers = spec_at(root, location), dict[Location, bool]()
+        groups = [[inner for inner in group if takes(root, (inner,), "string", takers)] for _, group in spec.branches]
+        known[location] = spec.members is not None or any(
+            group and all(only_members(root, (inner,), known) for inner in group) for group in groups
+        )
+    return known[location]
 
 
 def _further(pointer: str, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Final, Never
 
 DEEPEST_VALUE: Final = 128
@@ -12,6 +12,8 @@ DEEPEST_VALUE: Final = 128
 LONGEST_NUMBER: Final = 4300
 """Digits of a number that are accepted."""
 LONG_TEXT: Final = 2_000
+LETTERS_PER_VALUE: Final = 100
+"""Letters of a text that take as long as one more value."""
 MOST_SIMPLE_KEYS: Final = 50
 ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -74,6 +76,25 @@ def _decode(text: str) -> Any:
         if end == len(text):
             return value
     return _decoder.decode(text)
+
+
+def count_values(value: Any, most: float = inf) -> int:
+    """How many values there are in a value, itself and keys included; a long text counts as several.
+
+    It stops soon after `most`.
+    """
+    count, waiting = 0, [value]
+    while waiting and count <= most:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, str):
+            count += len(each) // LETTERS_PER_VALUE
+        elif isinstance(each, dict):
+            count += len(each)
+            waiting.extend(each.values())
+        elif isinstance(each, list | tuple):
+            waiting.extend(each)
+    return count
 
 
 def too_deep(value: Any, limit: int = DEEPEST_VALUE) -> bool:

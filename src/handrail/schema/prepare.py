@@ -81,6 +81,8 @@ def prepare(
         if cut:
             raise _Refused([_problem(_CUT_OFF, "a complete call", arguments)])
         value = _value(arguments)
+        if validator.overloaded_by(value):
+            raise _Refused([validator.overload(value)])
         refers = artifact is not None and _may_refer(arguments, value)
         if not refers and passes(value, validator, own=own):
             return Prepared(

@@ -25,12 +25,16 @@ from handrail.schema.navigate import (
     rewrite,
     spec_at,
 )
-from handrail.schema.parse import NotJson, parse, too_deep
+from handrail.schema.parse import NotJson, count_values, parse, too_deep
 
 __all__ = ["Problem", "Validator"]
 
-MOST_BRANCHES: Final = 1_000_000
+MOST_BRANCHES: Final = 20_000
 """Schemas that one value may have to be checked against; with more, a small schema could stall the process."""
+FEW_BRANCHES: Final = 100
+"""So many do not stall it, however large the value is."""
+MOST_CHECKS: Final = 50_000_000
+"""Branches times values: about half a second of work. A larger value is not checked against such a schema."""
 
 DRAFTS: Final = frozenset(
     {
@@ -49,19 +53,35 @@ class Validator:
     Raises BadSchema for a schema that does not compile, whose root is not an object, or that has outside references.
     """
 
-    __slots__ = ("_compiled", "_inner", "_plain", "_referring", "_specs", "is_valid", "of", "schema", "traits", "typed")
+    __slots__ = (
+        "_compiled",
+        "_inner",
+        "_plain",
+        "_referring",
+        "_specs",
+        "branches",
+        "is_valid",
+        "of",
+        "schema",
+        "traits",
+        "typed",
+    )
 
     schema: dict[str, Any]
+    branches: int
+    """Schemas that one value may have to be checked against."""
     typed: bool
     """Whether arguments are converted to Python types, so that some formats are checked."""
     traits: Traits
     is_valid: Callable[[Any], bool]
-    """Whether an instance is valid; accepts plain JSON values only."""
+    """Whether an instance that does not overload the schema is valid; accepts plain JSON values only."""
 
-    def __init__(self, schema: Mapping[str, Any], *, of: Subject = "arguments", typed: bool = False) -> None:
-        """`of` is what the schema describes; only arguments have to be an object."""
+    def __init__(
+        self, schema: Mapping[str, Any], *, of: Subject = "arguments", typed: bool = False, most: int = MOST_BRANCHES
+    ) -> None:
+        """`of` is what the schema describes; only arguments have to be an object. `most` is how many branches."""
         self.of = of
-        self.schema = _copy(schema)
+        self.schema, self.branches = _copy(schema, most)
         self.typed = typed
         root = resolve(self.schema, self.schema)
         if of == "arguments" and (not isinstance(root, Mapping) or root.get("type") != "object"):
@@ -77,7 +97,7 @@ class Validator:
     @classmethod
     def lenient(cls, schema: Mapping[str, Any], *, of: Subject = "arguments") -> tuple["Validator", tuple[str, ...]]:
         """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
-        loosened, warnings = loosen(_copy(schema), _why_not, of)
+        loosened, warnings = loosen(_copy(schema, MOST_BRANCHES)[0], _why_not, of)
         validator = cls(loosened, of=of)
         refused = [(*steps, "default") for steps, _ in validator.refused_defaults()]
         left_out = [f"{_remove(loosened, steps)} is left out: its own schema does not accept it" for steps in refused]
@@ -101,6 +121,8 @@ class Validator:
 
     def problems(self, instance: Any) -> list[Problem]:
         """What is wrong, in the order of the schema; empty when the instance is valid."""
+        if self.overloaded_by(instance):
+            return [self.overload(instance)]
         if self.is_valid(instance):
             return []
         if self._plain is not None:
@@ -111,6 +133,17 @@ class Validator:
             if problems:
                 return problems
         return explain(self.schema, self.fits, instance, self.of) or [_UNEXPLAINED]
+
+    def overloaded_by(self, instance: Any) -> bool:
+        """Whether the schema has so many branches that a value of this size would stall the process."""
+        most = MOST_CHECKS // self.branches
+        return self.branches > FEW_BRANCHES and count_values(instance, most) > most
+
+    def overload(self, instance: Any) -> Problem:
+        """What is wrong with a value that is not checked because of its size."""
+        most = f"at most {MOST_CHECKS // self.branches:,} values, as its schema has {self.branches:,} branches"
+        where = f"the {self.of}" if self.of != "text" else "the value"
+        return Problem("", f"{where} cannot be checked: there may be {most}", most, show(instance))
 
     def spec(self, location: Location) -> Spec:
         """What the schema says at a location; cached."""
@@ -137,7 +170,7 @@ class Validator:
     def with_references(self) -> "Validator":
         """A validator of the same schema in which every inner value may be `{"$artifact": ref}`."""
         if self._referring is None:
-            self._referring = Validator(accept_references(self.schema), typed=self.typed)
+            self._referring = Validator(accept_references(self.schema), typed=self.typed, most=10 * MOST_BRANCHES)
             self._referring._plain = self
         return self._referring
 
@@ -146,7 +179,8 @@ def _cost(root: Mapping[str, Any], schema: Any, known: dict[str, int]) -> int:
     """How many schemas one value may have to be checked against; a recursive reference counts once."""
     if not isinstance(schema, Mapping):
         return 0
-    total = 1 + sum(_cost(root, inner, known) for inner in children(schema))
+    checked = {keyword: inner for keyword, inner in schema.items() if keyword not in ("$defs", "definitions")}
+    total = 1 + sum(_cost(root, inner, known) for inner in children(checked))
     reference = schema.get("$ref")
     if isinstance(reference, str):
         if reference not in known:
@@ -220,7 +254,8 @@ def _reason(error: engine.ValidationError) -> str:
     return reason
 
 
-def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _copy(schema: Mapping[str, Any], most: int) -> tuple[dict[str, Any], int]:
+    """A copy, and how many branches it has."""
     if not isinstance(schema, Mapping):
         raise BadSchema(f"a tool's schema is an object, not {type(schema).__name__}")
     try:
@@ -233,9 +268,9 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
         cost = _cost(copy, copy, {})
     except RecursionError:
         raise BadSchema("the schema is nested too deeply") from None
-    if cost > MOST_BRANCHES:
-        raise BadSchema(f"the schema has more than {MOST_BRANCHES:,} branches when its references are written out")
-    return dict(copy)
+    if cost > most:
+        raise BadSchema(f"the schema has more than {most:,} branches when its references are written out")
+    return dict(copy), cost
 
 
 def loosen(
