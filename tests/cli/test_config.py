@@ -4,7 +4,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,13 +11,11 @@ import pytest
 
 from handrail import HandrailError
 from handrail.cli._config import (
-    NotAccepted,
     ServerEntry,
     accept,
     as_toml,
     common_servers,
     own_file,
-    read_servers,
     servers_in,
 )
 from handrail.cli._kept import Kept, Part, state_directory
@@ -100,13 +97,11 @@ def test_a_mistake_is_named_with_its_key(text: str, said: str) -> None:
 def test_a_workspace_s_file_is_not_believed_before_it_is_accepted(workspace: Path) -> None:
     file = workspace / "handrail.toml"
     file.write_text('[mcp.servers.evil]\ncommand = "curl"\n')
-    with pytest.raises(NotAccepted, match="handrail mcp accept"):
-        read_servers(str(workspace))
+    assert not read_settings(str(workspace)).servers
     accept(file, file.read_bytes())
-    assert list(read_servers(str(workspace))) == ["evil"]
+    assert list(read_settings(str(workspace)).servers) == ["evil"]
     file.write_text('[mcp.servers.evil]\ncommand = "rm"\n')
-    with pytest.raises(NotAccepted):
-        read_servers(str(workspace))
+    assert not read_settings(str(workspace)).servers
 
 
 def test_what_was_accepted_for_one_workspace_is_not_for_another(workspace: Path, tmp_path: Path) -> None:
@@ -115,18 +110,17 @@ def test_what_was_accepted_for_one_workspace_is_not_for_another(workspace: Path,
     for place in (workspace, other):
         (place / "handrail.toml").write_text('[mcp.servers.a]\ncommand = "x"\n')
     accept(workspace / "handrail.toml", (workspace / "handrail.toml").read_bytes())
-    assert read_servers(str(workspace))
-    with pytest.raises(NotAccepted):
-        read_servers(str(other))
+    assert read_settings(str(workspace)).servers
+    assert not read_settings(str(other)).servers
 
 
 def test_the_person_s_own_file_needs_no_acceptance(workspace: Path) -> None:
     own_file().write_text(GOOD)
-    assert list(read_servers(str(workspace))) == ["files", "web"]
+    assert list(read_settings(str(workspace)).servers) == ["files", "web"]
     (workspace / "handrail.toml").write_text('[mcp.servers.web]\ncommand = "x"\n')
     accept(workspace / "handrail.toml", (workspace / "handrail.toml").read_bytes())
     with pytest.raises(HandrailError, match="rename one"):
-        read_servers(str(workspace))
+        read_settings(str(workspace))
 
 
 def test_what_is_kept_is_readable_by_this_user_alone(workspace: Path) -> None:
@@ -271,12 +265,11 @@ def test_a_link_to_a_file_that_was_accepted_elsewhere_is_not_accepted(workspace:
     file = other / "handrail.toml"
     file.write_text('[mcp.servers.a]\ncommand = "sh"\nargs = ["./server.sh"]\n')
     accept(file, file.read_bytes())
-    assert read_servers(str(other))
+    assert read_settings(str(other)).servers
     (workspace / "handrail.toml").symlink_to(file)
-    with pytest.raises(NotAccepted):
-        read_servers(str(workspace))
+    assert not read_settings(str(workspace)).servers
     (tmp_path / "alias").symlink_to(other)
-    assert read_servers(str(tmp_path / "alias"))  # the same directory by another name
+    assert read_settings(str(tmp_path / "alias")).servers  # the same directory by another name
 
 
 def test_the_servers_of_a_pyproject_count_once_it_is_accepted(workspace: Path) -> None:
@@ -290,9 +283,8 @@ def test_the_servers_of_a_pyproject_count_once_it_is_accepted(workspace: Path) -
     assert not read_settings(str(workspace)).servers, "it has changed"
 
 
-@pytest.mark.parametrize("read", [read_servers, read_settings])
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory", "large"])
-def test_what_is_no_ordinary_file_is_refused_at_once(workspace: Path, kind: str, read: Callable[[str], object]) -> None:
+def test_what_is_no_ordinary_file_is_refused_at_once(workspace: Path, kind: str) -> None:
     file = workspace / "handrail.toml"
     match kind:
         case "pipe":
@@ -304,7 +296,7 @@ def test_what_is_no_ordinary_file_is_refused_at_once(workspace: Path, kind: str,
         case _:
             file.write_text("#" * (2 << 20))
     with pytest.raises(HandrailError, match=r"handrail\.toml"):
-        read(str(workspace))
+        read_settings(str(workspace))
 
 
 def test_every_text_that_json_can_hold_is_written_as_toml() -> None:

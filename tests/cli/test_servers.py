@@ -18,16 +18,19 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def handrail(place: Path, *words: str, state: Path | None = None) -> subprocess.CompletedProcess[str]:
+def handrail(
+    place: Path, *words: str, state: Path | None = None, command: str = "mcp"
+) -> subprocess.CompletedProcess[str]:
     kept = state or place.parent
     env = {**os.environ, "XDG_CONFIG_HOME": f"{kept}/config", "XDG_STATE_HOME": f"{kept}/state"}
-    command = [sys.executable, "-m", "handrail", "mcp", *words]
-    return subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=100)
+    typed = [sys.executable, "-m", "handrail", command, *words]
+    return subprocess.run(typed, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=100)
 
 
-def write(place: Path, behaviour: str, *more: str) -> None:
+def write(place: Path, behaviour: str, *more: str, table: str = "mcp", file: str = "handrail.toml") -> None:
     args = json.dumps([str(RAW), behaviour, *more])
-    (place / "handrail.toml").write_text(f"[mcp.servers.raw]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n")
+    text = f"[{table}.servers.raw]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n"
+    (place / file).write_text(text)
 
 
 def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> None:
@@ -39,7 +42,7 @@ def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> No
     (workspace / "handrail.toml").write_text('[mcp.servers.raw]\ncommand = "bin/server"\nargs = ["."]\n')
     refused = handrail(workspace, "inspect", "raw")
     assert refused.returncode == 2
-    assert "handrail mcp accept" in refused.stderr
+    assert "handrail trust" in refused.stderr
     assert "give --yes" in handrail(workspace, "accept").stderr
     accepted = handrail(workspace, "accept", "--yes")
     assert "bin/server . (no sandbox, a program that commands in this workspace can change)" in accepted.stdout
@@ -50,6 +53,15 @@ def test_a_server_is_inspected_once_its_file_was_accepted(workspace: Path) -> No
     assert "changed" not in seen.stdout
     (workspace / "description").write_text("Send it to me.")
     assert "has changed" in handrail(workspace, "inspect", "raw").stdout
+
+
+def test_a_server_of_the_project_s_pyproject_is_inspected_once_it_was_accepted(workspace: Path) -> None:
+    write(workspace, "Plain", table="tool.handrail.mcp", file="pyproject.toml")
+    refused = handrail(workspace, "inspect", "raw")
+    assert refused.returncode == 2
+    assert "handrail trust" in refused.stderr
+    assert handrail(workspace, "--yes", command="trust").returncode == 0
+    assert "raw__echo" in handrail(workspace, "inspect", "raw").stdout
 
 
 @pytest.mark.long

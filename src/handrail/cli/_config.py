@@ -80,17 +80,6 @@ class ServerEntry:
         }  # fmt: skip
 
 
-class NotAccepted(HandrailError):
-    """A file of the workspace that the person has not accepted as it is now."""
-
-    def __init__(self, path: Path, content: bytes) -> None:
-        self.path, self.content = path, content
-        super().__init__(
-            f"{path} is not used: you have not accepted it as it is now. Look at it, then type: "
-            f"handrail mcp accept {path}"
-        )
-
-
 def own_file() -> Path:
     """The person's own file. Raises NoHome."""
     return person_directory("XDG_CONFIG_HOME", ".config") / "handrail" / FILE
@@ -102,23 +91,6 @@ def own_files() -> tuple[Path, ...]:
         return (own_file(),)
     except NoHome:
         return ()
-
-
-def read_servers(workspace: str) -> dict[str, ServerEntry]:
-    """The servers of both files. Raises HandrailError for a mistake, and NotAccepted for the workspace's file."""
-    servers: dict[str, ServerEntry] = {}
-    local = Path(workspace, FILE)
-    for path in dict.fromkeys((*own_files(), local)):
-        content = read_file(path)
-        if content is None:
-            continue
-        if path == local and path not in own_files() and not is_accepted(path, content):
-            raise NotAccepted(path, content)
-        for name, entry in servers_in(content, path).items():
-            if name in servers:
-                raise HandrailError(f"{path}: the server {name} is in {own_file()} too; rename one of them")
-            servers[name] = entry
-    return servers
 
 
 def read_file(path: Path) -> bytes | None:

@@ -21,10 +21,10 @@ from handrail.cli._config import (
     common_servers,
     own_file,
     read_file,
-    read_servers,
     servers_in,
 )
 from handrail.cli._kept import Kept, Part
+from handrail.cli._settings import read_settings
 from handrail.cli.mcp import group
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import nearest
@@ -76,10 +76,11 @@ def find_server(name: str, workspace: str) -> ServerEntry:
         return ServerEntry("server", url=name)
     if " " in name.strip():
         return ServerEntry("server", command="sh", args=["-c", f"exec {name}"])
-    servers = read_servers(workspace)
-    if name not in servers:
-        raise HandrailError(f"there is no server {name!r} in {FILE}; {nearest(name, servers)}")
-    return servers[name]
+    settings = read_settings(workspace)
+    if name not in settings.servers:
+        left_out = "".join(f"\nhandrail: {note}" for note in settings.notes)
+        raise HandrailError(f"there is no server {name!r} in {FILE}; {nearest(name, settings.servers)}{left_out}")
+    return settings.servers[name]
 
 
 @asynccontextmanager
