@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from handrail import Message, Turn
 from tests.cli.story import after, called, recorded, recorded_answers
@@ -117,3 +118,42 @@ def test_configured_servers_serve_and_one_that_cannot_be_reached_is_left_out(wor
         assert screen.end() == 0
     assert "\x1b]0;owned" not in screen.seen
     assert re.search("raw__echo  Say .*owned.* it", screen.shown)
+
+
+def told(work: Path, home: dict[str, str]) -> list[Any]:
+    """What the server was told, in the stored conversation."""
+    lines = plain("sessions", "show", "last", "--json", cwd=work, env=home).stdout.splitlines()
+    ended = [event["data"]["result"] for event in map(json.loads, lines) if event["type"] == "call_ended"]
+    return [json.loads(result["result"]["text"]) for result in ended]
+
+
+def test_what_a_server_asks_is_shown_and_answered_in_a_chat(work: Path, home: dict[str, str]) -> None:
+    servers(home, raw=[sys.executable, str(RAW), "Asks"])
+    asks = [called(("raw__echo", {"text": "form"})), called(("raw__echo", {"text": "again"}))]
+    model = recorded(work.parent / "r", ("Go", [*asks, "Done with it."]))
+    with terminal("chat", "--yes", "--model", model, cwd=work, columns=100, env=home) as screen:
+        begun(screen)
+        say(screen, "Go")
+        screen.wait_shown("Who are you?")
+        assert "The MCP server raw asks" in screen.shown
+        screen.wait_shown("name (a string; empty: left out)")
+        screen.type("Ada\r")
+        screen.wait_shown("age (an integer; empty: 30)")
+        screen.type("forty\r")
+        screen.wait_shown("must be an integer")
+        screen.type("41\r")
+        screen.wait_until(lambda: screen.shown.count("Who are you?") == 2, "the second question")
+        screen.wait_until(lambda: "name (" in screen.shown.rpartition("Who are you?")[2], "its field")
+        screen.press_control_d()
+        screen.wait_shown("Done with it.")
+    accepted, declined = told(work, home)
+    assert accepted == {"action": "accept", "content": {"name": "Ada", "age": 41}}
+    assert declined["action"] == "decline"
+
+
+def test_a_run_tells_a_server_that_nobody_can_be_asked(work: Path, home: dict[str, str]) -> None:
+    servers(home, raw=[sys.executable, str(RAW), "Asks"])
+    model = recorded(work.parent / "r", ("Go", [called(("raw__echo", {"text": "form"})), "Done with it."]))
+    ran = plain("run", "Go", "--yes", "--json", "--model", model, cwd=work, env=home)
+    ended = [json.loads(line) for line in ran.stdout.splitlines() if '"call_ended"' in line]
+    assert [json.loads(each["data"]["result"]["result"]["text"]) for each in ended] == ["nobody"], ran.stderr

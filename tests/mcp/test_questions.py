@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import Policy, Session
@@ -47,6 +48,19 @@ async def test_the_program_s_answer_is_passed_on_with_the_defaults_that_it_leave
     [(question, schema)] = person.asked
     assert question == "Who are you?", "without what a person does not see"
     assert schema["properties"]["name"] == {"type": "string"}
+
+
+async def test_the_time_that_a_person_takes_to_answer_is_not_the_call_s() -> None:
+    async def slow(question: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        await anyio.sleep(3)
+        return {"name": "Ada"}
+
+    async with (
+        connect("raw", command=raw("Asks"), ask=slow, timeout=2.5) as server,
+        Session(server.tools, policy=OPEN) as session,
+    ):
+        result = await session.call("raw__echo", {"text": "form"})
+    assert "Ada" in result.value, result
 
 
 async def test_no_answer_and_a_page_that_is_to_be_opened_are_declined() -> None:

@@ -18,6 +18,7 @@ from handrail.aio import in_background
 from handrail.cli._app import Options, typed
 from handrail.cli._chat_screen import Front, LineFront, PromptFront, is_plain
 from handrail.cli._output import job_line
+from handrail.cli._server_questions import ServerQuestions
 from handrail.cli._settings import read_settings
 from handrail.cli._shelf import list_line
 from handrail.cli._stored import find_session, open_store, writable_store
@@ -81,8 +82,10 @@ async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
     person = TerminalApprover(front, tools, remembers=True, shown=front.until_shown)
     approver: Any = approve_all if options.yes else person
     model = open_named(wish.model, _address(wish), lambda shown: anyio.from_thread.run(front.ask_person, shown))
-    async with open_talk(options, wish, model, tools, approver, front.see, front.note) as talk, front.serving(talk):
-        person.sandbox = talk.sandbox
+    questions = ServerQuestions()
+    opening = open_talk(options, wish, model, tools, approver, front.see, front.note, questions)
+    async with opening as talk, front.serving(talk):
+        person.sandbox, questions.desk = talk.sandbox, front
         chat = Chat(front, talk, wish)
         chat.greet()
         working = in_background(chat.work())

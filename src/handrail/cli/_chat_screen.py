@@ -56,6 +56,7 @@ class Front(Protocol):
     """How many messages wait."""
     reads_while_working: bool
     story: Story
+    turn: anyio.Lock
 
     @property
     def width(self) -> int: ...
@@ -105,6 +106,7 @@ class LineFront(_Shown):
     def __init__(self) -> None:
         super().__init__(self.print)
         self._desk = PlainDesk(Console(highlight=False, width=self.width))
+        self.turn = self._desk.turn
         self.forget, self.line, self.edit = self._desk.forget, self._desk.line, self._desk.edit
         self._reading = anyio.CancelScope()
         self._leaves = False
@@ -170,6 +172,7 @@ class PromptFront(_Shown):
         self._question: tuple[str, float | None] | None = None
         self._answer: str | None = None
         self._answered = anyio.Event()
+        self.turn = anyio.Lock()
         self._draft = ""
         self._output = Vt100_Output(
             sys.stdout, lambda: terminal_size(sys.stdout), term=os.environ.get("TERM"), enable_cpr=False

@@ -14,7 +14,7 @@ from handrail.cli._app import Options
 from handrail.cli._config import ServerEntry
 from handrail.cli._inside import inside
 from handrail.cli._settings import NOTHING_SET, Configured
-from handrail.cli.servers import connected
+from handrail.cli.servers import Ask, connected
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
@@ -60,8 +60,12 @@ async def open_talk(
     approver: Approver | None,
     show: Callable[[Event], None],
     say: Callable[[str], None],
+    ask: Ask | None = None,
 ) -> AsyncIterator["Talk"]:
-    """Open everything for a conversation. `show` gets each event, in order, and `say` remarks before the first."""
+    """Open everything for a conversation. `show` gets each event, in order, and `say` remarks before the first.
+
+    `ask` answers what MCP servers ask their user.
+    """
     shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
     shared["budget"] = Budget(calls=wish.calls)
     added = inside(options.workspace, options.mount, options.env)
@@ -75,7 +79,7 @@ async def open_talk(
         shared["sandbox"] = sandbox
         async with AsyncExitStack() as stack:
             for entry in wish.settings.servers.values():
-                for tool in await _tools_of(entry, options.workspace, stack, say):
+                for tool in await _tools_of(entry, options.workspace, stack, say, ask):
                     tools.add(tool)
             session = await stack.enter_async_context(_session(wish, {**shared, "tools": tools}, options.allow_weaker))
             agent = Agent(model, session=session, rounds=wish.rounds, system=await system_text(sandbox))
@@ -88,12 +92,12 @@ async def open_talk(
 
 
 async def _tools_of(
-    entry: ServerEntry, workspace: str, stack: AsyncExitStack, say: Callable[[str], None]
+    entry: ServerEntry, workspace: str, stack: AsyncExitStack, say: Callable[[str], None], ask: Ask | None
 ) -> list[Tool]:
     """The tools of a server; none, saying why, of one that cannot be used: the conversation goes on without it."""
     say(f"connecting to the MCP server {entry.name}")
     try:
-        server = await stack.enter_async_context(connected(entry, workspace))
+        server = await stack.enter_async_context(connected(entry, workspace, ask))
     except (HandrailError, ModuleNotFoundError, OSError, Unavailable) as error:
         say(f"the MCP server {entry.name} is left out: {error}")
         return []

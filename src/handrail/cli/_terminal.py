@@ -48,6 +48,9 @@ def can_ask() -> bool:
 class Desk(Protocol):
     """Where a person reads and types."""
 
+    turn: anyio.Lock
+    """Held by who asks: one question at a time."""
+
     @property
     def width(self) -> int:
         """Columns."""
@@ -70,6 +73,7 @@ class PlainDesk:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self.turn = anyio.Lock()
         self.forget, self.edit = forget_typed, edit_text
 
     @property
@@ -101,6 +105,10 @@ class TerminalApprover:
     async def __call__(self, request: ApprovalRequest) -> Decision:
         if self._shown is not None:
             await self._shown(request.id)
+        async with self._desk.turn:
+            return await self._decided(request)
+
+    async def _decided(self, request: ApprovalRequest) -> Decision:
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
         self._show(request, await described_call(request, self.sandbox), "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
@@ -44,6 +44,8 @@ else:
 PINS: Final = "pins.json"
 """The definitions of tools that the person has agreed to, by server."""
 UNREACHABLE: Final = 1
+Ask = Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""Given a server's name, its question and the schema of the answer: the answer, or None."""
 Server = Annotated[str, typer.Argument(help=f"The name of a server in {FILE}, the URL of one, or a command line.")]
 
 
@@ -84,9 +86,14 @@ def find_server(name: str, workspace: str) -> ServerEntry:
 
 
 @asynccontextmanager
-async def connected(entry: ServerEntry, workspace: str) -> "AsyncIterator[_client.ToolServer]":
-    """The server, connected. In a sandbox it sees the workspace, as the model's own commands do."""
+async def connected(entry: ServerEntry, workspace: str, ask: Ask | None = None) -> "AsyncIterator[_client.ToolServer]":
+    """The server, connected. In a sandbox it sees the workspace, as the model's own commands do.
+
+    `ask` answers what the server asks its user; without it, the server is told that nobody can be asked.
+    """
     options = entry.options(workspace)
+    if ask is not None:
+        options["ask"] = partial(ask, entry.name)
     what = f"{entry.directory} {entry.what}" if entry.is_beside else entry.what
     key = f"{entry.name} {sha256(what.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
     async with AsyncExitStack() as stack:

@@ -3,8 +3,8 @@
 import os
 import re
 import shlex
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +16,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from pydantic import ValidationError
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
+from handrail.contract.clock import Clock
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse, kind_of, refuse, shown
@@ -153,7 +154,9 @@ class ToolServer(AsyncWith):
         self.name = name
         self.own_loop = OwnLoop()
         self._argv, self._url, self._env, self._headers = words, url, env, headers
-        self._given_sandbox, self._ask = sandbox, ask
+        self._given_sandbox, self._ask = sandbox, None if ask is None else partial(self._asked, ask)
+        self._clocks: list[Clock] = []
+        """Of the calls that run."""
         self._cwd = cwd if url is not None or sandbox is not None else os.path.abspath(cwd or os.getcwd())
         self._catalogue = Catalogue(name, self._call, trust=trust, pins=pins, timeout=timeout, deferred=deferred)
         self._log = Log()
@@ -298,7 +301,8 @@ class ToolServer(AsyncWith):
             return refused
         params = types.CallToolRequestParams(name=made.original, arguments=sendable_data(dict(arguments)))
         try:
-            raw = await self._answered(link, params, partial(_show_progress, context))
+            with self._running(context.clock):
+                raw = await self._answered(link, params, partial(_show_progress, context))
             if raw.get("resultType") == "input_required":
                 return Failure(
                     "unavailable", f"{made.name} asks for more input, which is not given here.", retryable=False
@@ -310,6 +314,21 @@ class ToolServer(AsyncWith):
             return Failure("execution_error", f"The MCP server {self.name} sent an invalid answer: {_first(error)}.")
         self._crashes = 0
         return await read_answer(context, made, answer, self._catalogue.output_checks(made))
+
+    @contextmanager
+    def _running(self, clock: Clock) -> Iterator[None]:
+        self._clocks.append(clock)
+        try:
+            yield
+        finally:
+            self._clocks.remove(clock)
+
+    async def _asked(self, ask: Ask, question: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Ask while the clocks of the calls are paused: a server does not always say for which of them it asks."""
+        with ExitStack() as paused:
+            for clock in self._clocks:
+                paused.enter_context(clock.pause())
+            return await ask(question, schema)
 
     async def _answered(self, link: Link, params: types.CallToolRequestParams, progress: ProgressFnT) -> dict[str, Any]:
         """The server's answer, after the user has answered what it asked on the way."""

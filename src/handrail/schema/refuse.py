@@ -68,6 +68,8 @@ def _example(
         return None
     wrong = frozenset(problem.path for problem in problems)
     sent = _sent(received, validator)
+    if validator.overloaded_by(sent):
+        sent = None
     for most in (LONGEST_EXAMPLE_IN_MESSAGE, LONGEST_EXAMPLE):
         made = example(validator, sent, wrong, convert=convert, most=most)
         if made is not None:

@@ -1,0 +1,125 @@
+"""Put what an MCP server asks its user to the person at the terminal, field by field."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.panel import Panel
+from rich.text import Text
+
+from handrail.cli._terminal import WIDEST, Desk
+from handrail.contract.errors import BadSchema
+from handrail.policy.approval import visible
+from handrail.schema.describe import describe
+from handrail.schema.prepare import Prepared, prepare
+from handrail.schema.validate import Validator
+
+LONGEST_QUESTION = 4_000
+"""Characters of a question that are shown."""
+YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
+
+
+class ServerQuestions:
+    """Asks once there is a desk; without one, and where the person does not answer, the server is told so."""
+
+    def __init__(self) -> None:
+        self.desk: Desk | None = None
+        """Where the person is; set it once they can type there."""
+
+    async def __call__(self, server: str, question: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The answer, by field; None if the person declines."""
+        if self.desk is None:
+            return None
+        async with self.desk.turn:
+            return await self._answer(self.desk, server, question, schema)
+
+    async def _answer(self, desk: Desk, server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        given = schema.get("properties")
+        fields = {name: field for name, field in given.items() if isinstance(field, Mapping)} if given else {}
+        body = Text(visible(question[:LONGEST_QUESTION]))
+        body.append("\n\nIt gets what you type. Ctrl-D declines.", style="dim")
+        title = Text(f"The MCP server {visible(server, lines=False)} asks")
+        desk.print(Panel(body, title=title, border_style="yellow", width=min(desk.width, WIDEST)))
+        desk.forget()
+        if not fields:
+            return {} if await self._agrees(desk) else None
+        required = schema.get("required")
+        answer: dict[str, Any] = {}
+        for name, field in fields.items():
+            said = await self._field(desk, name, field, required=isinstance(required, list) and name in required)
+            if said is None:
+                return None
+            answer |= said
+        return answer
+
+    async def _agrees(self, desk: Desk) -> bool:
+        return (await desk.line("[y]es, [n]o? ") or "").strip().lower() in ("y", "yes")
+
+    async def _field(self, desk: Desk, name: str, field: Mapping[str, Any], *, required: bool) -> dict[str, Any] | None:
+        """The field with what was typed, or without it where it may be left out; None for end of input."""
+        choices = _choices(field)
+        for number, (_, words) in enumerate(choices, 1):
+            desk.print(Text(f"  {number}. {visible(words, lines=False)}"))
+        asked = _asked(name, field, required=required)
+        while (line := await desk.line(asked)) is not None:
+            text = line.strip()
+            if not text and (not required or "default" in field):
+                return {}
+            try:
+                ready = prepare({name: _meant(text, field, choices)}, _checks(name, field), own=False, tool=name)
+            except BadSchema as error:
+                desk.print(Text(visible(f"This cannot be answered: {error}", lines=False), style="red"))
+                return None
+            if isinstance(ready, Prepared):
+                return dict(ready.arguments)
+            errors = ready.data.get("errors") or [{"message": ready.message}]
+            desk.print(Text(visible(errors[0]["message"], lines=False), style="red"))
+        return None
+
+
+def _checks(name: str, field: Mapping[str, Any]) -> Validator:
+    return Validator.lenient({"type": "object", "properties": {name: dict(field)}, "required": [name]})[0]
+
+
+def _asked(name: str, field: Mapping[str, Any], *, required: bool) -> str:
+    """One line: what the field is called, what it is about, and what an empty line means."""
+    about = field.get("description") or field.get("title")
+    wanted = describe(field, field)
+    parts = [about if isinstance(about, str) else "", "" if wanted == "any value" else wanted]
+    if "default" in field:
+        parts.append(f"empty: {field['default']!r}")
+    elif not required:
+        parts.append("empty: left out")
+    listed = "; ".join(part for part in parts if part)
+    return visible(f"{name} ({listed}): " if listed else f"{name}: ", lines=False)
+
+
+def _choices(field: Mapping[str, Any]) -> Sequence[tuple[Any, str]]:
+    """The values that can be chosen, each with the words for it."""
+    items = field.get("items")
+    if isinstance(items, Mapping):
+        field = items
+    for keyword in ("oneOf", "anyOf"):
+        if isinstance(field.get(keyword), list):
+            listed = [each for each in field[keyword] if isinstance(each, Mapping) and "const" in each]
+            return [(each["const"], str(each.get("title") or each["const"])) for each in listed]
+    members = field.get("enum")
+    if not isinstance(members, list):
+        return []
+    names = field.get("enumNames")
+    words = names if isinstance(names, list) and len(names) == len(members) else members
+    return [(member, str(word)) for member, word in zip(members, words, strict=True)]
+
+
+def _meant(text: str, field: Mapping[str, Any], choices: Sequence[tuple[Any, str]]) -> Any:
+    """What the text stands for: a choice by its number or words, yes or no, several with commas between them."""
+    if field.get("type") == "array":
+        one = field.get("items")
+        inner = one if isinstance(one, Mapping) else {}
+        return [_meant(part.strip(), inner, choices) for part in text.split(",") if part.strip()]
+    if choices:
+        if text.isdecimal() and 0 < int(text) <= len(choices):
+            return choices[int(text) - 1][0]
+        return next((value for value, words in choices if text in (words, str(value))), text)
+    if field.get("type") == "boolean":
+        return YES_OR_NO.get(text.lower(), text)
+    return text
