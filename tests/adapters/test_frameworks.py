@@ -103,6 +103,49 @@ anyio.run(main)
     assert '"kind":"invalid_args"' in said
 
 
+def test_the_events_of_langchain_tell_of_a_call_and_of_what_it_prints(python: Callable[[str], Path]) -> None:
+    """Also when the loop over them is left while the command runs, which ends it."""
+    program = """
+import anyio, json
+from handrail import Session, builtin_tools, open_sandbox
+from handrail.adapters import langchain
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
+from tests.adapters.drive_langchain import Script
+
+class Streams(Script):
+    def _stream(self, *given, **more):
+        said = next(self.messages)
+        calls = [{"name": "bash", "args": said, "id": "a", "index": 0}] if said != "done" else []
+        yield ChatGenerationChunk(message=AIMessageChunk(content="" if calls else said, tool_call_chunks=calls))
+
+async def main():
+    async with open_sandbox() as sandbox, Session(builtin_tools(), sandbox=sandbox) as session:
+        for command, last in (("echo one; sleep 0.2; echo two", "on_tool_end"), ("echo one; sleep 300", "one")):
+            model = Streams(messages=iter([json.dumps({"command": command}), "done"]))
+            agent = create_agent(model, tools=langchain.tools(session), middleware=[langchain.middleware(session)])
+            asked = {"messages": [{"role": "user", "content": "go"}]}
+            events = agent.astream_events(asked, version="v2", stream_mode=["values", "custom"])
+            async for event in events:
+                name, chunk = event["event"], event["data"].get("chunk")
+                told = name if name.startswith("on_tool") else ""
+                if name == "on_chain_stream" and isinstance(chunk, tuple) and chunk[0] == "custom":
+                    told = chunk[1]["text"].strip()
+                if told:
+                    print(told)
+                if told == last:
+                    break
+            await events.aclose()
+    print([event.data["kind"] for event in session.trace if event.type == "call_ended"])
+
+anyio.run(main)
+"""
+    said = must(python("langchain"), "-c", program, cwd=ROOT).splitlines()
+    assert said[:4] == ["on_tool_start", "one", "two", "on_tool_end"]
+    assert said[4:] == ["on_tool_start", "one", "[None, 'cancelled']"]
+
+
 @pytest.mark.parametrize("extra", [*FRAMEWORKS, "inspect"])
 def test_the_page_about_a_framework_runs_and_prints_what_it_promises(
     python: Callable[[str], Path], tmp_path: Path, extra: str
