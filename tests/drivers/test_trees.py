@@ -40,10 +40,18 @@ TREES = {
 }
 CHAIN = """
 import os
+
+def fork():
+    while True:
+        try:
+            return os.fork()
+        except BlockingIOError:  # on a busy machine the dead are buried later than new ones are made
+            pass
+
 for _ in range(64):
-    if os.fork() == 0:
+    if fork() == 0:
         while True:
-            if os.fork():
+            if fork():
                 os._exit(0)
 print("STARTED", flush=True)
 import time; time.sleep(1000)
