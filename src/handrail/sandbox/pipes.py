@@ -15,11 +15,11 @@ PIECE: Final = 64 << 10
 WIDEST: Final = 1 << 20
 """Bytes that a pipe holds after a command has enlarged it."""
 UNREAD: Final = "the command no longer reads its input"
-SOON: Final = 300e-6
+SOON: Final = 1e-3
 """Seconds after which a command that has what it needs writes again, if it does nothing in between."""
-AWAKE: Final = 150e-6
+AWAKE: Final = 300e-6
 """Seconds for which such a command is waited for without sleeping: to sleep and be woken takes both sides longer."""
-RARELY: Final = 64
+RARELY: Final = 16
 """Of so many times that could be worth it, one is tried when none was."""
 
 
@@ -38,7 +38,7 @@ class Pipes:
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
         self._wrote = 0.0
-        self._luck, self._pains = 0, 1
+        self._luck, self._pains = 1, 1
         self._has_processors = len(os.sched_getaffinity(0)) > 1
         """Whether the command can run meanwhile."""
         self._room: Any = None
@@ -92,6 +92,7 @@ class Pipes:
             return False
         until, poll = perf_counter() + AWAKE, self._poll.poll
         while not poll(0):
+            os.sched_yield()  # the command may be on this processor
             if perf_counter() > until:
                 self._pains = min(2 * self._pains, RARELY)
                 self._luck = -self._pains

@@ -21,9 +21,8 @@ READ = 1 << 16  # bytes: what a pipe holds; room for more takes longer to make t
 AT_ONCE = 4000  # bytes that a pipe takes whole or not at all, less what is put before a request
 CLOSED = "the way to the tools is closed; a forked process has none"
 INSIDE = "a tool was called while another call was being made, for example by __del__: call it later"
-SOON = 300e-6  # seconds in which a quick call is answered
-AWAKE = 200e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
-MOMENT = range(150)  # some µs between two looks, in which the other side has the memory to itself
+SOON = 1e-3  # seconds in which a quick call is answered
+AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
 encode = json.JSONEncoder(allow_nan=False).encode
 decode = json.JSONDecoder().raw_decode
 
@@ -64,8 +63,8 @@ class Channel:
         self._main = get_ident()
         self._poll = select.poll()
         self._poll.register(self._in, select.POLLIN)
-        self._is_quick = False
         self._can_linger = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
+        self._is_quick = self._can_linger
         self._is_busy = False
         self._is_shared = False
         self._wanted: Any = SimpleQueue()
@@ -226,8 +225,7 @@ class Channel:
         """Wait for something to read, without sleeping: to sleep and be woken takes longer than a quick call."""
         poll = self._poll.poll
         while not poll(0) and perf_counter() < until:
-            for _ in MOMENT:
-                pass
+            os.sched_yield()  # the other side may be on this processor
 
     def ask(self, frame: "dict[str, Any]") -> Any:
         """Send a request; what `answer` takes."""
