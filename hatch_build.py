@@ -16,7 +16,7 @@ class GuardBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """The wheel carries a program, so it is for one platform; the source archive carries what it is made from."""
 
     def dependencies(self) -> list[str]:
-        """Without a compiler, the ziglang wheel provides one. Elsewhere than on Linux nothing is compiled."""
+        """Without a compiler, the ziglang wheel provides one. On other systems than Linux nothing is compiled."""
         return (
             [] if sys.platform != "linux" or any(shutil.which(name) for name in ("cc", "gcc", "clang")) else ["ziglang"]
         )
