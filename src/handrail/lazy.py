@@ -6,7 +6,6 @@ from typing import Any, Final
 
 EDGES: Final = (
     "handrail.__main__", "handrail.adapters", "handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel",
-    "handrail.web",
 )  # fmt: skip
 """Packages that need extras: load_all loads them only if the program already has."""
 _named: set[str] = set()
