@@ -47,6 +47,20 @@ async def test_elsewhere_than_linux_it_is_told_which_drivers_there_are() -> None
     assert not any(isinstance(opener, str) for opener in known_drivers("linux").values()), "the control"
 
 
+def test_a_driver_that_is_installed_while_the_program_runs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "later" not in known_drivers(), "the control"
+    staged = tmp_path / "elsewhere" / "later-1.dist-info"
+    staged.mkdir(parents=True)
+    (staged / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1\n")
+    (staged / "entry_points.txt").write_text("[handrail.drivers]\nlater = handrail.drivers.memory:open_memory\n")
+    assert "later" not in known_drivers(), "the control"
+    staged.rename(tmp_path / staged.name)
+    assert callable(known_drivers()["later"])
+
+
 PLUGINS = """[handrail.drivers]
 jail = planted:opened
 host = not_there:opened

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,7 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
         "host": _host_opener(system),
         "memory": _memory.open_memory,
     }
-    for point in importlib.metadata.entry_points(group=GROUP):
+    for point in _plugins(tuple((entry, _changed(entry)) for entry in sys.path)):
         if point.name in known or point.name == "auto":
             whose = "another plugin's" if point.name not in (*BUILT_IN, "auto") else "a built-in driver's"
             known[f"{point.name}={point.value}"] = f"{point.name} is {whose} name, and the plugin was not loaded"
@@ -92,6 +92,19 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
         except Exception as error:  # noqa: BLE001 - a broken plugin is reported and does not stop the rest
             known[point.name] = f"its package cannot be loaded: {type(error).__name__}: {error}"
     return known
+
+
+@lru_cache(maxsize=1)
+def _plugins(_: tuple[tuple[str, int], ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """What is installed where this process imports from; the files of every package are read only after a change."""
+    return tuple(importlib.metadata.entry_points(group=GROUP))
+
+
+def _changed(directory: str) -> int:
+    try:
+        return os.stat(directory or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _has_guard(system: str) -> bool:
