@@ -21,7 +21,7 @@ from handrail.drivers.jail import open_jail
 from handrail.drivers.jail._bubblewrap import SYSTEM_PATH
 from tests.drivers import liars
 from tests.drivers.conftest import Open
-from tests.drivers.watching import PATIENCE, collect, run
+from tests.drivers.watching import PATIENCE, collect, descendants, descriptors, run
 
 pytestmark = pytest.mark.anyio
 
@@ -329,3 +329,27 @@ async def test_an_interpreter_that_lies_in_a_home_directory_does_not_show_that_d
         ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE * 3)
         assert ran.stdout.startswith("STARTED\n"), ran
         assert "SECRET" not in ran.stdout
+
+
+async def test_an_opening_that_is_refused_while_bubblewrap_starts_leaves_nothing(home: str) -> None:
+    await usable(await open_jail(workspace=home))  # what a process opens once
+    before = descriptors(), len(descendants(os.getpid()))
+    for _ in range(3):
+        with pytest.raises(HandrailError, match="git_identity needs a HOME"):
+            await open_jail(workspace=home, env={"HOME": "/x"}, git_identity=("A", "a@example.org"))
+    assert (descriptors(), len(descendants(os.getpid()))) == before
+    other = await open_jail(workspace=home)
+    assert len(descendants(os.getpid())) > before[1], "the control: an open jail is seen"
+    await other.close()
+
+
+async def test_a_jail_with_more_arguments_than_a_socket_holds_opens(home: str, tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["d" * 200] * 15)
+    deep.mkdir(parents=True)
+    shown = [Mount(str(deep), f"/m/{number}/{'/'.join(['t' * 200] * 15)}") for number in range(80)]
+    assert sum(len(mount.source) + len(mount.target or "") for mount in shown) > 450_000
+    driver = await open_jail(workspace=home, mounts=shown)
+    try:
+        assert (await run(driver, "echo STARTED; ls /m | wc -l")).stdout.split() == [b"STARTED", b"80"]
+    finally:
+        await driver.close()

@@ -26,27 +26,31 @@ class Words(NamedTuple):
 
 def check_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Words:
     """Raises ValueError, naming what is wrong."""
+    words = _words(command, workspace, env)
+    _encode(command, words)
+    return words
+
+
+def _words(command: Command, workspace: str, env: Mapping[str, str] | None) -> Words:
     argv = _argv(command)
     cwd = command.cwd if command.cwd is not None else workspace
     if not cwd.startswith("/"):
         raise ValueError(f"cwd {cwd!r} is not an absolute path")
     variables = None if env is None else [_variable(name, value) for name, value in {**env, **command.env}.items()]
-    words = Words(argv, os.fsencode(cwd), variables)
-    _encode(0, command, words)
-    return words
+    return Words(argv, os.fsencode(cwd), variables)
 
 
 def encode_command(
     command: Command, *, workspace: str, env: Mapping[str, str] | None, pipes: bool = False
 ) -> Callable[[int], bytes]:
     """The guard's request as a function of its id. Raises ValueError, naming what is wrong."""
-    words = check_command(command, workspace=workspace, env=env)
-    return lambda id: _encode(id, command, words, pipes)
+    frame = _encode(command, _words(command, workspace, env), pipes)
+    return lambda id: frames.renumber(frame, id)
 
 
-def _encode(id: int, command: Command, words: Words, pipes: bool = False) -> bytes:
+def _encode(command: Command, words: Words, pipes: bool = False) -> bytes:
     line, input = command.line is not None, command.input and not pipes
-    return frames.start(id, words.argv, line=line, cwd=words.cwd, env=words.env, input=input, pipes=pipes)
+    return frames.start(0, words.argv, line=line, cwd=words.cwd, env=words.env, input=input, pipes=pipes)
 
 
 def _argv(command: Command) -> list[bytes]:

@@ -3,6 +3,7 @@
 There is no background task. One of those who wait reads for all of them, and passes that on when it leaves.
 """
 
+import mmap
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -94,7 +95,8 @@ class Channel:
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
         self._stream = stream
-        self._inbox = memoryview(bytearray(_INBOX))
+        self._inbox = memoryview(mmap.mmap(-1, _INBOX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        """Only what is used of it takes memory: filling it with zeros takes a sixth of the time of opening a jail."""
         self._read_to = 0
         self._heard_to = 0
         self._more = False

@@ -56,6 +56,12 @@ def frame(kind: int, id: int, body: bytes = b"") -> bytes:
     return _HEAD.pack(size, kind, id) + body
 
 
+def renumber(frame: bytes, id: int) -> bytes:
+    """The same frame about another request."""
+    size, kind, _ = _HEAD.unpack_from(frame)
+    return _HEAD.pack(size, kind, id) + frame[_HEAD.size :]
+
+
 def strings(texts: Iterable[bytes]) -> bytes:
     """NUL-terminated strings, counted. Raises ValueError for a text with NUL in it."""
     listed = list(texts)

@@ -24,11 +24,11 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
-from handrail.drivers.guard.sealed import open_sealed
-from handrail.drivers.guard.spawn import Guard, spawn
+from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
+from handrail.drivers.jail._start import Starting
 from handrail.drivers.jail._view import (
     DEFAULT_TMP,
     GUARD_INSIDE,
@@ -47,11 +47,6 @@ from handrail.drivers.scratch import remove_scratch
 
 __all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "jailed_alone", "open_jail"]
 
-_NAMESPACES: Final = (
-    "--unshare-user", "--unshare-all", "--new-session", "--as-pid-1", "--hostname", "sandbox",
-    "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_RESOURCE",
-    "--clearenv",
-)  # fmt: skip
 TMP: Final = "/tmp"
 _NOT_SHOWN: Final = (
     "The workspace's .venv says that it was made with the Python in {named!r}, which is not shown: {reason}. Make the "
@@ -80,13 +75,14 @@ async def open_jail(
     check_sources(mounts, top)
     resolved = check_targets(check_mounts(mounts), top)
     bwrap = find_bubblewrap(bubblewrap)
-    found = _find_python(top, resolved, venv)
-    base = found if isinstance(found, ProjectPython) else None
-    visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
-    inside = home_inside(top, resolved)
-    with _home(top, resolved, env or {}, git_identity) as (home, release):
+    chosen = env or {}
+    with Starting(bwrap) as starting, _home(top, resolved, chosen, git_identity) as (home, release):
+        found = _find_python(top, resolved, venv)
+        base = found if isinstance(found, ProjectPython) else None
         view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base)
-        guard = _spawn(bwrap, network, view)
+        starting.show(view, network=network)
+        guard = starting.guard
+        visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
         driver = GuardedDriver(
             guard,
             report=_report(network, top, found),
@@ -94,7 +90,9 @@ async def open_jail(
             tmp=TMP,
             program=GUARD_INSIDE,
             explain=explainer(visible if base is None else [*visible, base.prefix]),
-            env=fixed_env(top, TMP, env or {}, home=inside, venv=venv, bin_dirs=[os.path.dirname(sys.executable)]),
+            env=fixed_env(
+                top, TMP, chosen, home=home_inside(top, resolved), venv=venv, bin_dirs=[os.path.dirname(sys.executable)]
+            ),
             on_close=release,
         )
         await _greet(guard, limits, mounted=bool(resolved))
@@ -147,23 +145,6 @@ async def _greet(guard: Guard, limits: Limits, *, mounted: bool) -> None:
         if mounted and re.search(BAD_TARGET, str(error)):
             raise HandrailError(message) from None  # the option is wrong, not this machine
         raise Unavailable(message, retryable=error.retryable, remedy=what) from None
-
-
-def _spawn(bwrap: str, network: str, view: Sequence[str]) -> Guard:
-    """Start bubblewrap; it copies the guard's program into the jail, and names the process that becomes the guard."""
-    shared = ["--share-net"] if network == "full" else []
-    program = open_sealed()
-    info, info_write = os.pipe()
-    own = ["--perms", "0755", "--file", str(program), GUARD_INSIDE, "--chdir", "/", "--info-fd", str(info_write)]
-    try:
-        argv = [bwrap, *_NAMESPACES, *shared, *view, *own]
-        return spawn(lambda arguments: [*argv, "--", GUARD_INSIDE, *arguments], fds=[program, info_write], info=info)
-    except BaseException:
-        os.close(info)
-        raise
-    finally:
-        os.close(program)
-        os.close(info_write)
 
 
 def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -> Report:

@@ -56,7 +56,7 @@ def find_bubblewrap(given: str | None = None) -> str:
         if not os.access(path, os.X_OK):
             unusable.append(f"{path} does not exist, or is not executable")
             continue
-        stat = Path(path).stat()
+        stat = os.stat(path)
         version = _version(path, stat.st_mtime_ns, stat.st_ino)
         if version is not None and version >= OLDEST:
             return path
