@@ -20,7 +20,7 @@ async def budget(step: Step, proceed: Next) -> Result:
     if spent := _spent(step, left, step.shared.budget):
         return Failure("budget_exhausted", spent)
     counts.calls += 1
-    script = step.call.parent if step.call.origin == "script" else None
+    script = step.call.parent if step.by_script else None
     if script is not None:
         counts.scripts[script] = counts.scripts.get(script, 0) + 1
     result = await (proceed(step) if left == inf else _in_time(step, left, proceed))
@@ -72,7 +72,7 @@ def _spent(step: Step, left: float, limits: Budget) -> str | None:
         return f"{counts.refusals} calls of this run were refused, which is the limit. Answer with what you have."
     if left <= 0:
         return _over(step)
-    if step.call.origin == "script" and limits.script_calls is not None:
+    if step.by_script and limits.script_calls is not None:
         if counts.scripts.get(step.call.parent or "", 0) >= limits.script_calls:
             return f"This script has made all its {limits.script_calls} calls. Return what you have."
     return None

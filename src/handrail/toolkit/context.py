@@ -91,15 +91,18 @@ class Context(Generic[State]):
     `Context[Settings]` gives the type of the session's state.
     """
 
-    __slots__ = ("_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
+    __slots__ = ("_is_uncut", "_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
 
-    def __init__(self, call: Call, clock: Clock, session: SessionView, output_cap: int | None = None) -> None:
+    def __init__(
+        self, call: Call, clock: Clock, session: SessionView, output_cap: int | None = None, *, is_uncut: bool = False
+    ) -> None:
         self.call = call
         self.clock = clock
         self.stopped = ""
         """Why the body should stop; empty while it should not."""
         self._session = session
         self._output_cap = output_cap
+        self._is_uncut = is_uncut
         self._live: LiveOutput | None = None
         self._outlives = False
         self._sandbox: Sandbox | None = None
@@ -132,7 +135,7 @@ class Context(Generic[State]):
     @property
     def caps(self) -> Caps:
         """How much this call may answer; less where the model's context is nearly full, all of it to a script."""
-        if self.call.origin == "script":
+        if self._is_uncut:
             return uncut(self._session.caps_for(None))
         return self._session.caps_for(self._output_cap)
 

@@ -153,13 +153,13 @@ class Step:
     ) -> None:  # fmt: skip
         self.call = call
         self.tool = tool
-        self.context = Context(call, clock, session, tool.output_cap)
+        self.parent = parent
+        """The running call that made this one."""
+        self.context = Context(call, clock, session, tool.output_cap, is_uncut=self.by_script)
         self.clock = clock
         self.shared = shared
         self.counts = shared.counts
         """The counts of the run in which the call began."""
-        self.parent = parent
-        """The running call that made this one."""
         self.approver: Approver | None = shared.approver if parent is None else parent.approver
         """Who is asked about this call, and about those that it makes."""
         self.approved: str | None = None
@@ -187,6 +187,11 @@ class Step:
         """Whether a person ended the call; whether its approver put the answer off, so that it counts nowhere."""
         self.traceback = ""
         """Of what the body or a gate raised, for the event."""
+
+    @property
+    def by_script(self) -> bool:
+        """Whether a script itself made the call, and not a tool that it called."""
+        return self.call.origin == "script" and (self.parent is None or self.parent.call.origin != "script")
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
