@@ -31,19 +31,34 @@ async def shape(step: Step, proceed: Next) -> Result:
 
 async def _for_script(step: Step, result: Success) -> Result:
     """A script is given a large value by reference: the value is kept whole, and is in no event."""
-    value = result.value
-    if type(value) in SMALL or images_in(value):
-        return result
     try:
-        text = value if isinstance(value, str) else json.dumps(to_wire(value), ensure_ascii=False)
+        value = await _by_reference(step, result.value)
     except (TypeError, ValueError, RecursionError) as error:
         return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
-    if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+    if value is result.value:
         return result
+    step.images = [await _kept(step, path, image) for path, image in images_in(value)]
+    return replace(result, value=value, warnings=(*result.warnings, *step.warnings))
+
+
+async def _by_reference(step: Step, value: Any) -> Any:
+    """The value, or a reference to it where it is large. Pictures stay where they are, beside references to the rest.
+
+    Raises TypeError, ValueError or RecursionError.
+    """
+    if type(value) in SMALL or isinstance(value, Image):
+        return value
+    if images_in(value):
+        held = list(value.values() if isinstance(value, dict) else value)
+        made = [await _by_reference(step, each) for each in held]
+        if all(new is old for new, old in zip(made, held, strict=True)):
+            return value
+        return dict(zip(value, made, strict=True)) if isinstance(value, dict) else made
+    text = value if isinstance(value, str) else json.dumps(to_wire(value), ensure_ascii=False)
+    if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+        return value
     kind = None if isinstance(value, str) else JSON
-    return replace(
-        result, value=await step.context.artifacts.put(text, media_type=kind, name=f"{step.tool.name}.value")
-    )
+    return await step.context.artifacts.put(text, media_type=kind, name=f"{step.tool.name}.value")
 
 
 def _is_quick(value: Any, step: Step) -> bool:
@@ -70,7 +85,7 @@ def _flat_size(value: dict[str, Any]) -> int:
 
 
 async def _shaped(step: Step, result: Result) -> Result:
-    caps = step.context.caps
+    caps = step.context.caps if result.ok else _caps_of_failure(step)
     keeper = Keeper(step.context.artifacts, caps.spool)
     if result.ok:
         shaped = await _success(result, caps, keeper)
@@ -80,6 +95,11 @@ async def _shaped(step: Step, result: Result) -> Result:
     if not shaped.warnings and not keeper.notes:
         return shaped
     return replace(shaped, warnings=_warnings([*shaped.warnings, *keeper.notes]))
+
+
+def _caps_of_failure(step: Step) -> Caps:
+    """A failure is cut for a script too: it is given the message alone."""
+    return step.shared.caps.fitting(step.shared.tokens_left, step.tool.output_cap)
 
 
 async def _kept(step: Step, path: list[str | int], image: Image) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from handrail.aio import in_background, running_loop, when_waiting
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.limits import FRAME_BYTES
 from handrail.sandbox.conversation import Conversation
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
@@ -32,6 +33,11 @@ MOST_AT_ONCE: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
 TURN_EVERY: Final = 16
 """Requests after which other tasks get a turn."""
+LARGEST_ANSWER: Final = FRAME_BYTES - 100
+"""Bytes of an answer; its number is before it in the frame."""
+TOO_LARGE: Final = {
+    "kind": "execution_error", "message": f"The answer has many parts, and is above the limit of {FRAME_BYTES:,} bytes."
+}  # fmt: skip
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 _decode: Final = json.JSONDecoder().raw_decode
 _spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
@@ -143,7 +149,9 @@ class CPython:
 
 
 def encoded(frame: Frame) -> bytes:
-    return _encode(frame).encode("utf-8", "surrogatepass")
+    """Of what is too large for a frame, the error that says so."""
+    data = _encode(frame).encode("utf-8", "surrogatepass")
+    return data if len(data) <= LARGEST_ANSWER else _encode({"error": TOO_LARGE}).encode()
 
 
 async def _interpreter(sandbox: Sandbox) -> Conversation:
