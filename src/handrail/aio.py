@@ -70,6 +70,20 @@ def cancel_scope() -> anyio.CancelScope:
     return _scope_types[0]()
 
 
+_deadlines: Final[list[Callable[[], float]]] = []
+
+
+def in_cancelled_scope() -> bool:
+    """Whether an anyio scope around the running task is cancelled, which anyio calls a deadline in the past.
+
+    anyio's own function asks each time which library runs.
+    """
+    if not _deadlines:
+        backend = getattr(sys.modules[type(cancel_scope()).__module__], "backend_class", anyio)
+        _deadlines.append(backend.current_effective_deadline)
+    return _deadlines[0]() == -inf
+
+
 class _Waiting(dict[object, Callable[[], object]]):
     """What is to be done when the running task waits."""
 
@@ -346,7 +360,7 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
 
 def is_cancelled() -> bool:
     """Whether this task was really cancelled."""
-    return anyio.current_effective_deadline() == -inf or cancels() > 0
+    return in_cancelled_scope() or cancels() > 0
 
 
 def cancels() -> int:

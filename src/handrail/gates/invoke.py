@@ -6,14 +6,13 @@ import logging
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
-from math import inf
 from types import CoroutineType
 from typing import Any, Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.aio import call_on, finish, is_cancelled, running_loop, this_task
+from handrail.aio import call_on, finish, in_cancelled_scope, is_cancelled, running_loop, this_task
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BadEnvelope, ToolFailed, Unavailable, describe_error
 from handrail.contract.expect import kind_of
@@ -57,7 +56,7 @@ KIND_BY_TYPE: Final[dict[type[OSError], FailureKind]] = {
 
 async def invoke(step: Step, proceed: Next) -> Result:
     """The last gate. It returns a Result, or raises the caller's cancellation."""
-    if anyio.current_effective_deadline() == -inf:  # cheaper than a checkpoint
+    if in_cancelled_scope():  # cheaper than a checkpoint
         await checkpoint_if_cancelled()
     tool = step.tool
     if tool.runs != "process" and (refused := _begin(step)):

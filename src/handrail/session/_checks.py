@@ -93,17 +93,16 @@ def check_calls(calls: object) -> None:
     for call in calls:
         if not isinstance(call, Call):
             refuse("one of call_all's calls", call, "Call('1', 'bash', {'command': 'ls'}): an id, a name, arguments")
-        checked_call(call)
+        check_call(call)
 
 
-def checked_call(call: Call) -> Call:
-    """The call. Raises HandrailError for an id, a name or a parent that is not a text."""
+def check_call(call: Call) -> None:
+    """Raise HandrailError for an id, a name or a parent that is not a text."""
     check_name(call.name)
     if not isinstance(call.id, str):
         refuse("the id of a call", call.id, "a text, or leave it out")
     if call.parent is not None and not isinstance(call.parent, str):
         refuse("parent", call.parent, "the id of the running call that makes this one, or leave it out")
-    return call
 
 
 def refuse_options(name: str, approved: object, misplaced: Mapping[str, object]) -> NoReturn:

@@ -124,14 +124,9 @@ class Session(AsyncWith):
 
     @classmethod
     def resume(
-        cls,
-        store: "Store",
-        id: str,
-        *,
-        allow_other_workspace: bool = False,
-        allow_weaker: bool = False,
+        cls, store: "Store", id: str, *, allow_other_workspace: bool = False, allow_weaker: bool = False,
         **options: Unpack[SessionOptions],
-    ) -> "Session":
+    ) -> "Session":  # fmt: skip
         """Go on with a stored session; the options are those of a new one.
 
         Calls that had begun when the program ended get an `unknown_outcome`, those that had not are `unavailable`;
@@ -346,7 +341,9 @@ class Session(AsyncWith):
         """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
             raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-        call = self.ids.take(_checks.checked_call(call))
+        if not (type(call.id) is type(call.name) is str and call.parent is None):
+            _checks.check_call(call)
+        call = self.ids.take(call)
         self.call_count += 1
         shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
         shared.counts.clock.start()
