@@ -110,7 +110,7 @@ class Hasty(GuardedProcess):
 class Surviving(GuardedDriver):
     async def start(self, command: Command) -> GuardedProcess:
         process = await super().start(command)
-        return Hasty(process._channel, process._talk)
+        return Hasty(process._channel, process._exchange)
 
 
 class Overwriting(GuardedDriver):

@@ -137,17 +137,17 @@ async def test_a_file_that_grows_while_it_is_read_whole_is_not_read_without_end(
     path = Path(driver.workspace, "growing")
     path.write_bytes(b"x" * (3 << 20))
     channel, where = driver.guard.channel, os.fsencode(path)
-    talk = channel.open(lambda id: frames.file(id, frames.READ, where))
-    await channel.until(talk, lambda: bool(talk.chunks))
+    exchange = channel.open(lambda id: frames.file(id, frames.READ, where))
+    await channel.until(exchange, lambda: bool(exchange.chunks))
     os.truncate(path, WHOLE_MAX + (8 << 20))
     total = 0
-    while not (talk.over and not talk.chunks):
-        await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
-        while talk.chunks:
-            size = len(talk.chunks.popleft()[1])
+    while not (exchange.over and not exchange.chunks):
+        await channel.until(exchange, lambda: bool(exchange.chunks) or exchange.over)
+        while exchange.chunks:
+            size = len(exchange.chunks.popleft()[1])
             total += size
-            channel.consumed(talk, size)
-    assert talk.exited == (errno.EFBIG, 0)
+            channel.consumed(exchange, size)
+    assert exchange.exited == (errno.EFBIG, 0)
     assert total == WHOLE_MAX + 1, "the control: it had begun, and went on until then"
     os.truncate(path, 5 << 20)
     assert len(await driver.read(str(path))) == 5 << 20

@@ -83,22 +83,22 @@ async def read_by(driver: GuardedDriver, schedule: Schedule) -> tuple[int, bytes
     """Run the writer; the exit code, and what came on each stream."""
     words = (sys.executable, "-IS", "-c", WRITER, json.dumps(schedule._asdict()))
     channel = driver.guard.channel
-    talk = channel.open(encode_command(Command(argv=words), workspace=driver.workspace, env=driver.env))
+    exchange = channel.open(encode_command(Command(argv=words), workspace=driver.workspace, env=driver.env))
     came, credits, rests = {1: bytearray(), 2: bytearray()}, cycle(schedule.credits), cycle(schedule.rests)
     allowed = frames.FIRST_CREDIT
     while True:
-        await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
-        if not talk.chunks:
+        await channel.until(exchange, lambda: bool(exchange.chunks) or exchange.over)
+        if not exchange.chunks:
             break
-        stream, data = talk.chunks.popleft()
+        stream, data = exchange.chunks.popleft()
         came[stream] += data
         if len(came[1]) + len(came[2]) >= allowed:
             more = next(credits)
             allowed += more
-            channel.grant(talk, more)
+            channel.grant(exchange, more)
         await anyio.sleep(next(rests))
-    assert talk.exited is not None
-    return talk.exited[0], bytes(came[1]), bytes(came[2])
+    assert exchange.exited is not None
+    return exchange.exited[0], bytes(came[1]), bytes(came[2])
 
 
 @pytest.fixture(params=["host", "jail"], scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from handrail.drivers.open import known_drivers
-from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, Verdict, conform
+from handrail.testing.conformance import CHECKS, CheckVerdict, DriverVerdict, Opener, conform
 from tests.peers.peers import OURS, PEERS
 from tests.peers.run_to_end import LACKS
 
@@ -29,7 +29,7 @@ PATIENCE = 45.0
 async def met(opener: Opener, named: dict[str, str], only: list[str]) -> dict[str, list[list[str]]]:
     """By promise: each check, what became of it, and why."""
     asked = [check.name for check in CHECKS if check.name in only and check.name not in named]
-    verdict: Verdict = await conform(opener, only=asked)
+    verdict: DriverVerdict = await conform(opener, only=asked)
     tried = {it.check.name: it for promise in verdict.promises.values() for it in promise.checks}
     rows: dict[str, list[list[str]]] = {}
     for check in CHECKS:

@@ -1,4 +1,4 @@
-"""A Conversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
+"""A CommandConversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
 
 import os
 import signal

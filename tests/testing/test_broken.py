@@ -11,7 +11,7 @@ from handrail.drivers.memory import open_memory
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
 from handrail.testing.broken import BROKEN, Broken, bounded
-from handrail.testing.conformance import CHECKS, Opener, Verdict, conform
+from handrail.testing.conformance import CHECKS, DriverVerdict, Opener, conform
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ def base(name: str) -> Opener:
     return {"jail": jail, "posix": open_posix, "bounded": bounded(jail), "memory": open_memory}[name]
 
 
-def failed(verdict: Verdict) -> set[str]:
+def failed(verdict: DriverVerdict) -> set[str]:
     claimed = [promise for promise in verdict.promises.values() if promise.standing in ("kept", "broken")]
     return {check.check.name for promise in claimed for check in promise.failed}
 

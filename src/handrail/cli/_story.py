@@ -26,7 +26,7 @@ Print = Callable[[RenderableType], None]
 
 
 @dataclass(slots=True)
-class Running:
+class RunningCall:
     """A call that has no end yet."""
 
     tool: str
@@ -44,7 +44,7 @@ class Story:
 
     def __init__(self, calls: Print, answers: Print | None = None) -> None:
         self._calls, self._answers = calls, answers or calls
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningCall] = {}
         self.answer = ""
         """The block of the answer that is not complete."""
         self.doing = ""
@@ -107,13 +107,13 @@ class Story:
             self._announce(parent)
             depth = parent.depth + 1
         tool = visible(str(event.data["tool"]), lines=False)
-        self.running[event.call_id or ""] = Running(tool, title(event.data["arguments"]), event.time, depth)
+        self.running[event.call_id or ""] = RunningCall(tool, title(event.data["arguments"]), event.time, depth)
 
-    def _parent(self, id: str) -> Running | None:
+    def _parent(self, id: str) -> RunningCall | None:
         """The call that made this one, itself or by a task (CALL/N)."""
         return self.running.get(id) or self.running.get(id.rpartition("/")[0])
 
-    def _announce(self, call: Running) -> None:
+    def _announce(self, call: RunningCall) -> None:
         if not call.announced:
             call.announced = True
             self._line(Text("▸ ", style="cyan") + _named(call), call.depth)
@@ -153,7 +153,7 @@ class Story:
 
     def _call_ended(self, event: Event) -> None:
         data = event.data
-        call = self.running.pop(event.call_id or "", None) or Running(data["tool"], "", event.time, 0)
+        call = self.running.pop(event.call_id or "", None) or RunningCall(data["tool"], "", event.time, 0)
         sign, style = SIGNS.get(data["status"], SIGNS["failed"])
         envelope = data.get("result") or {}
         line = Text(f"{sign} ", style=style) + _named(call)
@@ -241,7 +241,7 @@ def size(count: int) -> str:
     return f"{count:.1f} GB"
 
 
-def _named(call: Running) -> Text:
+def _named(call: RunningCall) -> Text:
     return Text(call.tool, style="bold") + Text(f" {call.title}" if call.title not in ("", "{}") else "")
 
 

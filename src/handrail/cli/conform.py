@@ -66,7 +66,7 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     checks = list(_conformance.chosen(only))
     progress = _Progress(len(checks))
 
-    async def run() -> "_conformance.Verdict":
+    async def run() -> "_conformance.DriverVerdict":
         async with _anyio.create_task_group() as group:
             group.start_soon(_rearm)
             verdict = await _conformance.conform(opener, only=only, on_check=progress)
@@ -158,7 +158,7 @@ class _Progress:
             print(file=sys.stderr, flush=True)
 
 
-def render(verdict: "_conformance.Verdict", width: int | None = None, *, asked: bool = False) -> str:
+def render(verdict: "_conformance.DriverVerdict", width: int | None = None, *, asked: bool = False) -> str:
     """A line for each promise, and how long it took.
 
     Under those that are claimed, and under others that were asked for, stand the checks that do not hold.

@@ -16,7 +16,7 @@ from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
 from handrail.drivers._explain import Explain, Explanation, explanations, no_explanation
 from handrail.drivers.guard import frames
-from handrail.drivers.guard.channel import Channel, Talk
+from handrail.drivers.guard.channel import Channel, Exchange
 from handrail.drivers.guard.spawn import Guard
 from handrail.sandbox.pipes import Pipes
 from handrail.threads import in_thread
@@ -52,13 +52,13 @@ def claim(
 class GuardedProcess:
     """A command under its guard."""
 
-    def __init__(self, channel: Channel, talk: Talk, explain: Explain = no_explanation) -> None:
-        self.id = str(talk.id)
-        self.pid = talk.pid
+    def __init__(self, channel: Channel, exchange: Exchange, explain: Explain = no_explanation) -> None:
+        self.id = str(exchange.id)
+        self.pid = exchange.pid
         self._explain = explain
         self._stderr_end = b""
         self._channel = channel
-        self._talk = talk
+        self._exchange = exchange
         self._sending = anyio.Lock(fast_acquire=True)
         self._input_closed = False
         self.pipes: Pipes | None = None
@@ -66,7 +66,7 @@ class GuardedProcess:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes about how it ended; complete when `wait` has returned."""
-        flags = self._talk.exited[1] if self._talk.exited else 0
+        flags = self._exchange.exited[1] if self._exchange.exited else 0
         left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
         return (*left, *(each.note for each in self._explanations()))
 
@@ -76,65 +76,65 @@ class GuardedProcess:
         return tuple(each.advice for each in self._explanations() if each.advice)
 
     def _explanations(self) -> Iterator[Explanation]:
-        code = self._talk.exited[0] if self._talk.exited else 0
+        code = self._exchange.exited[0] if self._exchange.exited else 0
         return explanations(code, self._stderr_end, self._explain)
 
     async def output(self) -> AsyncIterator[Chunk]:
         """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""
-        talk, channel = self._talk, self._channel
+        exchange, channel = self._exchange, self._channel
         while True:
-            await channel.until(talk, lambda: bool(talk.chunks) or talk.over)
-            if not talk.chunks:
+            await channel.until(exchange, lambda: bool(exchange.chunks) or exchange.over)
+            if not exchange.chunks:
                 return
-            stream, data = talk.chunks.popleft()
+            stream, data = exchange.chunks.popleft()
             if stream == 2:
                 self._stderr_end = (self._stderr_end + data[-_STDERR_KEPT:])[-_STDERR_KEPT:]
-            channel.consumed(talk, len(data))
+            channel.consumed(exchange, len(data))
             yield Chunk("stdout" if stream == 1 else "stderr", data)
 
     async def send(self, data: bytes | None) -> None:
         """Returns when the command's pipe has taken it all. Raises BrokenPipeError when the command does not read."""
-        talk, channel = self._talk, self._channel
+        exchange, channel = self._exchange, self._channel
         async with self._sending:
             if data is None:
                 if not self._input_closed:
-                    channel.post(frames.frame(frames.CLOSE, talk.id))
+                    channel.post(frames.frame(frames.CLOSE, exchange.id))
                 self._input_closed = True
                 return
             for at in range(0, len(data), frames.INPUT_MAX):
                 await self._send_piece(data[at : at + frames.INPUT_MAX])
-            await channel.until(talk, lambda: talk.untaken == 0 or talk.deaf or talk.over)
-            if talk.untaken:
+            await channel.until(exchange, lambda: exchange.untaken == 0 or exchange.deaf or exchange.over)
+            if exchange.untaken:
                 raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
 
     def push(self, data: bytes) -> bool:
         """Send input without waiting until it is taken, if there is room for all of it; returns whether it is sent."""
-        talk = self._talk
-        full = len(data) > frames.INPUT_MAX or talk.untaken + len(data) > frames.INPUT_WINDOW
-        if full or not data or self._sending.locked() or self._input_closed or talk.deaf or talk.over:
+        exchange = self._exchange
+        full = len(data) > frames.INPUT_MAX or exchange.untaken + len(data) > frames.INPUT_WINDOW
+        if full or not data or self._sending.locked() or self._input_closed or exchange.deaf or exchange.over:
             return False
-        talk.untaken += len(data)
-        self._channel.post(frames.frame(frames.INPUT, talk.id, data))
+        exchange.untaken += len(data)
+        self._channel.post(frames.frame(frames.INPUT, exchange.id, data))
         return True
 
     async def _send_piece(self, piece: bytes) -> None:
-        talk, room = self._talk, frames.INPUT_WINDOW - len(piece)
-        await self._channel.until(talk, lambda: talk.untaken <= room or talk.deaf or talk.over)
-        if self._input_closed or talk.deaf or talk.over:
+        exchange, room = self._exchange, frames.INPUT_WINDOW - len(piece)
+        await self._channel.until(exchange, lambda: exchange.untaken <= room or exchange.deaf or exchange.over)
+        if self._input_closed or exchange.deaf or exchange.over:
             raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
-        talk.untaken += len(piece)
-        self._channel.post(frames.frame(frames.INPUT, talk.id, piece))
+        exchange.untaken += len(piece)
+        self._channel.post(frames.frame(frames.INPUT, exchange.id, piece))
 
     async def wait(self) -> int:
         """Returns when the whole tree is dead. Raises Unavailable when the guard is gone."""
-        talk = self._talk
-        await self._channel.until(talk, lambda: talk.over)
-        return talk.exited[0] if talk.exited else 127
+        exchange = self._exchange
+        await self._channel.until(exchange, lambda: exchange.over)
+        return exchange.exited[0] if exchange.exited else 127
 
     async def signal(self, name: SignalName) -> None:
         """To the whole tree. No error when it has ended."""
-        if not self._talk.over:
-            self._channel.post(frames.frame(frames.SIGNAL, self._talk.id, _SIGNALS[name]))
+        if not self._exchange.over:
+            self._channel.post(frames.frame(frames.SIGNAL, self._exchange.id, _SIGNALS[name]))
         await anyio.lowlevel.checkpoint()
 
 
@@ -179,26 +179,26 @@ class GuardedDriver:
         if pipes is None:
             return await self.start(command)
         try:
-            talk = self._channel.open_passing(request, pipes.theirs)
+            exchange = self._channel.open_passing(request, pipes.theirs)
             pipes.passed()
-            if talk is None:
+            if exchange is None:
                 return await self.start(command)
-            process = await self._started(command, talk)
+            process = await self._started(command, exchange)
         except BaseException:
             pipes.close()
             raise
         process.pipes = pipes
         return process
 
-    async def _started(self, command: Command, talk: Talk) -> GuardedProcess:
+    async def _started(self, command: Command, exchange: Exchange) -> GuardedProcess:
         try:
-            await self._channel.until(talk, lambda: talk.pid is not None or talk.over)
+            await self._channel.until(exchange, lambda: exchange.pid is not None or exchange.over)
         except BaseException:
-            self._abandon(talk)
+            self._abandon(exchange)
             raise
-        if talk.failed is not None:
-            raise command_error(command, *talk.failed, cwd=command.cwd or self.workspace, explain=self._explain)
-        return GuardedProcess(self._channel, talk, self._explain)
+        if exchange.failed is not None:
+            raise command_error(command, *exchange.failed, cwd=command.cwd or self.workspace, explain=self._explain)
+        return GuardedProcess(self._channel, exchange, self._explain)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """A part of a regular file, or all of it. Raises OSError (EFBIG) when all of it would be more than 512 MiB."""
@@ -272,49 +272,49 @@ class GuardedDriver:
         def request(id: int) -> bytes:
             return frames.file(id, op, encoded, start=start, length=length, mode=mode)
 
-        talk = self._channel.open(request, most=most)
+        exchange = self._channel.open(request, most=most)
         try:
-            answer = await self._exchange(talk, data)
+            answer = await self._transfer(exchange, data)
         except BaseException:
-            self._abandon(talk)
+            self._abandon(exchange)
             raise
-        self._check_outcome(talk, path)
+        self._check_outcome(exchange, path)
         return answer
 
-    async def _exchange(self, talk: Talk, data: bytes) -> bytes:
+    async def _transfer(self, exchange: Exchange, data: bytes) -> bytes:
         """Send the data of a file operation, and collect its answer."""
         channel, answer = self._channel, bytearray()
         for at in range(0, len(data), frames.INPUT_MAX):
             piece = data[at : at + frames.INPUT_MAX]
             room = frames.INPUT_WINDOW - len(piece)
-            await self._answered(talk, lambda room=room: talk.untaken <= room or talk.deaf or talk.over)  # type: ignore[misc]
-            if talk.over:
+            await self._answered(exchange, lambda room=room: exchange.untaken <= room or exchange.deaf or exchange.over)  # type: ignore[misc]
+            if exchange.over:
                 break
-            talk.untaken += len(piece)
-            channel.post(frames.frame(frames.INPUT, talk.id, piece))
+            exchange.untaken += len(piece)
+            channel.post(frames.frame(frames.INPUT, exchange.id, piece))
         while True:
-            await self._answered(talk, lambda: bool(talk.chunks) or talk.over)
-            if not talk.chunks:
+            await self._answered(exchange, lambda: bool(exchange.chunks) or exchange.over)
+            if not exchange.chunks:
                 return bytes(answer)
-            _, piece = talk.chunks.popleft()
+            _, piece = exchange.chunks.popleft()
             answer += piece
-            channel.consumed(talk, len(piece))
+            channel.consumed(exchange, len(piece))
 
-    async def _answered(self, talk: Talk, ready: Callable[[], bool]) -> None:
+    async def _answered(self, exchange: Exchange, ready: Callable[[], bool]) -> None:
         """Wait for the next frame about a file operation. Raises Unavailable when that takes too long."""
         if ready():
             return
         with anyio.move_on_after(self.silence) as silence:
-            await self._channel.until(talk, ready)
+            await self._channel.until(exchange, ready)
         if silence.cancelled_caught:
             raise Unavailable(
                 f"the sandbox did not answer a file operation for {self.silence:g} s, and may be dead: "
                 "the operation was abandoned; try again"
             )
 
-    def _check_outcome(self, talk: Talk, path: str) -> None:
-        code, flags = talk.exited or (talk.failed or (errno.EIO, 0))
-        if talk.failed is not None:
+    def _check_outcome(self, exchange: Exchange, path: str) -> None:
+        code, flags = exchange.exited or (exchange.failed or (errno.EIO, 0))
+        if exchange.failed is not None:
             raise Unavailable(f"the sandbox cannot take more work now: {os.strerror(code)}")
         if flags & (frames.BY_SIGNAL | frames.NO_ANSWER):
             raise Unavailable("the file operation ended without an answer: try again")
@@ -331,7 +331,7 @@ class GuardedDriver:
         self._channel.distrust(wrong)
         raise Unavailable(self._channel.gone or "", retryable=False)
 
-    def _abandon(self, talk: Talk) -> None:
+    def _abandon(self, exchange: Exchange) -> None:
         """Nobody waits for it any more: kill it, and drop what it still sends."""
-        self._channel.forget(talk)
-        self._channel.post(frames.frame(frames.SIGNAL, talk.id, _SIGNALS["KILL"]))
+        self._channel.forget(exchange)
+        self._channel.post(frames.frame(frames.SIGNAL, exchange.id, _SIGNALS["KILL"]))

@@ -83,7 +83,7 @@ class Tried:
     """The names of the variables in the environment of the attempts."""
 
 
-class NotTried(Exception):
+class NotAttempted(Exception):
     """The attempts did not run, or only some of them."""
 
 
@@ -94,27 +94,27 @@ def arguments(attempts: Sequence[Attempt], values: Mapping[str, str]) -> list[st
 
 
 def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
-    """Read what the program printed. Raises NotTried unless each attempt was made."""
+    """Read what the program printed. Raises NotAttempted unless each attempt was made."""
     lines = output.decode("utf-8", "replace").splitlines()
     if lines[:1] != ["STARTED"] or lines[-1] != "ENDED":
-        raise NotTried(f"the attempts did not run: {' '.join(lines[:3])[:200]!r}")
+        raise NotAttempted(f"the attempts did not run: {' '.join(lines[:3])[:200]!r}")
     parts = [line.split("\t") for line in lines[1:-1]]
     tried = [part for part in parts if len(part) == 3 and part[1] in ("reached", "refused")]
     if [part[0] for part in tried[: len(attempts)]] != [attempt.name for attempt in attempts]:
-        raise NotTried("not every attempt ran")
+        raise NotAttempted("not every attempt ran")
     variables = tuple(part[2] for part in parts if part[0] == "variable")
     return Tried(tuple(part[1] == "reached" for part in tried), tuple(part[2] for part in tried), variables)
 
 
 def try_outside(attempts: Sequence[Attempt], values: Mapping[str, str]) -> Tried:
-    """The control: the same program, beside this process. Raises NotTried when it cannot be run."""
+    """The control: the same program, beside this process. Raises NotAttempted when it cannot be run."""
     program, fds = runnable()
     argv = [program, *arguments(attempts, values)]
     env = {VARIABLE: "1"}
     try:
         ran = subprocess.run(argv, capture_output=True, timeout=CONTROL_WAIT, env=env, pass_fds=fds, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotTried(f"the control did not run: {error}") from None
+        raise NotAttempted(f"the control did not run: {error}") from None
     return read_tried(ran.stdout, attempts)
 
 

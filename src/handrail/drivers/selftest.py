@@ -18,7 +18,7 @@ from handrail.drivers.attempts import (
     ATTEMPTS,
     VARIABLE,
     Attempt,
-    NotTried,
+    NotAttempted,
     Tried,
     arguments,
     read_tried,
@@ -123,7 +123,7 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
             isolation = await _attempts(driver, directory, options)
     except TimeoutError:
         raise Unavailable(f"the {name} driver does not work here: it stopped answering in its self-test") from None
-    except (OSError, NotTried) as error:
+    except (OSError, NotAttempted) as error:
         raise Unavailable(f"the {name} driver does not work here: {error}", retryable=False) from error
     claimed = driver.report.features
     return tuple(finding for finding in (*tree, *atomic, *isolation) if finding.feature in claimed)
@@ -191,7 +191,7 @@ def weigh(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> li
 
 def _environment(driver: GuardedDriver, tried: Tried, outside: Tried) -> list[Finding]:
     if VARIABLE not in outside.variables:
-        raise NotTried("the control did not print its environment")
+        raise NotAttempted("the control did not print its environment")
     strange = sorted(set(tried.variables) - set(driver.env or ()))
     if not strange:
         return []
@@ -213,7 +213,7 @@ async def _files_and_streams(driver: GuardedDriver, directory: str) -> list[Find
     finally:
         await driver.remove(path)
     if (whole, part) != (b"newer", b"ewe"):
-        raise NotTried("a file does not contain what was written into it")
+        raise NotAttempted("a file does not contain what was written into it")
     if b"hold\trefused" in printed:
         return []
     return [Finding("atomic_write", "absent", f"{FOUND} a file changed under a command that was reading it")]
@@ -230,7 +230,7 @@ async def _tree(driver: GuardedDriver, directory: str) -> list[Finding]:
     after = await _run(driver, ["--attempt", "lock", path])
     await driver.remove(path)
     if b"lock\trefused" not in before:
-        raise NotTried("a process that should have been running was not")
+        raise NotAttempted("a process that should have been running was not")
     findings = []
     if b"lock\treached" not in after:
         findings.append(Finding("tree_kill", "absent", f"{FOUND} a process survived when its tree was killed"))
@@ -250,7 +250,7 @@ async def _run(driver: GuardedDriver, arguments: list[str]) -> bytes:
 async def _rest(process: GuardedProcess) -> bytes:
     printed = b"".join([chunk.data async for chunk in process.output()])
     if await process.wait() != ATTEMPTS_DONE:
-        raise NotTried(f"a command did not end as it should; it printed {printed[-200:]!r}")
+        raise NotAttempted(f"a command did not end as it should; it printed {printed[-200:]!r}")
     return printed
 
 
@@ -260,4 +260,4 @@ async def _until(process: GuardedProcess, text: bytes) -> None:
         printed += chunk.data
         if text in printed:
             return
-    raise NotTried(f"a command did not print what it should; it printed {printed[-200:]!r}")
+    raise NotAttempted(f"a command did not print what it should; it printed {printed[-200:]!r}")

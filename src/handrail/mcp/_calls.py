@@ -73,14 +73,14 @@ async def _begin(context: Context, client: Caller, params: types.CallToolRequest
     handle = ""
     if context.lifespan_context.handles and params.name not in HANDLE_TOOLS:
         handle, arguments = _without_handle(arguments)
-    place = client.place(handle)
-    with place.in_use():
-        session = await place.session()
-        if place.has_rested():
+    served = client.served(handle)
+    with served.in_use():
+        session = await served.session()
+        if served.has_rested():
             session.begin_run()
         start = session.event_count
         pending = session.begin(params.name, _as_given(arguments), origin="mcp", asks=can_ask(context))
-    return Parked(pending, session, place, params.name, start)
+    return Parked(pending, session, served, params.name, start)
 
 
 def _as_given(arguments: Any) -> Arguments:
@@ -125,7 +125,7 @@ async def _follow(context: Context, client: Caller, parked: Parked, key: str) ->
     answer: Answer | None = None
     parked.waiting += 1
     try:
-        with parked.place.in_use():
+        with parked.served.in_use():
             async with anyio.create_task_group() as group:
                 shown = await group.start(_show_output, context, parked)
                 answer = await _answer(context, client, parked, key)

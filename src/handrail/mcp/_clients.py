@@ -33,7 +33,7 @@ MOST_PARKED: Final = 256
 log = logging.getLogger("handrail")
 
 
-class Place:
+class ServedSession:
     """One session, opened when it is first used and closed when it has been idle for a while.
 
     It lives in a task of its own: what opens it in a request must not end with that request.
@@ -49,7 +49,7 @@ class Place:
         self._users, self._used = 0, monotonic()
 
     async def live(self, forget: Callable[[], None]) -> None:
-        """Open the session, wait until it is idle or `close` is called, and close it; `forget` this place before."""
+        """Open the session, wait until it is idle or `close` is called, and close it; call `forget` just before."""
         try:
             async with self._open_session() as session:
                 self._prepare(session)
@@ -106,20 +106,20 @@ class Place:
 
 
 class Caller:
-    """One client: its own place, the sandboxes that it opened besides, and its calls that wait for a person."""
+    """One client: its session, those of the sandboxes that it opened, and its calls that wait for a person."""
 
     def __init__(self, clients: "Clients", name: str, when_gone: Callable[[Callable[[], None]], None]) -> None:
         self._clients, self.name = clients, name
         self.when_gone = when_gone
         """Calls what it is given when the client has left."""
-        self.places: dict[str, Place] = {}
-        """By handle; its own has the empty one."""
+        self.sessions: dict[str, ServedSession] = {}
+        """By handle; its own session has the empty one."""
         self.parked: dict[str, Parked] = {}
 
-    def place(self, handle: str = "") -> Place:
-        """Its own place, which is opened if need be, or one that it opened. Raises ToolFailed(not_found)."""
-        if handle in self.places:
-            return self.places[handle]
+    def served(self, handle: str = "") -> ServedSession:
+        """Its own session, opened if need be, or that of a sandbox that it opened. Raises ToolFailed(not_found)."""
+        if handle in self.sessions:
+            return self.sessions[handle]
         if handle:
             message = f"There is no sandbox {handle[:80]!r}: open one with sandbox_open, or leave sandbox out."
             raise ToolFailed(Failure("not_found", message, field="sandbox"))
@@ -134,25 +134,25 @@ class Caller:
         return key
 
     def close(self) -> None:
-        """Close all its places."""
-        for place in tuple(self.places.values()):
-            place.close()
+        """Close all its sessions."""
+        for served in tuple(self.sessions.values()):
+            served.close()
 
-    def _open(self, handle: str) -> Place:
+    def _open(self, handle: str) -> ServedSession:
         prepare = self._offer_handles if self._clients.handles and not handle else keep_few_events
-        place = self.places[handle] = Place(
+        served = self.sessions[handle] = ServedSession(
             self._clients.open_session, self._clients.idle, self._clients.pause, prepare
         )
 
         def forget() -> None:
-            if self.places.get(handle) is place:
-                del self.places[handle]
-            if not self.places:
+            if self.sessions.get(handle) is served:
+                del self.sessions[handle]
+            if not self.sessions:
                 self._clients.forget(self)
 
         self._clients.remember(self)
-        self._clients.group.start_soon(place.live, forget)
-        return place
+        self._clients.group.start_soon(served.live, forget)
+        return served
 
     def _offer_handles(self, session: Session) -> None:
         keep_few_events(session)
@@ -165,15 +165,15 @@ class Caller:
         @tool(timeout=None)
         async def sandbox_open() -> dict[str, str]:
             """Open another sandbox on the same workspace. Pass its name as `sandbox` to any other tool."""
-            if len(self.places) > MOST_SANDBOXES:
+            if len(self.sessions) > MOST_SANDBOXES:
                 message = f"{MOST_SANDBOXES} sandboxes are open; close one with sandbox_close first."
                 raise ToolFailed(Failure("rejected", message))
             handle = f"sandbox_{urandom(8).hex()}"
-            place = self._open(handle)
+            served = self._open(handle)
             try:
-                await place.session()
+                await served.session()
             except BaseException:  # nobody would know its name
-                place.close()
+                served.close()
                 raise
             return {"sandbox": handle}
 
@@ -184,11 +184,11 @@ class Caller:
             Args:
                 sandbox: Its name, as sandbox_open returned it.
             """
-            place = self.place(sandbox)
-            if place is self.places.get(""):
+            served = self.served(sandbox)
+            if served is self.sessions.get(""):
                 raise ToolFailed(Failure("not_found", "Name a sandbox that sandbox_open opened.", field="sandbox"))
-            del self.places[sandbox]
-            place.close()
+            del self.sessions[sandbox]
+            served.close()
             return {"closed": sandbox}
 
         return [sandbox_open, sandbox_close]
@@ -197,8 +197,8 @@ class Caller:
 class Parked:
     """A call of a client, which goes on whether or not the client waits for it at the moment."""
 
-    def __init__(self, pending: Pending, session: Session, place: Place, tool: str, start: int) -> None:
-        self.pending, self.session, self.place, self.tool = pending, session, place, tool
+    def __init__(self, pending: Pending, session: Session, served: ServedSession, tool: str, start: int) -> None:
+        self.pending, self.session, self.served, self.tool = pending, session, served, tool
         self.next_event = start
         """The number of the first event that the client was not told."""
         self.progress = 0

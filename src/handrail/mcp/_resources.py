@@ -98,7 +98,7 @@ def _found(context: Context, uri: str, ref: str) -> tuple[Scope, ArtifactRef]:
 
 def _scopes(context: Context) -> list[Scope]:
     client: Caller = context.lifespan_context.of(context)
-    return [place.opened.artifacts for place in client.places.values() if place.opened is not None]
+    return [served.opened.artifacts for served in client.sessions.values() if served.opened is not None]
 
 
 def _unknown(uri: str) -> MCPError:

@@ -74,10 +74,10 @@ async def _list_tools(
     context: ServerRequestContext[Clients, Any], params: types.PaginatedRequestParams | None
 ) -> types.ListToolsResult:
     clients = context.lifespan_context
-    place = clients.of(context).place()
+    served = clients.of(context).served()
     try:
-        with place.in_use():
-            session = await place.session()
+        with served.in_use():
+            session = await served.session()
     except ToolFailed as error:
         raise MCPError(types.INTERNAL_ERROR, error.failure.message) from None
     return types.ListToolsResult(tools=definitions(session, handles=clients.handles))

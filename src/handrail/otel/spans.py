@@ -23,7 +23,7 @@ from handrail.contract.result import Result
 from handrail.log import report, traceback_of, without_secrets
 from handrail.otel import _content, _names
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.tracing import Conversation, Ended
+from handrail.toolkit.tracing import Ended, TracedAgent
 
 E = TypeVar("E", bound=Ended)
 Attributes = dict[str, Any]
@@ -73,21 +73,21 @@ class Tracing:
             _describe(self._describe_call, span, step, result)
         return result
 
-    async def run(self, conversation: Conversation, prompt: str, proceed: Callable[[], Awaitable[E]]) -> E:
-        before = conversation.usage
-        attributes = _about(conversation, _names.INVOKE_AGENT)
-        title = f"{_names.INVOKE_AGENT} {_short(conversation.name)}".strip()
+    async def run(self, agent: TracedAgent, prompt: str, proceed: Callable[[], Awaitable[E]]) -> E:
+        before = agent.usage
+        attributes = _about(agent, _names.INVOKE_AGENT)
+        title = f"{_names.INVOKE_AGENT} {_short(agent.name)}".strip()
         with self._span(title, SpanKind.INTERNAL, attributes) as span:
             ended = await proceed()
-            now = conversation.usage
+            now = agent.usage
             _describe(_count, span, now.input_tokens - before.input_tokens, now.output_tokens - before.output_tokens)
             _describe(self._describe_run, span, prompt, ended)
         return ended
 
-    async def ask(self, conversation: Conversation, proceed: Callable[[], Awaitable[Turn]]) -> Turn:
-        attributes = _about(conversation, _names.CHAT)
+    async def ask(self, agent: TracedAgent, proceed: Callable[[], Awaitable[Turn]]) -> Turn:
+        attributes = _about(agent, _names.CHAT)
         with self._span(f"{_names.CHAT} {attributes[_names.MODEL]}", SpanKind.CLIENT, attributes) as span:
-            _describe(self._describe_question, span, conversation)
+            _describe(self._describe_question, span, agent)
             turn = await proceed()
             _describe(self._describe_turn, span, turn)
         return turn
@@ -99,11 +99,11 @@ class Tracing:
             _put(span, _names.TOOL_ARGUMENTS, _content.arguments_text(step.arguments or step.call.arguments))
             _put(span, _names.TOOL_RESULT, _content.result_text(step.call.name, result))
 
-    def _describe_question(self, span: Span, conversation: Conversation) -> None:
+    def _describe_question(self, span: Span, agent: TracedAgent) -> None:
         if self._content:
-            if conversation.system:
-                _put(span, _names.SYSTEM, _content.system_text(conversation.system))
-            _put(span, _names.INPUT_MESSAGES, _content.input_text(conversation.messages))
+            if agent.system:
+                _put(span, _names.SYSTEM, _content.system_text(agent.system))
+            _put(span, _names.INPUT_MESSAGES, _content.input_text(agent.messages))
 
     def _describe_turn(self, span: Span, turn: Turn) -> None:
         _count(span, turn.usage.input_tokens, turn.usage.output_tokens)
@@ -188,16 +188,16 @@ def _end(span: Span) -> None:
         report("The tracer", error)
 
 
-def _about(conversation: Conversation, operation: str) -> Attributes:
-    model = conversation.model
+def _about(agent: TracedAgent, operation: str) -> Attributes:
+    model = agent.model
     name, provider = getattr(model, "name", None), getattr(model, "provider", None)
     attributes: Attributes = {
         _names.OPERATION: operation,
-        _names.CONVERSATION: _short(conversation.session.id),
+        _names.CONVERSATION: _short(agent.session.id),
         _names.MODEL: _short(name if isinstance(name, str) and name else type(model).__name__),
     }
-    if conversation.name:
-        attributes[_names.AGENT_NAME] = _short(conversation.name)
+    if agent.name:
+        attributes[_names.AGENT_NAME] = _short(agent.name)
     return attributes | ({_names.PROVIDER: _short(provider)} if isinstance(provider, str) and provider else {})
 
 

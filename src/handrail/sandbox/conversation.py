@@ -1,4 +1,4 @@
-"""A Conversation: frames to a running command and back, over its input and output."""
+"""A CommandConversation: frames to a running command and back, over its input and output."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,7 +20,7 @@ UNREAD_BYTES: Final = 2 * FRAME_BYTES
 """Bytes of frames that nobody has received, from which on the command is blocked."""
 
 
-class Talk(Running):
+class FramedCommand(Running):
     """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log.
 
     A driver of this machine has `start_piped`: frames then go through pipes of the command's own, and not through the
@@ -107,36 +107,36 @@ class Talk(Running):
         self.change()
 
 
-class Conversation:
+class CommandConversation:
     """Frames are bytes with their length before them: 4 bytes, the highest first; then at most 4 MiB."""
 
-    def __init__(self, talk: Talk, own_loop: OwnLoop) -> None:
+    def __init__(self, command: FramedCommand, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
-        self._talk = talk
+        self._command = command
         self._sending = anyio.Lock(fast_acquire=True)
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
-        return f"<Conversation with {' '.join(self._talk.order.command.argv or ())[:60]!r}: {state}>"
+        return f"<CommandConversation with {' '.join(self._command.order.command.argv or ())[:60]!r}: {state}>"
 
     @property
     def logs(self) -> str:
         """What the command wrote to stderr, an Excerpt where it is much."""
-        return self._talk.log.cut().text
+        return self._command.log.cut().text
 
     def watch(self, on_log: Callable[[Chunk], object]) -> None:
         """Call `on_log` with what the command writes to stderr from now on."""
-        self._talk.on_log = on_log
+        self._command.on_log = on_log
 
     @property
     def ended(self) -> bool:
         """Whether the command has ended."""
-        return self._talk.ended.is_set()
+        return self._command.ended.is_set()
 
     @property
     def exit_code(self) -> int | None:
         """Of a command that has ended by itself or by a signal."""
-        return self._talk.exit_code
+        return self._command.exit_code
 
     @on_own_loop
     async def send(self, data: bytes) -> None:
@@ -144,37 +144,37 @@ class Conversation:
         if len(data) > FRAME_BYTES:
             raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
         frame = len(data).to_bytes(HEADER, "big") + data
-        sent = 0 if self._sending.locked() else self._talk.push(frame)
+        sent = 0 if self._sending.locked() else self._command.push(frame)
         if sent < len(frame):
             async with self._sending:  # a frame goes out in one piece
-                await self._talk.feed(frame[sent:])
+                await self._command.feed(frame[sent:])
 
     @on_own_loop
     async def receive(self) -> bytes | None:
         """The next frame; None when the command has ended. Raises HandrailError, and ends it, for a frame too large."""
-        talk = self._talk
+        command = self._command
         while True:
-            size = int.from_bytes(talk.inbox[:HEADER], "big") if len(talk.inbox) >= HEADER else -1
+            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else -1
             if size > FRAME_BYTES:
                 await self.kill()
                 raise HandrailError(f"The command sent a frame of {size:,} bytes; the limit is {FRAME_BYTES:,}.")
-            if 0 <= size <= len(talk.inbox) - HEADER:
-                frame = bytes(talk.inbox[HEADER : HEADER + size])
-                del talk.inbox[: HEADER + size]
-                talk.taken()
+            if 0 <= size <= len(command.inbox) - HEADER:
+                frame = bytes(command.inbox[HEADER : HEADER + size])
+                del command.inbox[: HEADER + size]
+                command.taken()
                 return frame
-            if talk.linger():
+            if command.linger():
                 continue
-            if talk.ended.is_set() or talk.settled.is_set():  # a silent driver never reports the end
+            if command.ended.is_set() or command.settled.is_set():  # a silent driver never reports the end
                 return None
-            await talk.until_changed()
+            await command.until_changed()
 
     @on_own_loop
     async def kill(self) -> None:
         """End the command and all it started. Returns when it is gone, or its driver stays silent."""
-        if self._talk.settled.is_set():
+        if self._command.settled.is_set():
             return
-        self._talk.request_end("close")
-        self._talk.change()
-        await finish(self._talk.settled.wait)
-        self._talk.change()
+        self._command.request_end("close")
+        self._command.change()
+        await finish(self._command.settled.wait)
+        self._command.change()

@@ -24,7 +24,7 @@ from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Completed, Late
-from handrail.sandbox.conversation import Conversation, Talk
+from handrail.sandbox.conversation import CommandConversation, FramedCommand
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
@@ -49,7 +49,7 @@ class Sandbox(Files, AsyncWith):
         self._clock: Clock | None = None
         self._call_id: str | None = None
         self._caps = DEFAULT_CAPS
-        self._talks: list[Conversation] | None = None
+        self._conversations: list[CommandConversation] | None = None
         self._on_job: Callable[[Job], object] | None = None
         self._on_advice: Callable[[str], object] | None = None
 
@@ -133,7 +133,7 @@ class Sandbox(Files, AsyncWith):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         lasting: bool = False,
-    ) -> Conversation:
+    ) -> CommandConversation:
         """Start a command to talk to: frames over its input and output; what it writes to stderr is its log.
 
         It belongs to the call that this view is bound to, has its clock and ends with it; a `lasting` one ends when it
@@ -145,21 +145,21 @@ class Sandbox(Files, AsyncWith):
         shared = self._shared
         name = shared.number("run") if lasting else self._call_id or shared.number("run")
         clock = WallClock() if lasting else self._clock or WallClock()
-        talk = shared.begin(Talk(name, order, shared.driver, clock, self._caps))
-        in_background(self._hear_out(talk))
-        conversation = Conversation(talk, shared.own_loop)
+        command = shared.begin(FramedCommand(name, order, shared.driver, clock, self._caps))
+        in_background(self._hear_out(command))
+        conversation = CommandConversation(command, shared.own_loop)
         try:
-            await self._started(talk)
+            await self._started(command)
         except BaseException:
             await conversation.kill()
             raise
-        if self._talks is not None and not lasting:
-            self._talks.append(conversation)
+        if self._conversations is not None and not lasting:
+            self._conversations.append(conversation)
         return conversation
 
     async def end_conversations(self) -> None:
         """End the commands that this view's call talks to."""
-        for conversation in self._talks or ():
+        for conversation in self._conversations or ():
             await conversation.kill()
 
     @on_own_loop
@@ -233,7 +233,7 @@ class Sandbox(Files, AsyncWith):
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
         view._caps = caps if caps is not None else self._caps
-        view._talks = []
+        view._conversations = []
         return view
 
     @property
@@ -358,9 +358,9 @@ class Sandbox(Files, AsyncWith):
             if job.running:
                 job.settle(None, Unavailable("The job was abandoned.", retryable=False))
 
-    async def _hear_out(self, talk: Talk) -> None:
+    async def _hear_out(self, command: FramedCommand) -> None:
         with suppress(OSError, ValueError, Unavailable, HandrailError):  # the conversation tells who waits for it
-            await self._shared.see_through(talk, None, None)
+            await self._shared.see_through(command, None, None)
 
     async def _started(self, running: Running) -> None:
         """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""

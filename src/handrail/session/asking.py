@@ -30,7 +30,7 @@ from handrail.session._room import Room
 from handrail.session.messages import Conversation
 from handrail.session.session import Session
 from handrail.session.window import weigh, weigh_json
-from handrail.toolkit.tracing import Conversation as Traced
+from handrail.toolkit.tracing import TracedAgent
 
 MAX_TRIES: Final = 5
 """Requests for one answer, where they fail for a reason that may pass."""
@@ -49,7 +49,7 @@ NUMBERS: Final = (int, float, type(None))
 class Asking:
     """Puts the conversation of a session to a model. `usage` is what all requests took."""
 
-    def __init__(self, agent: Traced, session: Session, conversation: Conversation, name: str) -> None:
+    def __init__(self, agent: TracedAgent, session: Session, conversation: Conversation, name: str) -> None:
         self.usage = Usage()
         self._agent, self._name = agent, name
         self._session, self._conversation = session, conversation

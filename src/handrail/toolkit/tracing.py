@@ -10,7 +10,7 @@ from handrail.toolkit.context import SessionView
 from handrail.toolkit.gate import Next, Step
 
 
-class Conversation(Protocol):
+class TracedAgent(Protocol):
     """The part of an Agent that a span describes."""
 
     @property
@@ -45,10 +45,10 @@ class Tracing(Protocol):
     async def call(self, step: Step, proceed: Next) -> Result:
         """A Gate that comes before all others."""
 
-    async def run(self, conversation: Conversation, prompt: str, proceed: Callable[[], Awaitable[E]]) -> E:
+    async def run(self, agent: TracedAgent, prompt: str, proceed: Callable[[], Awaitable[E]]) -> E:
         """One run of an agent."""
 
-    async def ask(self, conversation: Conversation, proceed: Callable[[], Awaitable[Turn]]) -> Turn:
+    async def ask(self, agent: TracedAgent, proceed: Callable[[], Awaitable[Turn]]) -> Turn:
         """One request to its model."""
 
 

@@ -14,7 +14,7 @@ import anyio.lowlevel
 from handrail.aio import in_background, running_loop, when_waiting
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES
-from handrail.sandbox.conversation import Conversation
+from handrail.sandbox.conversation import CommandConversation
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.tools import _script_channel, _script_child, _script_syntax
@@ -40,7 +40,7 @@ TOO_LARGE: Final = {
 }  # fmt: skip
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 _decode: Final = json.JSONDecoder().raw_decode
-_spares: "WeakKeyDictionary[object, Conversation]" = WeakKeyDictionary()
+_spares: "WeakKeyDictionary[object, CommandConversation]" = WeakKeyDictionary()
 """By sandbox: an interpreter that waits for its script."""
 
 
@@ -49,7 +49,7 @@ class CPython:
 
     name = "cpython"
 
-    def __init__(self, sandbox: Sandbox, conversation: Conversation) -> None:
+    def __init__(self, sandbox: Sandbox, conversation: CommandConversation) -> None:
         self._sandbox = sandbox
         self._conversation = conversation
         self._last = 0
@@ -154,7 +154,7 @@ def encoded(frame: Frame) -> bytes:
     return data if len(data) <= LARGEST_ANSWER else _encode({"error": TOO_LARGE}).encode()
 
 
-async def _interpreter(sandbox: Sandbox) -> Conversation:
+async def _interpreter(sandbox: Sandbox) -> CommandConversation:
     """A waiting interpreter, or a new one."""
     spare = _spares.pop(sandbox.identity, None)
     if spare is not None and not spare.ended:

@@ -27,8 +27,8 @@ _MESSAGE_MAX: Final = 500
 """Characters of a guard's message that are passed on."""
 
 
-class Talk:
-    """The state of one request. Each frame about it is checked: a command may have taken its guard over."""
+class Exchange:
+    """One request and its state. Each frame about it is checked: a command may have taken its guard over."""
 
     __slots__ = ("allowed", "chunks", "command", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
 
@@ -104,7 +104,7 @@ class Channel:
         self._unturned = 0
         """Frames that were handled since other tasks got a turn."""
         self._outbox = bytearray()
-        self._talks: dict[int, Talk] = {}
+        self._exchanges: dict[int, Exchange] = {}
         self._last_id = 0
         self._leading = False
         self._parked: dict[anyio.Event, None] = {}
@@ -116,16 +116,16 @@ class Channel:
         self.greeting: frames.Greeting | None = None
         self._closing = False
 
-    def open(self, request: Callable[[int], bytes], *, most: int | None = None) -> Talk:
+    def open(self, request: Callable[[int], bytes], *, most: int | None = None) -> Exchange:
         """Send a new request, built from its id; `most` is given for a file operation."""
         frame = request(self._last_id + 1)
         self.check()
         self._last_id += 1
-        talk = self._talks[self._last_id] = Talk(self._last_id, most)
+        exchange = self._exchanges[self._last_id] = Exchange(self._last_id, most)
         self.post(frame)
-        return talk
+        return exchange
 
-    def open_passing(self, request: Callable[[int], bytes], fds: Sequence[int]) -> Talk | None:
+    def open_passing(self, request: Callable[[int], bytes], fds: Sequence[int]) -> Exchange | None:
         """Send a new request, and these descriptors with it. None if they cannot be passed now: nothing was sent."""
         frame = request(self._last_id + 1)
         self.check()
@@ -136,13 +136,13 @@ class Channel:
         except OSError:  # the stream is full, or too many descriptors of this user's are on their way
             return None
         self._last_id += 1
-        talk = self._talks[self._last_id] = Talk(self._last_id)
+        exchange = self._exchanges[self._last_id] = Exchange(self._last_id)
         self.post(frame[sent:])
-        return talk
+        return exchange
 
-    def forget(self, talk: Talk) -> None:
+    def forget(self, exchange: Exchange) -> None:
         """Drop whatever still arrives about this request."""
-        self._talks.pop(talk.id, None)
+        self._exchanges.pop(exchange.id, None)
 
     def check(self) -> None:
         """Raises Unavailable when the guard is gone."""
@@ -155,20 +155,20 @@ class Channel:
             self._outbox += frame
             self._flush()
 
-    def consumed(self, talk: Talk, size: int) -> None:
+    def consumed(self, exchange: Exchange, size: int) -> None:
         """Note that so many bytes of its output were used, so that as many more may come."""
-        talk.owed += size
-        if talk.owed >= _CREDIT_STEP and not talk.over:
-            self.grant(talk, talk.owed)
-            talk.owed = 0
+        exchange.owed += size
+        if exchange.owed >= _CREDIT_STEP and not exchange.over:
+            self.grant(exchange, exchange.owed)
+            exchange.owed = 0
 
-    def grant(self, talk: Talk, size: int) -> None:
+    def grant(self, exchange: Exchange, size: int) -> None:
         """Allow so many more bytes of output."""
-        if talk.command:
-            talk.allowed += size
-        self.post(frames.frame(frames.CREDIT, talk.id, size.to_bytes(4, "little")))
+        if exchange.command:
+            exchange.allowed += size
+        self.post(frames.frame(frames.CREDIT, exchange.id, size.to_bytes(4, "little")))
 
-    async def until(self, talk: Talk | None, ready: Callable[[], bool]) -> None:
+    async def until(self, exchange: Exchange | None, ready: Callable[[], bool]) -> None:
         """Wait until a frame makes `ready` true. Raises Unavailable when the guard is gone before that."""
         if self._outbox:
             await self._drain()
@@ -176,7 +176,7 @@ class Channel:
             while not ready():
                 self.check()
                 if self._leading:
-                    await self._park(talk)
+                    await self._park(exchange)
                 else:
                     await self._lead(ready)
         finally:
@@ -211,17 +211,17 @@ class Channel:
         if self._closing and not self._leading and not self._writing.locked():
             self._stream.close()
 
-    async def _park(self, talk: Talk | None) -> None:
+    async def _park(self, exchange: Exchange | None) -> None:
         event = anyio.Event()
         self._parked[event] = None
-        if talk is not None:
-            talk.waiting.append(event)
+        if exchange is not None:
+            exchange.waiting.append(event)
         try:
             await event.wait()
         finally:
             self._parked.pop(event, None)
-            if talk is not None and event in talk.waiting:
-                talk.waiting.remove(event)
+            if exchange is not None and event in exchange.waiting:
+                exchange.waiting.remove(event)
 
     @staticmethod
     def _wake(event: anyio.Event | None) -> None:
@@ -269,12 +269,12 @@ class Channel:
                 self._heard_to += frames.HEAD_SIZE + len(body)
                 if id == 0:
                     self._hear_guard(kind, body)
-                elif (talk := self._talks.get(id)) is not None:
-                    talk.hear(kind, body)
-                    for event in talk.waiting:
+                elif (exchange := self._exchanges.get(id)) is not None:
+                    exchange.hear(kind, body)
+                    for event in exchange.waiting:
                         event.set()
-                    if talk.over:
-                        self.forget(talk)
+                    if exchange.over:
+                        self.forget(exchange)
                 elif id > self._last_id:
                     raise frames.BadFrame("a frame about a request that was never made")
                 count += 1

@@ -3,9 +3,9 @@
 from handrail.testing.conformance._conform import CHECKS, chosen, conform
 from handrail.testing.conformance.check import Check, NotTried, Seen
 from handrail.testing.conformance.site import Open, Opener, Site
-from handrail.testing.conformance.verdict import CheckVerdict, PromiseVerdict, Verdict
+from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, PromiseVerdict
 
 __all__ = [
-    "CHECKS", "Check", "CheckVerdict", "NotTried", "Open", "Opener", "PromiseVerdict", "Seen", "Site", "Verdict",
+    "CHECKS", "Check", "CheckVerdict", "DriverVerdict", "NotTried", "Open", "Opener", "PromiseVerdict", "Seen", "Site",
     "chosen", "conform",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from handrail.testing.conformance._streams import OUTPUT, STDIN
 from handrail.testing.conformance._trees import TREES
 from handrail.testing.conformance.check import Check, NotTried
 from handrail.testing.conformance.site import Open, Opener, opened
-from handrail.testing.conformance.verdict import CheckVerdict, Verdict, judge
+from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, summed_up
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
     check
@@ -51,7 +51,7 @@ async def conform(
     on_check: OnCheck | None = None,
     patience: float = PATIENCE,
     workers: int = WORKERS,
-) -> Verdict:
+) -> DriverVerdict:
     """Try every promise on a driver; leaves nothing behind.
 
     Args:
@@ -74,7 +74,7 @@ async def conform(
             group.start_soon(run.work, first)
             for _ in range(min(workers, len(checks)) - 1):
                 group.start_soon(run.work_apart, opener, patience)
-    return judge(name, claimed, (run.found[check.name] for check in checks), monotonic() - began)
+    return summed_up(name, claimed, (run.found[check.name] for check in checks), monotonic() - began)
 
 
 async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:

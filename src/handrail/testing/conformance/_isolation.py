@@ -14,8 +14,15 @@ from typing import Final
 import anyio
 
 from handrail.contract.driver import Feature, Mount
-from handrail.drivers.attempts import ATTEMPTS, Attempt, arguments, read_tried, targets_outside, try_outside
-from handrail.drivers.attempts import NotTried as NoAnswer
+from handrail.drivers.attempts import (
+    ATTEMPTS,
+    Attempt,
+    NotAttempted,
+    arguments,
+    read_tried,
+    targets_outside,
+    try_outside,
+)
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.testing.conformance.check import Group, NotTried, Seen
 from handrail.testing.conformance.site import Open, Site
@@ -38,7 +45,7 @@ SECRET: Final = b"secret of this machine"
 
 
 async def attempted(site: Site, attempt: Attempt, values: Mapping[str, str]) -> str:
-    """`refused`, or `reached`. Raises NoAnswer when the attempt was not made."""
+    """`refused`, or `reached`. Raises NotAttempted when the attempt was not made."""
     ran = await site.run([await site.probe(), *arguments([attempt], values)])
     return "reached" if read_tried(ran.stdout, [attempt]).reached[0] else "refused"
 
@@ -55,7 +62,7 @@ async def _attempt(open: Open, attempt: Attempt) -> Seen:
                 raise NotTried("this fails outside the sandbox too, so it proves nothing here")
         try:
             got = await attempted(site, attempt, {**values, "inside": site.directory})
-        except NoAnswer as reason:
+        except NotAttempted as reason:
             return Seen(words, False, "refused", str(reason))
     return Seen(words, True, "refused", got)
 

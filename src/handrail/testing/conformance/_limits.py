@@ -6,8 +6,7 @@ import anyio
 
 from handrail.contract.driver import Feature
 from handrail.contract.limits import Limits
-from handrail.drivers.attempts import ATTEMPTS, Attempt
-from handrail.drivers.attempts import NotTried as NoAnswer
+from handrail.drivers.attempts import ATTEMPTS, Attempt, NotAttempted
 from handrail.testing.conformance._isolation import attempted
 from handrail.testing.conformance.check import Group, Seen
 from handrail.testing.conformance.site import Open, outcome, until_says
@@ -32,7 +31,7 @@ async def _attempt(open: Open, attempt: Attempt) -> Seen:
     site = await open(limits=ASKED)
     try:
         got = await attempted(site, attempt, {**VALUES, "inside": site.directory})
-    except NoAnswer as reason:
+    except NotAttempted as reason:
         return Seen(f"{attempt.name} {attempt.argument}", False, "refused", str(reason))
     return Seen(f"{attempt.name} {attempt.argument}", True, "refused", got)
 

@@ -63,7 +63,7 @@ class PromiseVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DriverVerdict:
     """Everything the kit found about a driver."""
 
     driver: str
@@ -98,7 +98,7 @@ def _data(verdict: CheckVerdict) -> dict[str, Any]:
     return {**data, "reason": reason} if reason else data
 
 
-def judge(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerdict], seconds: float) -> Verdict:
+def summed_up(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerdict], seconds: float) -> DriverVerdict:
     """Put the checks together. A claim of which nothing could be tried is neither kept nor broken."""
     claims, by_feature = frozenset(claimed), dict[Feature, list[CheckVerdict]]()
     for verdict in found:
@@ -108,7 +108,7 @@ def judge(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerdict]
         for feature in FEATURES
         if feature in by_feature
     }
-    return Verdict(driver, promises, seconds)
+    return DriverVerdict(driver, promises, seconds)
 
 
 def _standing(claimed: bool, checks: Iterable[CheckVerdict]) -> Standing:
