@@ -1,6 +1,7 @@
 """Recordings of conversations, so that a command in a process of its own has a model that needs no network."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import anyio
 from handrail import Call, Message, Success, Turn
 from handrail.models import Recording
 from handrail.testing import ScriptedModel
+from tests.cli.terminal import Terminal, begun, say, terminal
 
 Answer = Turn | str
 
@@ -51,3 +53,15 @@ def recorded_answers(path: Path, asked: Sequence[tuple[Sequence[Message], Answer
 
     anyio.run(main)
     return f"recorded:{path}"
+
+
+@contextmanager
+def chatting(
+    work: Path, home: Mapping[str, str], prompt: str, answers: Sequence[Answer], *words: str, columns: int = 80
+) -> Iterator[Terminal]:
+    """`handrail chat` in a terminal, where this prompt was sent to a model with these answers."""
+    model = recorded(work.parent / "r", (prompt, answers))
+    with terminal("chat", "--model", model, *words, cwd=work, columns=columns, env=home) as screen:
+        begun(screen)
+        say(screen, prompt)
+        yield screen

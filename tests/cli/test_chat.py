@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from handrail import Message, Success, Turn, Usage
-from tests.cli.story import bash, called, recorded
+from tests.cli.story import bash, called, chatting, recorded
 from tests.cli.terminal import ENV, MAIN, begun, plain, say, terminal
 
 WAIT = "until [ -e go ]; do sleep 0.05; done"
@@ -47,10 +47,7 @@ def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path
 )
 def test_each_answer_to_an_approval(typed: str, made: int, told: str, work: Path, home: dict[str, str]) -> None:
     twice = [bash("echo x >> made"), bash("echo x >> made")] if made == 2 else [bash("echo x >> made")]
-    model = recorded(work.parent / "r", ("Go", [*twice, "Done with it."]))
-    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [*twice, "Done with it."], "--mode", "ask") as screen:
         screen.wait_shown("s left)")
         assert "May bash run?" in screen.shown
         assert "always means: bash(echo x >> made)" in screen.shown
@@ -102,10 +99,7 @@ def test_the_tail_of_a_running_command_is_shown_and_a_message_is_queued(work: Pa
 
 
 def test_control_c_once_ends_the_call_and_the_turn_goes_on(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Go", [bash("echo began; sleep 99"), "It was stopped."]))
-    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [bash("echo began; sleep 99"), "It was stopped."]) as screen:
         screen.wait_shown("| began")
         screen.press_control_c()
         screen.wait_shown("It was stopped.")
@@ -113,10 +107,7 @@ def test_control_c_once_ends_the_call_and_the_turn_goes_on(work: Path, home: dic
 
 
 def test_control_c_twice_ends_the_turn_and_the_conversation_goes_on(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Go", [bash("echo began; sleep 99"), "Never said."]))
-    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [bash("echo began; sleep 99"), "Never said."]) as screen:
         screen.wait_shown("| began")
         screen.type("\x03\x03")
         screen.wait_shown("The run ended: cancelled")
@@ -126,10 +117,7 @@ def test_control_c_twice_ends_the_turn_and_the_conversation_goes_on(work: Path, 
 
 
 def test_control_c_three_times_ends_the_program_and_loses_nothing(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Go", [bash("echo $$ > pid; echo began; sleep 99"), "Never said."]))
-    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [bash("echo $$ > pid; echo began; sleep 99"), "Never said."]) as screen:
         screen.wait_shown("| began")
         screen.type("\x03\x03\x03")
         while not screen.ended(0.2):
@@ -144,10 +132,7 @@ def test_control_c_three_times_ends_the_program_and_loses_nothing(work: Path, ho
 
 @pytest.mark.parametrize(("presses", "ends"), [(1, "Understood."), (2, "The run ended: cancelled")])
 def test_control_c_at_an_approval_is_no_answer_to_it(presses: int, ends: str, work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Go", [bash("touch made"), "Understood."]))
-    with terminal("chat", "--model", model, "--mode", "ask", cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [bash("touch made"), "Understood."], "--mode", "ask") as screen:
         screen.wait_shown(" left)")
         screen.type("\x03" * presses)
         screen.wait_shown(ends)
@@ -184,10 +169,7 @@ def test_control_c_in_a_terminal_that_only_prints_lines(often: bool, work: Path,
 
 def test_a_conversation_goes_on_after_its_program_was_killed(work: Path, home: dict[str, str]) -> None:
     waits = bash("touch began; sleep 99")
-    model = recorded(work.parent / "r", ("Go", [waits, "Never said."]))
-    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", [waits, "Never said."]) as screen:
         while not (work / "began").exists():
             time.sleep(0.05)
         os.kill(screen.pid, signal.SIGKILL)
@@ -296,12 +278,9 @@ def test_resume_in_a_conversation_takes_up_another(work: Path, home: dict[str, s
 
 
 def test_two_chats_on_one_session_are_refused(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("One", ["First answer."]))
-    with terminal("chat", "--model", model, cwd=work, env=home) as screen:
-        begun(screen)
-        say(screen, "One")
+    with chatting(work, home, "One", ["First answer."]) as screen:
         screen.wait_shown("First answer.")
-        with terminal("chat", "--model", model, "--resume", "last", cwd=work, env=home) as second:
+        with terminal("chat", "--model", f"recorded:{work.parent}/r", "--resume", "last", cwd=work, env=home) as second:
             assert second.end() == 2
         assert f"in use by process {screen.pid}" in second.shown.replace("\n", " ")
 
@@ -312,10 +291,7 @@ def test_a_narrow_window_a_resize_and_foreign_escape_sequences_break_nothing(
 ) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred"
     talk = [bash(f"printf '%s\\n' '{hostile}'; {WAIT}"), f"Saw {hostile}"]
-    model = recorded(work.parent / "r", ("Go", talk))
-    with terminal("chat", "--model", model, cwd=work, columns=columns, env=home) as screen:
-        begun(screen)
-        say(screen, "Go")
+    with chatting(work, home, "Go", talk, columns=columns) as screen:
         screen.wait_shown("| \\x1b]0")
         screen.resize(60)
         (work / "go").touch()

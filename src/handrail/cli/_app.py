@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from handrail.cli._inside import Env, Mounts
+from handrail.cli._inside import Env, Mounts, inside
 from handrail.cli._installed import as_installed, version_line
 from handrail.contract.errors import HandrailError
 from handrail.lazy import Lazy
@@ -142,6 +142,16 @@ class Options:
     verbose: Verbose = False
     mount: Mounts = None
     env: Env = None
+
+    def for_sandbox(self) -> dict[str, Any]:
+        """The arguments of `open_sandbox`. Raises HandrailError, saying what to type."""
+        return {
+            "driver": self.driver,
+            "workspace": self.workspace,
+            "network": self.network,
+            "allow_weaker": self.allow_weaker,
+            **inside(self.workspace, self.mount, self.env),
+        }
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

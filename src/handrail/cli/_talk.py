@@ -12,7 +12,6 @@ from handrail.agent import MAX_ROUNDS, Agent, Outcome
 from handrail.aio import in_background
 from handrail.cli._app import Options
 from handrail.cli._config import ServerEntry
-from handrail.cli._inside import inside
 from handrail.cli._settings import NOTHING_SET, Configured
 from handrail.cli.servers import Ask, connected
 from handrail.contract.approval import Approver
@@ -68,14 +67,7 @@ async def open_talk(
     """
     shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
     shared["budget"] = Budget(calls=wish.calls)
-    added = inside(options.workspace, options.mount, options.env)
-    async with open_sandbox(
-        options.driver,
-        workspace=options.workspace,
-        network=options.network,
-        allow_weaker=options.allow_weaker,
-        **added,
-    ) as sandbox:
+    async with open_sandbox(**options.for_sandbox()) as sandbox:
         shared["sandbox"] = sandbox
         async with AsyncExitStack() as stack:
             for entry in wish.settings.servers.values():

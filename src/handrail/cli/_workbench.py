@@ -14,7 +14,6 @@ from rich.text import Text
 
 from handrail.aio import in_background
 from handrail.cli._app import Options, typed
-from handrail.cli._inside import inside
 from handrail.cli._output import Tail, as_json, exit_code, show_result
 from handrail.cli._screen import make_console
 from handrail.cli._settings import read_settings
@@ -35,16 +34,9 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
     console, to_person = make_console(stderr=True), sys.stdout.isatty() and not options.json
     settings = read_settings(options.workspace)
     options = settings.applied(options, typed.get())
-    added = inside(options.workspace, options.mount, options.env)
     policy, tail, asks = settings.policy(options.mode), Tail(to_person=to_person), can_ask() and not options.yes
     person = TerminalApprover(console, tools, remembers=lasting, shown=tail.until_asked) if asks else None
-    async with open_sandbox(
-        options.driver,
-        workspace=options.workspace,
-        network=options.network,
-        allow_weaker=options.allow_weaker,
-        **added,
-    ) as sandbox:
+    async with open_sandbox(**options.for_sandbox()) as sandbox:
         if person is not None:
             person.sandbox = sandbox
         session = Session(

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
-from handrail.cli._inside import Env, Mounts, inside
+from handrail.cli._inside import Env, Mounts
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import nearest
 from handrail.contract.limits import Budget
@@ -121,20 +121,14 @@ def session_opener(options: Options, tools: "list[Tool]") -> "Callable[[], Abstr
         raise HandrailError(f"--workspace {options.workspace}: there is no such directory")
     if options.network not in ("none", "full"):
         raise HandrailError(f"--network {options.network}: write none or full")
-    workspace, added = os.path.abspath(options.workspace), inside(options.workspace, options.mount, options.env)
+    given = {**options.for_sandbox(), "workspace": os.path.abspath(options.workspace)}
     mode: Any = options.mode  # Policy says what is wrong with it
     policy = _policy.Policy(mode=mode)
 
     @asynccontextmanager
     async def open_session() -> "AsyncIterator[Session]":
         async with (
-            _open.open_sandbox(
-                options.driver,
-                workspace=workspace,
-                network=options.network,
-                allow_weaker=options.allow_weaker,
-                **added,
-            ) as sandbox,
+            _open.open_sandbox(**given) as sandbox,
             _session.Session(
                 tools, sandbox=sandbox, policy=policy, budget=Budget(calls=None, refusals=None)
             ) as session,
