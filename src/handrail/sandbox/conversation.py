@@ -117,7 +117,7 @@ class CommandConversation:
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
-        return f"<CommandConversation with {' '.join(self._command.order.command.argv or ())[:60]!r}: {state}>"
+        return f"<conversation with {' '.join(self._command.order.command.argv or ())[:60]!r}: {state}>"
 
     @property
     def logs(self) -> str:
