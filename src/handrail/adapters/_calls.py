@@ -8,13 +8,11 @@ from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.call import Arguments, Call
 from handrail.contract.expect import expect, refuse
 from handrail.contract.limits import DEFAULT_BUDGET, Budget
-from handrail.contract.result import Image, Result, images_in, sendable
+from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in, sendable
 from handrail.session.session import Session
 
 Approval = Literal["ours", "framework"]
 NO_RUNS: Final = Budget(calls=None, refusals=None)
-IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every provider can look at; a request with another type would be refused."""
 
 
 def checked(session: Session, approval: Approval = "ours") -> Session:

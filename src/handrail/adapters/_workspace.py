@@ -5,7 +5,6 @@ import os
 import posixpath
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
 
 from pydantic_ai.workspaces import (
     CommandResult,
@@ -23,11 +22,8 @@ from pydantic_ai.workspaces import (
 from handrail.contract.driver import FileStat, StreamName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import DEFAULT_CAPS
-from handrail.sandbox.completed import Completed
+from handrail.sandbox.completed import EXIT_CANNOT_RUN, EXIT_NOT_FOUND, Completed
 from handrail.sandbox.sandbox import Sandbox
-
-NO_SUCH_PROGRAM: Final = 127
-CANNOT_BE_RUN: Final = 126
 
 
 class SandboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem):
@@ -65,7 +61,7 @@ class SandboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem):
                 done = await self._sandbox.run(command, env=env, timeout=timeout)
         except (FileNotFoundError, PermissionError) as error:
             await self.working_dir()  # raises where it is the directory that is missing
-            code = NO_SUCH_PROGRAM if isinstance(error, FileNotFoundError) else CANNOT_BE_RUN
+            code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_CANNOT_RUN
             return CommandResult(exit_code=code, stdout="", stderr=f"{error.strerror or error}\n")
         stdout, stderr = _text(done, "stdout"), _text(done, "stderr")
         if done.ended_by == "timeout":

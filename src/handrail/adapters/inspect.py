@@ -11,10 +11,8 @@ from pydantic import BaseModel
 from handrail.contract.driver import StreamName
 from handrail.contract.errors import Unavailable
 from handrail.drivers.open import open_sandbox
-from handrail.sandbox.completed import Completed
+from handrail.sandbox.completed import EXIT_NOT_FOUND, Completed
 from handrail.sandbox.sandbox import Sandbox
-
-NO_SUCH_PROGRAM = 127
 
 
 class HandrailConfig(BaseModel, frozen=True, extra="forbid"):
@@ -76,7 +74,7 @@ class HandrailSandbox(SandboxEnvironment):
             with _available():
                 done = await self.sandbox.run(cmd, stdin=input, cwd=cwd, env=env, timeout=timeout)
         except FileNotFoundError as error:
-            return ExecResult(False, NO_SUCH_PROGRAM, "", f"{cmd[0]}: {error.strerror or error}\n")
+            return ExecResult(False, EXIT_NOT_FOUND, "", f"{cmd[0]}: {error.strerror or error}\n")
         if done.ended_by == "timeout":
             raise TimeoutError(f"{cmd[0]} ran longer than {timeout} s and was stopped, with all it started")
         return ExecResult(done.exit_code == 0, done.exit_code, _text(done, "stdout"), _text(done, "stderr"))

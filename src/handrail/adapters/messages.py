@@ -8,10 +8,8 @@ from handrail.adapters._calls import text_of
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import expect, refuse, shown
-from handrail.contract.result import Failure, Image, Result, Success, images_in, sendable, sendable_data
+from handrail.contract.result import IMAGE_TYPES, Failure, Image, Result, Success, images_in, sendable, sendable_data
 
-IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What providers can look at; a request with another type would be refused."""
 GEMINI_IMAGE_TYPES: Final = IMAGE_TYPES - {"image/gif"}
 CUT: Final[Mapping[str, frozenset[str | None]]] = {
     "openai": frozenset({"length", "content_filter", None}),

@@ -22,6 +22,8 @@ REFUSALS: Final[frozenset[str]] = frozenset(
 )
 """Kinds that mean: the body did not run. They do not spend the call budget."""
 SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Pictures that providers can look at; a request with another type would be refused. Google takes no GIF."""
 LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from handrail.drivers._options import is_below
+from handrail.sandbox.completed import EXIT_CANNOT_RUN, EXIT_NOT_FOUND
 
 
 class Explanation(NamedTuple):
@@ -19,7 +20,6 @@ class Explanation(NamedTuple):
 
 Explain = Callable[[str], Explanation | None]
 """From the name of a program that was not found to what is known of it, if anything is."""
-NOT_FOUND_EXIT: Final = 127
 NO_MORE_PROCESSES: Final = (
     "A process could not be started: the sandbox may have reached its limit on processes. Stop something that runs in "
     "the sandbox."
@@ -32,7 +32,6 @@ HIDDEN_INTERPRETER: Final = (
     "{} is there, but its interpreter {} is hidden: it is not in this sandbox. Run it with an interpreter that is, or "
     "make its environment again."
 )
-CANNOT_RUN_EXIT: Final = 126
 _NOT_FOUND: Final = re.compile(
     rb"(?:^|: )([^\s:/]+): (?:command not found|not found|No such file or directory)", re.MULTILINE
 )
@@ -79,9 +78,9 @@ def explainer(visible: Sequence[str]) -> Explain:
 
 def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[Explanation]:
     """What is known of a command that ended with this code; `stderr` is the end of what it printed there."""
-    if exit_code == NOT_FOUND_EXIT:
+    if exit_code == EXIT_NOT_FOUND:
         yield from filter(None, map(explain, missing_programs(stderr)))
-    if exit_code in (NOT_FOUND_EXIT, CANNOT_RUN_EXIT):
+    if exit_code in (EXIT_NOT_FOUND, EXIT_CANNOT_RUN):
         for found in dict.fromkeys(_BAD_INTERPRETER.findall(stderr)[:_EXPLAINED_MAX]):
             program, named = (part.decode("utf-8", "replace") for part in found)
             yield Explanation(HIDDEN_INTERPRETER.format(program, named or f"(see: head -n 1 {program})"), "")

@@ -11,10 +11,8 @@ from pydantic_ai.models import Model as Client
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Message
-from handrail.contract.result import Image, Result, images_in
+from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in
 
-IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every provider can look at; a request with another type would be refused."""
 NO_GIF: Final = frozenset({"google"})
 TEXT_RESULTS: Final = frozenset({"openai-chat", "ollama"})
 """Their results are text alone, so the pictures of a result follow in the next message."""

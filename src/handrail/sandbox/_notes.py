@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from handrail.contract.driver import Command
+from handrail.sandbox.completed import EXIT_NOT_FOUND
 
 SIGPIPE_EXIT: Final = 141
-NOT_FOUND_EXIT: Final = 127
 LIMIT_EXITS: Final = {
     152: "Exit code 152 means that a limit ended the command: it used all its cpu time (limits.cpu). Do less at once.",
     153: "Exit code 153 means that a limit ended the command: a file grew too large (limits.file_size). Write less.",
@@ -73,7 +73,7 @@ def notes_on(command: Command, exit_code: int, *, silent: bool) -> tuple[str, ..
         )
     if exit_code in LIMIT_EXITS:
         notes.append(LIMIT_EXITS[exit_code])
-    if exit_code == NOT_FOUND_EXIT:
+    if exit_code == EXIT_NOT_FOUND:
         notes.append(
             "Exit code 127 means that a command was not found: check its spelling, or whether it is installed "
             "in the sandbox."

@@ -9,6 +9,9 @@ EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"
 """What ended it: the command itself, a limit, a person, the model, too much output, or the run's time budget."""
 EXIT_TIMED_OUT: Final = 124
 """The exit code of a command that a time limit ended."""
+EXIT_NOT_FOUND: Final = 127
+EXIT_CANNOT_RUN: Final = 126
+"""Of a shell, for a program that does not exist, and for a file that cannot be run."""
 
 
 @dataclass(frozen=True, slots=True)

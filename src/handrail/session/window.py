@@ -7,11 +7,9 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
+from handrail.contract.limits import ANSWER_TOKENS, HOSTED_WINDOW
 from handrail.contract.model import Message
 
-DEFAULT_WINDOW: Final = 128_000
-DEFAULT_ANSWER: Final = 8_192
-"""Tokens that are kept for the answer, and never more than a quarter of the window."""
 IMAGE_WEIGHT: Final = 1_600.0
 MESSAGE_WEIGHT: Final = 8.0
 """Of a message, a call or a result, beside its text."""
@@ -57,8 +55,8 @@ class Window:
     """The context of one model. Weights are estimates; times the ratio, which is learned, they are tokens."""
 
     def __init__(self, model: object) -> None:
-        self.size = _positive(getattr(model, "window", None)) or DEFAULT_WINDOW
-        answer = _positive(getattr(model, "max_tokens", None)) or DEFAULT_ANSWER
+        self.size = _positive(getattr(model, "window", None)) or HOSTED_WINDOW
+        answer = _positive(getattr(model, "max_tokens", None)) or ANSWER_TOKENS
         self.room = self.size - min(answer, self.size // 4)
         """Tokens for everything but the answer."""
         self.ratio = 1.0
