@@ -1,8 +1,5 @@
 """Bubblewraps and guards that do less than they say, and drivers that break one promise each."""
 
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +7,10 @@ from handrail.contract.driver import Command, SignalName
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
 from handrail.drivers._options import fixed_env
-from handrail.drivers.guard.build import FLAGS, HERE, PROGRAM, compiler
+from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.host import host_report
-from handrail.drivers.jail._bubblewrap import find_bubblewrap
+from handrail.testing.broken._guards import OTHER_GUARD, lying_bubblewrap
 from tests.drivers.watching import collect
 
 SHARES_NETWORK = """
@@ -29,10 +26,6 @@ while "--size" in words:
     at = words.index("--size")
     del words[at:at+2]
 """
-OTHER_GUARD = """
-at = words.index("--")
-words[at:at] = ["--ro-bind", {other!r}, words[at+1]]
-"""
 NO_JAIL = """
 at = words.index("--")
 os.execv({guard!r}, [{guard!r}, *words[at+2:]])
@@ -45,27 +38,14 @@ def program(path: Path, text: str, *, mode: int = 0o755) -> str:
     return str(path)
 
 
-def lying(path: Path, edit: str, **values: str) -> str:
+def lying(edit: str, **values: str) -> str:
     """A bubblewrap that changes what it was told."""
-    values = {"guard": str(PROGRAM), **values}
-    edit = edit.format(**values)
-    real = find_bubblewrap()
-    return program(path, f"#!{sys.executable} -IS\nimport os, sys\nwords = sys.argv[1:]\nif len(words) > 1:\n"
-                   + "".join(f"    {line}\n" for line in edit.strip().splitlines())
-                   + f"os.execv({real!r}, ['bwrap', *words])\n")  # fmt: skip
+    return lying_bubblewrap(edit, **{"guard": str(PROGRAM), **values})
 
 
-def careless_guard(directory: Path, file: str, old: str, new: str) -> str:
-    """The guard, compiled with one change."""
-    sources = directory / "sources"
-    shutil.copytree(HERE, sources, ignore=shutil.ignore_patterns("*.py", "__pycache__", "guard", "fuzz"))
-    text = (sources / file).read_text()
-    assert text.count(old) == 1, "the control: the change is made"
-    (sources / file).write_text(text.replace(old, new))
-    made = directory / "guard"
-    flags = [flag for flag in FLAGS if not flag.startswith(("-W", "-O", "-D", "-U"))]
-    subprocess.run([*compiler(), *flags, *map(str, sorted(sources.glob("*.c"))), "-o", str(made)], check=True)
-    return str(made)
+def with_guard(program: str) -> str:
+    """A bubblewrap whose jail has another program as its guard."""
+    return lying(OTHER_GUARD, other=program)
 
 
 async def host_with(program: str, workspace: Path) -> GuardedDriver:

@@ -13,6 +13,7 @@ import pytest
 from handrail.contract.driver import Command
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard import frames
+from handrail.testing.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, collect, run
@@ -63,8 +64,8 @@ async def python(driver: GuardedDriver, code: str, *arguments: str) -> str:
 
 async def jail_with(opened: Open, place: Path, file: str, old: str, new: str) -> GuardedDriver:
     """A jail whose guard was compiled with one change."""
-    other = liars.careless_guard(place, file, old, new)
-    return await opened("jail", bubblewrap=liars.lying(place / "bwrap", liars.OTHER_GUARD, other=other))
+    other = careless_guard((file, old, new))
+    return await opened("jail", bubblewrap=liars.with_guard(other))
 
 
 async def test_no_mode_and_no_time_of_the_machines_devices_can_be_changed(opened: Open) -> None:

@@ -96,7 +96,7 @@ def test_where_none_is_installed_that_is_said() -> None:
 
 
 async def test_a_wrapper_that_runs_the_guard_without_a_jail_is_refused(tmp_path: Path, home: str) -> None:
-    bubblewrap = liars.lying(tmp_path / "bwrap", liars.NO_JAIL)
+    bubblewrap = liars.lying(liars.NO_JAIL)
     with pytest.raises(Unavailable, match="no jail: the guard is not the first process"):
         await open_jail(workspace=home, bubblewrap=bubblewrap)
 

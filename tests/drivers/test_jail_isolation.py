@@ -25,6 +25,7 @@ from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.attempts import METADATA
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.open import open_sandbox
+from handrail.testing.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import MARK, PATIENCE, alive, collect, descendants, eventually, lives, new_mark, run
@@ -502,8 +503,8 @@ CARELESS = {
 async def test_two_walls_keep_the_guards_descriptors_from_a_command(opened: Open, tmp_path: Path, fault: str) -> None:
     """They are closed, by any of three ways, and nothing that is run would have them if they were not."""
     old, new, closed = CARELESS[fault]
-    other = liars.careless_guard(tmp_path, "supervise.c", old, new)
-    jail = await opened("jail", bubblewrap=liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=other))
+    other = careless_guard(("supervise.c", old, new))
+    jail = await opened("jail", bubblewrap=liars.with_guard(other))
     assert (await run(jail, "ls /proc/self/fd")).stdout.split() == [b"0", b"1", b"2", b"3"], "the last is listed"
     process, said = await jail.start(Command(argv=("cat",), input=True)), b""
     await process.send(b"x")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from handrail.testing.broken._guards import careless_guard
 from tests.drivers import liars
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,8 +75,8 @@ def test_a_mount_made_outside_after_the_jail_was_opened_does_not_appear_inside(t
 
 @needs_unshare
 def test_control_a_guard_that_leaves_the_mounts_as_they_are_gets_it_and_is_found_out(tmp_path: Path) -> None:
-    careless = liars.careless_guard(tmp_path, "jail.c", "MS_REC | MS_PRIVATE", "MS_REC | MS_SLAVE")
-    bubblewrap = liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=careless)
+    careless = careless_guard(("jail.c", "MS_REC | MS_PRIVATE", "MS_REC | MS_SLAVE"))
+    bubblewrap = liars.with_guard(careless)
     assert looked(tmp_path, bubblewrap) == (
         '{"shared": true, "seen": ["planted", "planted", "wrote"], "linked": ["master:"], "lost": ["file_isolation"]}'
     )

@@ -10,6 +10,7 @@ from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver
+from handrail.testing.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import collect, guard_pid, run
@@ -118,11 +119,11 @@ FAILING = {
 async def test_a_limit_or_a_drop_that_fails_ends_the_command(
     kind: str, opened: Open, tmp_path: Path, fault: str
 ) -> None:
-    careless = liars.careless_guard(tmp_path, *FAILING[fault])
+    careless = careless_guard(FAILING[fault])
     if kind == "host":
         driver = await liars.host_with(careless, tmp_path)
     else:
-        driver = await opened("jail", bubblewrap=liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=careless))
+        driver = await opened("jail", bubblewrap=liars.with_guard(careless))
     marked = Path(driver.workspace, "ran")
     with pytest.raises(OSError, match="cannot be started"):
         await driver.start(Command(line=f"touch {marked}"))
@@ -140,23 +141,23 @@ FORGETTING = {
 async def test_where_privileges_cannot_be_given_up_there_is_no_jail_and_on_the_host_nothing_to_give_up(
     opened: Open, tmp_path: Path, what: str
 ) -> None:
-    careless = liars.careless_guard(tmp_path, "payload.c", FORGETTING[what], "(errno = EPERM, -1)")
+    careless = careless_guard(("payload.c", FORGETTING[what], "(errno = EPERM, -1)"))
     with pytest.raises(Unavailable, match="privileges cannot be given up"):
-        await opened("jail", bubblewrap=liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=careless))
+        await opened("jail", bubblewrap=liars.with_guard(careless))
     host = await liars.host_with(careless, tmp_path)
     assert (await run(host, "echo runs")).stdout == b"runs\n"
     await host.close()
 
 
 async def test_where_giving_up_privileges_fails_otherwise_there_is_no_host_either(tmp_path: Path) -> None:
-    careless = liars.careless_guard(tmp_path, "payload.c", FORGETTING["the secure bits"], "(errno = EINVAL, -1)")
+    careless = careless_guard(("payload.c", FORGETTING["the secure bits"], "(errno = EINVAL, -1)"))
     with pytest.raises(Unavailable, match="privileges cannot be given up"):
         await liars.host_with(careless, tmp_path)
 
 
 async def test_a_worker_that_ends_without_an_answer_is_not_taken_for_an_error_of_the_file(tmp_path: Path) -> None:
     answers = "*answer = 1 + (error ? error : operate(message));\n\t_exit(0);"
-    careless = liars.careless_guard(tmp_path, "files.c", answers, f"_exit({errno.ENOENT} + (answer == NULL));")
+    careless = careless_guard(("files.c", answers, f"_exit({errno.ENOENT} + (answer == NULL));"))
     (tmp_path / "file").write_text("here")
     host = await liars.host_with(careless, tmp_path)
     for work in (host.read(f"{tmp_path}/file"), host.stat(f"{tmp_path}/file"), host.make_dir(f"{tmp_path}/x")):

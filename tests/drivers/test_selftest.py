@@ -21,6 +21,7 @@ from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import open_sandbox
 from handrail.drivers.selftest import NOTE, weigh
 from handrail.drivers.selftest import tested as self_tested
+from handrail.testing.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.watching import eventually
 
@@ -90,7 +91,7 @@ BUBBLEWRAPS: dict[str, tuple[str, set[Feature]]] = {
 @pytest.mark.parametrize("lie", BUBBLEWRAPS)
 async def test_a_bubblewrap_that_does_less_is_found_out(tmp_path: Path, home: str, lie: str) -> None:
     edit, expected = BUBBLEWRAPS[lie]
-    bubblewrap = liars.lying(tmp_path / "bwrap", edit, tmp=tempfile.gettempdir())
+    bubblewrap = liars.lying(edit, tmp=tempfile.gettempdir())
     driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap)
     besides = set() if "limit_tmp" in expected else {"limit_tmp"}  # where temporary files are in /tmp
     assert {promise.feature for promise in driver.lost} - besides == expected
@@ -136,8 +137,8 @@ UNUSABLE = {"has one table of processes"}
 @pytest.mark.parametrize("fault", GUARDS)
 async def test_a_guard_that_does_less_is_found_out(tmp_path: Path, home: str, fault: str) -> None:
     file, old, new, expected = GUARDS[fault]
-    other = liars.careless_guard(tmp_path, file, old, new)
-    bubblewrap = liars.lying(tmp_path / "bwrap", liars.OTHER_GUARD, other=other)
+    other = careless_guard((file, old, new))
+    bubblewrap = liars.with_guard(other)
     limits = Limits(open_files=100, file_size=1 << 20, cpu=5.0)
     try:
         driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap, limits=limits)
@@ -244,7 +245,7 @@ async def test_a_cancelled_test_closes_its_driver(home: str) -> None:
 
 
 async def test_a_sandbox_with_a_missing_wall_is_refused_unless_that_is_allowed(tmp_path: Path, home: str) -> None:
-    bubblewrap = liars.lying(tmp_path / "bwrap", liars.SHARES_NETWORK)
+    bubblewrap = liars.lying(liars.SHARES_NETWORK)
     for driver in ("auto", "jail"):
         with pytest.raises(WeakerThanAsked, match=r"network_isolation is absent.*could connect to a server"):
             async with open_sandbox(driver, workspace=home, bubblewrap=bubblewrap):

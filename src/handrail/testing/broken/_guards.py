@@ -17,6 +17,12 @@ OTHER_GUARD: Final = """
 at = words.index("--")
 words[at:at] = ["--ro-bind", {other!r}, words[at+1]]
 """
+READ_WORDS: Final = r"""import os, sys
+words = sys.argv[1:]
+if words[:1] == ["--args"]:
+    with open(int(words[1]), "rb") as told:
+        words[:2] = [os.fsdecode(word) for word in told.read().split(b"\0")[:-1]]
+"""
 
 
 @lru_cache(maxsize=1)
@@ -54,9 +60,9 @@ def careless_guard(*edits: Edit) -> str:
 
 @lru_cache(maxsize=100)
 def lying_bubblewrap(edit: str, **values: str) -> str:
-    """A bubblewrap that changes its words first."""
+    """A bubblewrap that changes its words first: those it was started with, and those it is told afterwards."""
     lines = "".join(f"    {line}\n" for line in edit.format(**values).strip().splitlines())
-    text = f"#!{sys.executable} -IS\nimport os, sys\nwords = sys.argv[1:]\nif len(words) > 1:\n{lines}"
+    text = f"#!{sys.executable} -IS\n{READ_WORDS}if len(words) > 1:\n{lines}"
     path = _directory() / f"bwrap-{abs(hash(text))}"
     path.write_text(text + f"os.execv({find_bubblewrap()!r}, ['bwrap', *words])\n", encoding="utf-8")
     path.chmod(0o755)
