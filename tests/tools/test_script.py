@@ -57,7 +57,7 @@ async def trouble(world: World, code: str) -> Failure:
 
 NOT_IN_MONTY = (
     "import asyncio", "import pickle", "import sys", "import os", "class E(Exception)", "object()",
-    "from __future__", "from math import *", "tools['glob']", "n = 0\ndef f():\n    nonlocal",
+    "from __future__", "from subprocess", "from math import *", "tools['glob']", "n = 0\ndef f():\n    nonlocal",
 )  # fmt: skip
 """How scripts begin that Monty's part of Python cannot run."""
 

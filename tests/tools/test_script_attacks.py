@@ -34,6 +34,18 @@ LANGUAGE: list[tuple[str, Any]] = [
     ("n = 0\ndef f():\n    global n\n    n += 1\nf()\nreturn n", 1),
     ("n = 0\ndef f():\n    nonlocal n\n    n += 1\nf()\nreturn n", 1),
     ("n: int = 1\nm = 1\ndef f():\n    global m\n    m += n\nf()\nreturn m", 2),
+    ("n: int = 1\nm: int\ndef f():\n    global n, m\n    n, m = n + 1, n\nf()\nreturn [n, m]", [2, 1]),
+    ("class A:\n    n: int = 5\nn = 1\ndef f():\n    global n\n    n += 1\nf()\nreturn [n, A.n]", [2, 5]),
+    ("if True:\n    d = {}\n    d['x']: int = 3\n    return d", {"x": 3}),
+    ("from subprocess import call\ncall('true')", 0),
+    ("import os as tools\ntools.sep", "/"),
+    ("import os.path as call\ncall.join('a', 'b')", "a/b"),
+    ("class call:\n    x = 'no-such'\n    def __init__(self, x): self.x = x\ncall('no-such').x", "no-such"),
+    ("import asyncio\nasync def call(x): return x\nasyncio.run(call('no-such'))", "no-such"),
+    ("try:\n    1 / 0\nexcept ArithmeticError as call:\n    x = str(call)\nx", "division by zero"),
+    ("match ['a', len]:\n    case [_, call]: x = call('four')\nx", 4),
+    ("match [len]:\n    case [*call]: x = call[0]('four')\nx", 4),
+    ("match {'a': 1}:\n    case {**tools}: x = tools['a']\nx", 1),
     ("import pickle\nclass A: x = 1\nreturn pickle.loads(pickle.dumps(A())).x", 1),
     ("import pickle\nclass A: x = 1\npickle.loads(pickle.dumps(A)).x", 1),
 ]
@@ -63,6 +75,13 @@ return 5
     value = await real.value("script", code=code)
     assert [file["path"] for file in value["media"]] == ["media/late", "media/open"]
     assert (await real.get("media/late"), await real.get("media/open")) == (b"late", b"open")
+
+
+async def test_the_line_that_an_error_shows_is_the_scripts_own(scripted: World) -> None:
+    for text in ("x = '''a\x0cb'''\n1 / 0  # here", "x = '\u2028 \x85 \x1c'\r\n1 / 0  # here", "x = 1\r1 / 0  # here"):
+        failure = await trouble(scripted, text)
+        assert "line 2" in failure.message
+        assert "1 / 0  # here" in failure.message, text
 
 
 async def test_the_lines_of_an_error_are_only_those_that_led_to_it(real: World) -> None:

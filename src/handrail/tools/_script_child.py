@@ -7,6 +7,7 @@ It is given to the sandbox's Python as text, after `_script_syntax.py` and `_scr
 import atexit
 import builtins
 import gc
+import io
 import json
 import linecache
 import os
@@ -109,7 +110,22 @@ class Ref:
             return default
 
     def __contains__(self, key: Any) -> bool:
-        return key in self.keys() or any(key in line for line in self.lines() if isinstance(key, type(line)))
+        """A part of a text, a key of an object, an item of a list."""
+        if self.kind == "json":
+            return any(key == each for each in self)
+        rest = b"" if self.kind == "bytes" else ""
+        for at in range(0, self.size, PIECE):
+            rest += self._piece(at, min(at + PIECE, self.size))
+            if key in rest:
+                return True
+            rest = rest[max(0, len(rest) - len(key)) :]
+        return False
+
+    def __eq__(self, other: object) -> Any:
+        return self._ref == other._ref if isinstance(other, Ref) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
 
 
 def given(channel: Channel, value: Any) -> Any:
@@ -348,7 +364,7 @@ def main() -> None:
     begun = json.loads(channel.start() or sys.exit())
     code = begun["code"]
     sys.argv = ["script"]
-    linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
+    linecache.cache[NAME] = (len(code), None, io.StringIO(code, newline=None).readlines(), NAME)
     before = media(os.path.join(begun["workspace"], MEDIA))
     try:
         ended = outcome(code, begun["cwd"], channel)

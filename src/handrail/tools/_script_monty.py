@@ -41,6 +41,7 @@ SCRIPT: Final = "<python-input-1>"
 """The name of what is fed after the prelude."""
 UNSUPPORTED: Final = "The monty syntax parser does not"
 PART: Final = "\nMonty ran this script; it has only a part of Python."
+INTERNAL: Final = "Internal error in monty"
 LANGUAGE_ERRORS: Final = (NotImplementedError, AttributeError, ImportError, NameError)
 
 
@@ -356,5 +357,5 @@ def _trouble(error: "_monty.MontyRuntimeError", code: str) -> Frame:
     lines = [(NAME, each.line, each.function_name or "<module>", own[min(each.line, len(own)) - 1]) for each in frames]
     told = "".join(StackSummary.from_list(lines).format())
     told += error.display("type-msg").replace(TOOL_ERROR, "ToolError")
-    note = PART if isinstance(what, LANGUAGE_ERRORS) else ""
+    note = PART if isinstance(what, LANGUAGE_ERRORS) or INTERNAL in str(what) else ""
     return {"error": {"message": told[-8000:] + note, "line": frames[-1].line if frames else None}}

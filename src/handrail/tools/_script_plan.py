@@ -1,7 +1,7 @@
 """What a script will call, found before it runs: its syntax, its tools, and the names of their arguments."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,10 @@ from handrail.tools._script_syntax import compiled, parsed
 OWN_NAMES: Final = frozenset({"gather"})
 LONGEST_CODE: Final = 1 << 18
 """Characters of a script."""
+NAMED: Final = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar,
+)  # fmt: skip
+"""What gives its `name` to something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,29 @@ def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
     except ValueError as error:
         return not_run(str(error))
     known = {tool.name: tool for tool in tools}
-    for use in () if finder.rebound else finder.uses:
+    is_own = not {"tools", "call"}.isdisjoint(bound(tree))
+    for use in () if is_own else finder.uses:
         if why := _wrong(use, known):
             return not_run(f"line {use.line}: {why}")
     return frozenset(use.name for use in finder.uses)
+
+
+def bound(tree: ast.Module) -> set[str]:
+    """The names that the script gives to things of its own."""
+    return {name for node in ast.walk(tree) for name in _bound_by(node)}
+
+
+def _bound_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    elif isinstance(node, ast.MatchMapping):
+        yield node.rest or ""
+    elif isinstance(node, NAMED):
+        yield node.name or ""
 
 
 def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozenset[str]:
@@ -80,8 +103,6 @@ class _Finder(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.uses: list[_Use] = []
-        self.rebound = False
-        """Whether `tools` or `call` may be something else in this script."""
 
     def visit_Call(self, node: ast.Call) -> None:
         name = _tool_name(node.func)
@@ -118,20 +139,6 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
         elif not _is_own(node):
             self.uses.append(_Use(name, node.lineno))
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id in ("tools", "call") and not isinstance(node.ctx, ast.Load):
-            self.rebound = True
-
-    def visit_arg(self, node: ast.arg) -> None:
-        if node.arg in ("tools", "call"):
-            self.rebound = True
-        self.generic_visit(node)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if node.name in ("tools", "call"):
-            self.rebound = True
-        self.generic_visit(node)
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:

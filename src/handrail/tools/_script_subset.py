@@ -1,11 +1,13 @@
 """What Monty's part of Python does not have, as far as that can be seen before a script runs."""
 
 import ast
+import builtins
 from collections.abc import Iterator
 from typing import Final
 
 from handrail.tools._script_checked import checked
 from handrail.tools._script_engine import CannotRun
+from handrail.tools._script_plan import bound
 from handrail.tools._script_syntax import parsed
 
 MODULES: Final = frozenset((
@@ -34,7 +36,7 @@ def text_for_monty(code: str) -> str:
     """The script as Monty reads it; its lines keep their numbers. Raises CannotRun."""
     tree = parsed(code)
     nodes = list(ast.walk(tree))
-    own = set(_bound(nodes))
+    own = bound(tree)
     for line, what in sorted(_lacking(nodes, own)):
         raise CannotRun(f"line {line}: Monty does not have {what}")
     text = _outdented(code, tree)
@@ -59,36 +61,24 @@ def _means(text: str) -> str:
         return ""
 
 
-def _lacking(nodes: list[ast.AST], bound: set[str]) -> Iterator[tuple[int, str]]:
+def _lacking(nodes: list[ast.AST], own: set[str]) -> Iterator[tuple[int, str]]:
     catches = any(isinstance(node, ast.Name) and node.id == "ToolError" for node in nodes)
     catches |= any(isinstance(node, ast.keyword) and node.arg == "return_exceptions" for node in nodes)
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((node.lineno, f"the module {name}") for name in _modules(node) if name not in MODULES)
             yield from ((node.lineno, "import *") for alias in node.names if alias.name == "*")
-        elif isinstance(node, ast.Name) and node.id in NAMES - bound:
+        elif isinstance(node, ast.Name) and node.id in NAMES - own:
             yield node.lineno, node.id
         elif isinstance(node, ast.Attribute) and node.attr in ERROR_PARTS and catches:
             yield node.lineno, f"the .{node.attr} of a ToolError; str(error) is 'kind: message'"
-        elif isinstance(node, ast.Subscript) and _is_tools(node.value) and "tools" not in bound:
+        elif isinstance(node, ast.Subscript) and _is_tools(node.value) and "tools" not in own:
             yield node.lineno, "tools[…]; use getattr(tools, name)"
         elif isinstance(node, ast.Call):
             yield from _calls_back(node)
+            yield from _odd_errors(node, own)
             if catches and _reads_a_part(node):
                 yield node.lineno, "attributes of a ToolError"
-
-
-def _bound(nodes: list[ast.AST]) -> Iterator[str]:
-    """Names that the script gives to things of its own."""
-    for node in nodes:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.alias):
-            yield node.asname or node.name
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -111,6 +101,17 @@ def _calls_back(node: ast.Call) -> Iterator[tuple[int, str]]:
         inside = ast.walk(given) if isinstance(given, ast.Lambda) else (given,)
         if any(isinstance(each, ast.Attribute) and _is_tools(each.value) for each in inside):
             yield node.lineno, "tools that other functions call, as in map(tools.read, …); write a loop"
+
+
+def _odd_errors(node: ast.Call, own: set[str]) -> Iterator[tuple[int, str]]:
+    """An error that is made of anything but one text."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    known = getattr(builtins, name, None) if name not in own else None
+    if name != "ToolError" and not (isinstance(known, type) and issubclass(known, BaseException)):
+        return
+    is_text = all(not isinstance(each, ast.Constant) or isinstance(each.value, str) for each in node.args)
+    if node.keywords or len(node.args) > 1 or not is_text:
+        yield node.lineno, f"a {name} of anything but one text"
 
 
 def _reads_a_part(node: ast.Call) -> bool:

@@ -54,7 +54,7 @@ def compiled(tree: ast.Module) -> "tuple[Any, Any]":
 def as_function(tree: ast.Module) -> ast.Module:
     """The script as the body of a function, which returns its last expression as a script without `return` does."""
     first = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    body = [Stars().visit(node) for node in tree.body if node not in first]
+    body = [InFunction().visit(node) for node in tree.body if node not in first]
     last = body[-1]
     if isinstance(last, ast.Expr):
         body[-1] = ast.copy_location(ast.Return(last.value), last)
@@ -66,13 +66,19 @@ def as_function(tree: ast.Module) -> ast.Module:
     return made  # type: ignore[no-any-return]
 
 
-class Stars(ast.NodeTransformer):
-    """`from x import *` of a script that becomes a function, where Python does not allow it."""
+class InFunction(ast.NodeTransformer):
+    """What a function may not do with names that are global: `from x import *`, and `x: int = 1`."""
 
     def visit(self, node: ast.AST) -> Any:
         """In a function or a class it stays what Python says it is: an error."""
         inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
         return node if inner else super().visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if not isinstance(node.target, ast.Name):
+            return node
+        made = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         if [alias.name for alias in node.names] != ["*"]:
@@ -87,9 +93,7 @@ class Stars(ast.NodeTransformer):
 def own_names(made: Any) -> "list[str]":
     """The names that the script gives to something, but for those that Python does not let be global here."""
     script = next(each for each in compile(made, NAME, "exec").co_consts if getattr(each, "co_name", "") == "script")
-    nodes = list(ast.walk(made))
-    kept = {name for node in nodes if isinstance(node, ast.Nonlocal) for name in node.names}
-    kept |= {getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.AnnAssign)}
+    kept = {name for node in ast.walk(made) if isinstance(node, ast.Nonlocal) for name in node.names}
     return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
 
 
