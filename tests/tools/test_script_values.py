@@ -128,3 +128,94 @@ async def test_what_a_failed_call_tells_is_cut_in_the_transcript_as_for_a_model(
     assert not direct.ok
     assert result.value["result"] is True
     assert sizes[1] < sizes[0] * 1.1, "the same as when a model calls it"
+
+
+@tool
+def numbers(count: int) -> list[int]:
+    """So many numbers."""
+    return list(range(count))
+
+
+@tool
+def echo(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+IN_REFS = """
+numbers = tools.numbers(count=1_500)
+names = tools.echo(value=[f"item{n}" for n in range(3_000)])
+named = tools.echo(value={"alpha": "x" * 3_000, "beta": "y" * 3_000})
+text = tools.echo(value="one\\ntwo three\\n" * 1_000)
+again = tools.echo(value=text)
+return {
+    "numbers": [5 in numbers, 1_500 in numbers, "5" in numbers],
+    "names": ["item5" in names, "tem5" in names, 5 in names],
+    "named": ["alpha" in named, "xxx" in named, 5 in named],
+    "text": ["two" in text, "one\\ntwo" in text, "four" in text],
+    "same": [text == again, text != again, text == numbers, text == "one", len({text, again})],
+}
+"""
+
+
+async def test_in_and_equal_mean_for_a_reference_what_they_mean_for_its_value(tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, [numbers, echo]) as session:
+        result = await session.call("script", {"code": IN_REFS})
+    assert result.ok, result
+    assert result.value["result"] == {
+        "numbers": [True, False, False],
+        "names": [True, False, False],
+        "named": [True, False, False],
+        "text": [True, True, False],
+        "same": [True, False, False, False, 1],
+    }
+
+
+async def test_a_reference_may_be_passed_on_twice_and_again(engine: EngineName, tmp_path: Path) -> None:
+    code = """
+first = tools.echo(value="text " * 2_000)
+both = tools.echo(value=[first, {"again": first}])
+both = [both[0], both[1]["again"]]
+[each.read(0, 4) for each in both] + [each.size for each in both] + [tools.echo(value=both[1]).size]
+"""
+    async with opened("jail", tmp_path, [echo], engine=engine) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == ["text", "text", 10_000, 10_000, 10_000]
+
+
+async def test_pictures_get_names_of_their_own_whatever_the_call_is_called(engine: EngineName, tmp_path: Path) -> None:
+    (tmp_path / "shot.png").write_bytes(PNG)
+    (tmp_path / "media").mkdir()
+    code = "[tools.read(path='shot.png')['path'] for _ in range(2)]"
+    paths: list[str] = []
+    for session_id in ("one", "two"):
+        for call_id in ("call", "x" * 300, "a b\n|c:/../é"):
+            async with opened("jail", tmp_path, engine=engine, id=session_id) as session:
+                result = await session.call("script", {"code": code}, id=call_id)
+            assert result.ok, result
+            assert [file["path"] for file in result.value["media"]] == sorted(result.value["result"])
+            paths += result.value["result"]
+    assert len(set(paths)) == 12, "none takes the place of another"
+    for path in paths:
+        assert (tmp_path / path).read_bytes() == PNG
+        assert path.isascii()
+        assert " " not in path
+
+
+async def test_the_answer_tells_which_of_the_finished_calls_failed(engine: EngineName, tmp_path: Path) -> None:
+    code = """
+tools.glob(pattern="*")
+try:
+    tools.read(path="no")
+except ToolError:
+    pass
+getattr(tools, "no_such")()
+"""
+    async with opened("jail", tmp_path, engine=engine) as session:
+        result = await session.call("script", {"code": code})
+    assert isinstance(result, Failure)
+    said = (
+        "3 calls were finished, and are not made again by themselves: glob, read (not_found), no_such (tool_not_found)."
+    )
+    assert said in result.message

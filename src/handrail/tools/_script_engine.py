@@ -110,10 +110,14 @@ class ScriptCalls:
         """Which calls have been made, as a sentence."""
         if not self.ended:
             return "No call of it was finished."
-        names = ", ".join(call["tool"] for call in self.ended[-20:])
+        names = ", ".join(_named(call) for call in self.ended[-20:])
         if len(self.ended) == 1:
             return f"1 call was finished, and is not made again by itself: {names}."
         return f"{len(self.ended)} calls were finished, and are not made again by themselves: {names}."
+
+
+def _named(call: dict[str, Any]) -> str:
+    return str(call["tool"]) if call["ok"] else f"{call['tool']} ({call['kind']})"
 
 
 def _error(failure: Failure) -> Frame:

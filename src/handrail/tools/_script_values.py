@@ -2,11 +2,13 @@
 
 import json
 import posixpath
+import re
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import REF_BYTES
 from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
+from handrail.sandbox.sandbox import Sandbox
 from handrail.threads import in_thread
 from handrail.toolkit.context import Context
 
@@ -15,6 +17,8 @@ PREVIEW: Final = 200
 """Characters of a value that a Ref shows."""
 MEDIA: Final = "media"
 """The directory in the workspace whose files are media."""
+LONGEST_NAME: Final = 40
+"""Characters of the id of a call in the name of a file."""
 LONGEST_READ: Final = 1 << 19
 """Bytes of one piece of a reference; as JSON they are at most six times as many, which is less than a frame."""
 DEEPEST: Final = 200
@@ -139,11 +143,21 @@ class Values:
 
     async def _as_file(self, image: Image) -> dict[str, Any]:
         """A picture that a tool answered with is a file for the script."""
-        self._pictures += 1
-        ending = _ENDINGS.get(image.media_type, ".bin")
-        path = posixpath.join(MEDIA, f"{self._context.call.id}-{self._pictures}{ending}".replace("/", "-"))
-        await self._context.sandbox.at(self._context.sandbox.workspace).write_bytes(path, image.data)
+        sandbox = self._context.sandbox.at(self._context.sandbox.workspace)
+        path = await self._free_path(sandbox, _ENDINGS.get(image.media_type, ".bin"))
+        await sandbox.write_bytes(path, image.data)
         return {"kind": "image", "media_type": image.media_type, "size": len(image.data), "path": path}
+
+    async def _free_path(self, sandbox: Sandbox, ending: str) -> str:
+        """Where nothing is yet: an earlier session in this workspace may have used the same ids."""
+        name = re.sub(r"[^A-Za-z0-9_]+", "-", self._context.call.id)[:LONGEST_NAME]
+        while True:
+            self._pictures += 1
+            path = posixpath.join(MEDIA, f"{name}-{self._pictures}{ending}")
+            try:
+                await sandbox.stat(path)
+            except FileNotFoundError:
+                return path
 
 
 def _kind(ref: ArtifactRef) -> str:
