@@ -12,8 +12,9 @@ import anyio
 import pydantic_monty
 import pytest
 
-from handrail import Budget, Failure, HandrailError, Policy, Sandbox, Session, builtin_tools, tool
+from handrail import Budget, Failure, HandrailError, Policy, Sandbox, Session, Toolbox, Unavailable, builtin_tools, tool
 from handrail.drivers.host import open_host
+from handrail.drivers.open import jailed_alone
 from handrail.tools._script_subset import MODULES, NAMES
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
@@ -73,6 +74,22 @@ async def test_auto_tries_monty_first_and_the_built_in_is_cpython(tmp_path: Path
             assert BY[(await other.call("script", {"code": WHICH})).value["result"]] == "cpython"
 
 
+def test_the_description_promises_what_the_engine_has() -> None:
+    described = {
+        engine: Toolbox([script_tool(engine)]).schema_for("script")["description"]
+        for engine in ("cpython", "auto", "monty")
+    }
+    assert described["cpython"] == described["auto"]
+    for lacked_by_monty in ("retryable", '["key"]', "files, and a network only where bash has one"):
+        assert lacked_by_monty in described["cpython"]
+        assert lacked_by_monty not in described["monty"]
+    for module in MODULES:
+        assert module in described["monty"]
+    assert "str(error) is 'kind: message'" in described["monty"]
+    for text in described.values():
+        assert "no network" not in text, "a sandbox may have one"
+
+
 def test_an_engine_that_does_not_exist_is_refused() -> None:
     with pytest.raises(HandrailError, match="did you mean 'monty'"):
         script_tool("mony")  # type: ignore[arg-type]
@@ -87,6 +104,8 @@ FALL_BACK: dict[str, Any] = {
     "tools['glob'](pattern='no*')['count']": 0,
     "list(map(tools.glob, []))": [],
     "sorted([3, 1], key=lambda n: tools.glob(pattern=f'no{n}')['count'])": [3, 1],
+    "try:\n    raise ValueError('a', 1)\nexcept ValueError as error:\n    x = str(error)\nx": "('a', 1)",
+    "try:\n    raise ToolError('mine', 'said')\nexcept ToolError as error:\n    x = str(error)\nx": "mine: said",
     "len('aé'.encode('utf-16'))": 6,
     "str.maketrans('a', 'b')": None,
     "assert vars": None,
@@ -107,7 +126,7 @@ async def test_auto_gives_to_cpython_what_monty_lacks(tmp_path: Path) -> None:
 
 async def test_what_monty_lacks_is_refused_before_anything_runs(tmp_path: Path) -> None:
     async with opened("jail", tmp_path, engine="monty") as session:
-        for code in list(FALL_BACK)[:8]:
+        for code in list(FALL_BACK)[:10]:
             result = await session.call("script", {"code": f"tools.write(path='made', content='')\n{code.lstrip()}"})
             session.begin_run()
             assert isinstance(result, Failure), code
@@ -158,6 +177,47 @@ async def test_without_a_jail_auto_uses_cpython_and_monty_is_unavailable(tmp_pat
             assert BY[result.value["result"]] == "cpython"
         else:
             assert result.kind == "unavailable"
+
+
+class Forgetful:
+    """A driver that cannot read one file once."""
+
+    def __init__(self, driver: Any, path: str) -> None:
+        self._driver, self._path = driver, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    async def read(self, path: str, **options: Any) -> bytes:
+        if path == self._path:
+            self._path = ""
+            raise Unavailable("the sandbox does not answer")
+        data: bytes = await self._driver.read(path, **options)
+        return data
+
+
+async def test_a_sandbox_that_fails_at_the_end_of_a_script_does_not_make_it_run_again(tmp_path: Path) -> None:
+    (tmp_path / "media").mkdir()
+    driver: Any = Forgetful(await open_host(workspace=str(tmp_path)), str(tmp_path / "media" / "made"))
+    code = "tools.bash(command='echo x >> ticks; echo x > media/made')['exit_code']"
+    tools = [*builtin_tools("coding"), script_tool("auto")]
+    async with (
+        Sandbox(driver, jailed_alone=jailed_alone) as sandbox,
+        Session(tools, sandbox=sandbox, policy=Policy(mode="open")) as session,
+    ):
+        result = await session.call("script", {"code": code})
+        again = await session.call("script", {"code": code})
+    assert (tmp_path / "ticks").read_text() == "x\nx\n", "once by each script"
+    assert result.ok, result
+    assert result.value["media"][0]["unreadable"] == "the sandbox does not answer"
+    assert again.value["media"] == [{"path": "media/made", "size": 2}], "the control"
+
+
+async def test_what_monty_lacks_only_when_it_runs_is_said_to_be_montys(tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, engine="monty") as session:
+        result = await session.call("script", {"code": "x = 5\nraise ValueError(x)"})
+    assert isinstance(result, Failure)
+    assert "only a part of Python" in result.message
 
 
 HOSTILE: list[tuple[str, str]] = [

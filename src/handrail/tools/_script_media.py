@@ -62,7 +62,7 @@ class Media:
         if stat.size <= LARGEST_IMAGE:
             try:
                 data = await self._sandbox.read_bytes(path)
-            except OSError as error:
+            except (OSError, Unavailable) as error:
                 return {**told, "unreadable": str(error)}
             if media_type := image_type(data[:64]):
                 told["image"] = Image(data, media_type)

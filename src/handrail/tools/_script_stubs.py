@@ -6,21 +6,36 @@ from typing import Any, Final
 
 from handrail.toolkit.tool import Tool
 from handrail.tools._script_plan import OWN_NAMES
+from handrail.tools._script_subset import MODULES
 
 INTRODUCTION: Final = """\
 Run a Python script that calls tools itself: one script instead of many calls. Every call in it is checked, counted and
-approved as if you made it. tools.NAME(argument=value) returns plain data, or raises ToolError (kind, message, field,
-retryable). tools.gather(call("NAME", argument=value), ...) makes calls together. A value above 4,096 bytes is a Ref:
-.preview, .size, .kind, .read(start, end), .lines(), and ["key"] for a part of it; pass it on as an argument as it is.
+approved as if you made it. tools.NAME(argument=value) returns plain data, or raises ToolError{error}.
+tools.gather(call("NAME", argument=value), ...) makes calls together. A {large} above 4,096 bytes is a Ref: .preview,
+.size, .kind, .read(start, end), .lines(), and {part} for a part of it; pass it on as an argument as it is.
 The value of the last expression, or of `return`, is the result: JSON data. print() goes to the logs. Files under media/
-come back as media. How many calls and seconds a script may use is limited; a refusal says the limit. It has no network,
-and nothing of it is kept but files."""
+come back as media. How many calls and seconds a script may use is limited; a refusal says the limit. {world}"""
+CPYTHON: Final = INTRODUCTION.format(
+    large="value",
+    error=" (kind, message, field, retryable)",
+    part='["key"]',
+    world="It sees the sandbox's\nfiles, and a network only where bash has one; nothing of it is kept but files.",
+)
+MONTY: Final = INTRODUCTION.format(
+    large="text",
+    error=", whose str(error) is 'kind: message'",
+    part=".get(key)",
+    world=(
+        "It is a part\nof Python: without open(), inheritance and generators, and with these modules: "
+        f"{', '.join(sorted(MODULES))}."
+    ),
+)
 TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 LONGEST_TYPE: Final = 80
 LONGEST_SUMMARY: Final = 120
 
 
-def describe(tools: Sequence[Tool]) -> str:
+def describe(tools: Sequence[Tool], introduction: str = CPYTHON) -> str:
     """Always the same text for the same tools."""
     usable = sorted(
         (tool for tool in tools if "script" in tool.callable_from),
@@ -30,7 +45,7 @@ def describe(tools: Sequence[Tool]) -> str:
     hidden = sum(tool.deferred for tool in usable)
     search = "; tools.search_tools finds them" if any(tool.name == "search_tools" for tool in usable) else ""
     more = [f"# and {hidden} more{search}"] if hidden else []
-    return "\n".join([INTRODUCTION, "The tools:", *(shown or ["# none"]), *more])
+    return "\n".join([introduction, "The tools:", *(shown or ["# none"]), *more])
 
 
 def stub(tool: Tool) -> str:

@@ -1,6 +1,7 @@
 """Run a script of the model's that calls tools itself; every call in it goes through every gate."""
 
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from math import inf
 from typing import Annotated, Any, Final, Literal, get_args
@@ -17,7 +18,7 @@ from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
 from handrail.tools._script_media import Media
 from handrail.tools._script_monty import Monty
 from handrail.tools._script_plan import named_tools, not_run, read_plan
-from handrail.tools._script_stubs import describe
+from handrail.tools._script_stubs import CPYTHON, MONTY, describe
 
 EngineName = Literal["cpython", "monty", "auto"]
 
@@ -32,16 +33,24 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
     began = context.clock.now()
     if engine != "cpython":
         try:
-            seen = await Media.before(context.sandbox)
-            return await _run(context, code, seconds, await Monty.open(context, code), seen, must=engine == "monty")
+            return await _by_monty(context, code, seconds, must=engine == "monty")
         except CannotRun as error:
             if engine == "monty":
                 return not_run(str(error))
-        except Unavailable:  # of Monty's jail: nothing else in here raises it
-            if engine == "monty":
-                raise
         seconds = max(0.0, seconds - (context.clock.now() - began))
     return await _run(context, code, seconds, await CPython.open(context), Media(context.sandbox))
+
+
+async def _by_monty(context: Context, code: str, seconds: float, *, must: bool) -> Result:
+    """Run it by Monty. Raises CannotRun before its first call, and Unavailable where Monty `must` run it."""
+    seen = await Media.before(context.sandbox)
+    try:
+        engine = await Monty.open(context, code)
+    except Unavailable as error:  # no jail
+        if must:
+            raise
+        raise CannotRun(str(error)) from None
+    return await _run(context, code, seconds, engine, seen, must=must)
 
 
 async def _run(
@@ -102,7 +111,8 @@ def script_tool(engine: EngineName = "cpython") -> Tool:
 
     @tool(
         risk="high", effects=["executes"], needs=["exec", "files", "stdin"], timeout=None, lane="none",
-        callable_from=ALL - {"script"}, describe=describe, covers=named_tools,
+        callable_from=ALL - {"script"}, covers=named_tools,
+        describe=partial(describe, introduction=MONTY if engine == "monty" else CPYTHON),
     )  # fmt: skip
     async def script(code: str, context: Context, timeout: Annotated[float, Field(gt=0)] = 300.0) -> Any:
         """Run a Python script that calls tools itself.
