@@ -2,16 +2,19 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 
-from handrail.contract.driver import Feature
+from handrail.contract.driver import Feature, FileStat
 from handrail.drivers.attempts import ATTEMPTS, targets_outside, try_outside
 from handrail.drivers.memory import open_memory
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
-from handrail.testing.broken import BROKEN, Broken, bounded
+from handrail.testing.broken import BROKEN, Altered, Broken, bounded
+from handrail.testing.broken.altered import Shelf
 from handrail.testing.conformance import CHECKS, DriverVerdict, Opener, conform
+from tests.testing.refusals import Refusals
 
 pytestmark = pytest.mark.anyio
 
@@ -37,12 +40,17 @@ def failed(verdict: DriverVerdict) -> set[str]:
     return {check.check.name for promise in claimed for check in promise.failed}
 
 
-def own_checks(broken: Broken) -> tuple[str, list[str]]:
-    """Where it meets the checks of its promise, and which: in memory if it fails there too."""
+def own_checks(broken: Broken) -> list[tuple[str, list[str]]]:
+    """Where it meets the checks of its promise, and which: in memory if it fails there too.
+
+    Of the others it then meets those that it fails.
+    """
     names = [check.name for check in CHECKS if check.feature == broken.feature and check.name not in SLOW]
-    if broken.must_fail & IN_MEMORY and broken.feature in ("files", "range_read"):
-        return "memory", [name for name in names if name in IN_MEMORY]
-    return broken.base, names
+    if not broken.must_fail & IN_MEMORY or broken.feature not in ("files", "range_read"):
+        return [(broken.base, names)]
+    others = [name for name in names if name in broken.must_fail - IN_MEMORY]
+    met = [("memory", [name for name in names if name in IN_MEMORY]), (broken.base, others)]
+    return [(where, names) for where, names in met if names]
 
 
 def out_of_reach(broken: Broken) -> set[str]:
@@ -72,17 +80,56 @@ MEETS = [
 
 @pytest.mark.parametrize("broken", MEETS, ids=lambda broken: broken.name)
 async def test_a_broken_driver_fails_exactly_what_it_names_of_its_promise(broken: Broken) -> None:
-    where, names = own_checks(broken)
     workers = 4 if broken.feature == "tree_kill" else 2  # each opens a sandbox; where much is waited for, more of them
-    verdict = await conform(broken.over(base(where)), only=names, patience=PATIENCE, workers=workers)
-    assert broken.must_fail & set(names), "the control: it has something to fail"
-    assert failed(verdict) == (broken.must_fail & set(names)) - out_of_reach(broken)
+    for where, names in own_checks(broken):
+        refusals = Refusals()
+        verdict = await conform(refusals.over(broken, base(where)), only=names, patience=PATIENCE, workers=workers)
+        assert broken.must_fail & set(names), "the control: it has something to fail"
+        assert failed(verdict) == (broken.must_fail & set(names)) - out_of_reach(broken)
+        assert refusals.found == [], "it raises nothing of its own"
 
 
-async def test_every_check_has_a_broken_driver_that_it_catches() -> None:
-    caught = {name for broken in BROKEN for name in broken.must_fail}
-    assert {check.name for check in CHECKS} - caught == set()
-    assert caught <= {check.name for check in CHECKS}, "no list names a check that is gone"
+async def test_every_check_has_a_broken_driver_of_its_promise_that_it_catches() -> None:
+    """In the test above, but for what takes long and what only an ordinary user can try: those are in the matrix."""
+    met = {name for broken in BROKEN for _, names in own_checks(broken) for name in broken.must_fail & set(names)}
+    assert {check.name for check in CHECKS} - met == SLOW
+    listed = {name for broken in BROKEN for name in broken.must_fail}
+    assert {check.name for check in CHECKS} - listed == set()
+    assert listed <= {check.name for check in CHECKS}, "no list names a check that is gone"
+
+
+class Refuses(Altered):
+    """Raises of its own, raises another error, and fails in a call that nobody asked for."""
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        raise PermissionError(path)
+
+    async def list(self, path: str) -> list[FileStat]:
+        try:
+            return await self.driver.list(path)
+        except FileNotFoundError:
+            raise OSError("cannot") from None
+
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        await self.driver.stat(path)
+        await self.driver.write(path, data, mode=mode)
+
+    async def stat(self, path: str) -> FileStat:
+        return await self.driver.stat(path)
+
+
+async def test_a_driver_that_raises_of_its_own_is_found(tmp_path: Path) -> None:
+    refusals, shelf = Refusals(), Shelf("files")
+    shelf.add("refuses", Refuses)
+    driver = await refusals.over(shelf[0], open_memory)(workspace=str(tmp_path))
+    await driver.make_dir(f"{driver.workspace}/here")
+    for work in (
+        driver.read(f"{driver.workspace}/here"), driver.list(f"{driver.workspace}/no"),
+        driver.write(f"{driver.workspace}/new", b""), driver.stat(f"{driver.workspace}/no"),
+    ):  # fmt: skip
+        with pytest.raises(OSError):
+            await work
+    assert [line.split(",")[0] for line in refusals.found] == ["('read'", "('list'", "('write'"]
 
 
 async def test_no_two_broken_drivers_have_one_name() -> None:
@@ -98,8 +145,10 @@ async def test_a_broken_driver_passes_every_check_that_it_does_not_name(
     """The whole matrix; each row is printed."""
     bounds = {"limit_memory", "limit_workspace"}
     names = [it.name for it in CHECKS if (it.feature in bounds) == (broken.base == "bounded")]
-    verdict = await conform(broken.over(base(broken.base)), only=names, patience=PATIENCE)
+    refusals = Refusals()
+    verdict = await conform(refusals.over(broken, base(broken.base)), only=names, patience=PATIENCE)
     with capsys.disabled():
         print(f"\n{broken.name}: fails {len(failed(verdict))} of {len(names)} in {verdict.seconds:.1f} s")
         print("".join(f"    {name}\n" for name in sorted(failed(verdict))), end="")
     assert failed(verdict) == broken.must_fail - out_of_reach(broken)
+    assert refusals.found == []

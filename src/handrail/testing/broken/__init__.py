@@ -1,4 +1,8 @@
-"""Broken drivers: each keeps its promises but for one changed behaviour, and names the checks that it fails."""
+"""Broken drivers: each keeps its promises but for one changed behaviour, and names the checks that it fails.
+
+It does something else than was promised, and raises nothing that the driver below does not raise: where the promise is
+an error, it gives an answer instead.
+"""
 
 from typing import Final
 

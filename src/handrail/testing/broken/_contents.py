@@ -1,6 +1,9 @@
 """Drivers that read other ranges than asked for, and write in parts."""
 
+import errno
 import posixpath
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -11,59 +14,54 @@ from handrail.testing.broken.altered import Altered, Shelf
 RANGES: Final = Shelf("range_read")
 ATOMIC: Final = Shelf("atomic_write")
 SMALL: Final = 64 << 10
+BEYOND: Final = 1 << 32
 
 
-@RANGES.driver("ignores where a read starts")
-class _FromBeginning(Altered):
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self.driver.read(path, start=min(start, 0), length=length)
+def _asks(change: Callable[[int, int | None], tuple[int, int | None]]) -> type[Altered]:
+    """A driver that reads another range; where that is too large to be read at once, the one that was asked for."""
 
-
-@RANGES.driver("reads to the end")
-class _ToTheEnd(Altered):
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        if length is not None and (length < 1 or start > 1 << 32):
+    class Asks(Altered):
+        async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+            try:
+                first, most = change(start, length)
+                return await self.driver.read(path, start=first, length=most)
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
             return await self.driver.read(path, start=start, length=length)
-        return await self.driver.read(path, start=start)
+
+    return Asks
+
+
+RANGES.add("ignores where a read starts", _asks(lambda start, length: (min(start, 0), length)))
+RANGES.add("reads to the end", _asks(
+    lambda start, length: (start, None if (length or 0) > 0 and start <= BEYOND else length)))  # fmt: skip
+RANGES.add("counts in 32 bits", _asks(lambda start, length: (start % (1 << 32) if start > 0 else start, length)))
+RANGES.add("takes no length for all", _asks(lambda start, length: (start, length or None)))
+RANGES.add("takes a negative length for all", _asks(
+    lambda start, length: (start, None if length is not None and length < 0 else length)))  # fmt: skip
 
 
 @RANGES.driver("fills up what is shorter than asked for")
 class _Fills(Altered):
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         data = await self.driver.read(path, start=start, length=length)
-        return data.ljust(length or 0, b"\0") if data else data
+        return data.ljust(min(length or 0, SMALL), b"\0") if data else data
 
 
 @RANGES.driver("gives the last byte at the end")
 class _LastByte(Altered):
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         data = await self.driver.read(path, start=start, length=length)
-        return data if data or length == 0 or not 0 < start < 1 << 32 else b"9"
-
-
-@RANGES.driver("counts in 32 bits")
-class _Narrow(Altered):
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self.driver.read(path, start=start % (1 << 32) if start > 0 else start, length=length)
-
-
-@RANGES.driver("takes no length for all")
-class _NoneIsAll(Altered):
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self.driver.read(path, start=start, length=None if length == 0 else length)
+        return data if data or length == 0 or not 0 < start < BEYOND else b"9"
 
 
 @RANGES.driver("counts a negative start from the end")
 class _FromEnd(Altered):
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return (await self.driver.read(path))[start:] if start < 0 else await self.driver.read(
-            path, start=start, length=length)  # fmt: skip
-
-
-@RANGES.driver("takes a negative length for all")
-class _NegativeIsAll(Altered):
-    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self.driver.read(path, start=start, length=None if length is not None and length < 0 else length)
+        if start < 0:
+            start = max(0, (await self.driver.stat(path)).size + start)
+        return await self.driver.read(path, start=start, length=length)
 
 
 @RANGES.driver("gives the beginning of what is too large")
@@ -77,15 +75,12 @@ class _Beginning(Altered):
 @ATOMIC.driver("writes a small file in its place")
 class _InPlace(Altered):
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        try:
-            there = (await self.driver.stat(path)).type == "file"
-        except OSError:
-            there = False
-        if there and len(data) < SMALL and "exec" in self.features:
+        if len(data) < SMALL and "exec" in self.features and await self.type_of(path) == "file":
             argv = ("sh", "-c", 'cat > "$1"', "sh", path)
             process = await self.driver.start(Command(argv=argv, input=True))
-            await process.send(data)
-            await process.send(None)
+            with suppress(BrokenPipeError):  # it could not open the file
+                await process.send(data)
+                await process.send(None)
             if await process.wait() == 0:
                 return
         await self.driver.write(path, data, mode=mode)
@@ -145,7 +140,8 @@ class _LeavesRefused(Altered):
         try:
             await self.driver.write(path, data, mode=mode)
         except IsADirectoryError:
-            await self.driver.write(posixpath.join(posixpath.dirname(path), ".part"), data)
+            with suppress(OSError):
+                await self.driver.write(posixpath.join(posixpath.dirname(path), ".part"), data)
             raise
 
 
@@ -171,4 +167,5 @@ class _Lazy(Altered):
 
     async def _finish(self, path: str) -> None:
         if path in self.pending:
-            await self.driver.write(path, self.pending.pop(path))
+            with suppress(OSError):
+                await self.driver.write(path, self.pending.pop(path))

@@ -1,9 +1,9 @@
 """Drivers that run something else, elsewhere, or say that it ended otherwise."""
 
-import errno
 import posixpath
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -116,11 +116,9 @@ class _Types(Altered):
         if command.input:
             return await super().start(command)
         process = await super().start(replace(command, input=True))
-        try:
+        with suppress(BrokenPipeError):
             await process.send(b"typed\n")
-        except BrokenPipeError:
-            pass
-        await process.send(None)
+            await process.send(None)
         return process
 
 
@@ -188,8 +186,9 @@ class _EndsOther(Altered):
             process = await super().start(command)
         except FileNotFoundError:
             if self.last is not None:
-                await self.last.signal("KILL")
-                await self.last.wait()
+                with suppress(Unavailable):
+                    await self.last.signal("KILL")
+                    await self.last.wait()
             raise
         self.last = process
         return process
@@ -207,7 +206,7 @@ class _Ended:
             yield chunk
 
     async def send(self, data: bytes | None) -> None:
-        raise BrokenPipeError(errno.EPIPE, "the command has ended")
+        return None
 
     async def wait(self) -> int:
         return 0

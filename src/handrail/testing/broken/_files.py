@@ -4,6 +4,7 @@ import errno
 import posixpath
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -58,7 +59,10 @@ def _renamed(change: Callable[[str], str]) -> Kind:
     def method(name: str) -> Callable[..., Any]:
         async def renames(self: Altered, path: str, *rest: Any, **more: Any) -> Any:
             above, slash, last = path.rpartition("/")
-            return await getattr(self.driver, name)(above + slash + change(last), *rest, **more)
+            try:
+                return await getattr(self.driver, name)(above + slash + (change(last) or last), *rest, **more)
+            except OSError:  # a command may have made it, under the name that was given
+                return await getattr(self.driver, name)(path, *rest, **more)
 
         return renames
 
@@ -134,7 +138,7 @@ class _Overrules(Altered):
         try:
             await self.driver.write(path, data, mode=mode)
         except PermissionError:
-            if (await self.driver.stat(path)).type != "file":
+            if await self.type_of(path) != "file":
                 raise
             await self.driver.remove(path)
             await self.driver.write(path, data, mode=mode)
@@ -143,11 +147,9 @@ class _Overrules(Altered):
 @FILES.driver("empties a directory that is made again")
 class _MakesAnew(Altered):
     async def make_dir(self, path: str) -> None:
-        try:
-            if (await self.driver.stat(path)).type == "directory":
+        if await self.type_of(path) == "directory":
+            with suppress(OSError):
                 await self.driver.remove(path)
-        except OSError:
-            pass
         await self.driver.make_dir(path)
 
 
@@ -164,14 +166,14 @@ class _OneLevel(Altered):
 @FILES.driver("removes no files")
 class _Keeps(Altered):
     async def remove(self, path: str) -> None:
-        if (await self.driver.stat(path)).type != "file":
+        if await self.type_of(path) != "file":
             await self.driver.remove(path)
 
 
 @FILES.driver("leaves an empty directory where it removed one")
 class _LeavesEmpty(Altered):
     async def remove(self, path: str) -> None:
-        directory = (await self.driver.stat(path)).type == "directory"
+        directory = await self.type_of(path) == "directory"
         await self.driver.remove(path)
         if directory:
             await self.driver.make_dir(path)
@@ -180,9 +182,10 @@ class _LeavesEmpty(Altered):
 @FILES.driver("removes everything whose name begins so")
 class _Prefix(Altered):
     async def remove(self, path: str) -> None:
-        for entry in await self.driver.list(posixpath.dirname(path)):
-            if entry.path.startswith(path) and entry.path != path:
-                await self.driver.remove(entry.path)
+        with suppress(OSError):
+            for entry in await self.driver.list(posixpath.dirname(path)):
+                if entry.path.startswith(path) and entry.path != path:
+                    await self.driver.remove(entry.path)
         await self.driver.remove(path)
 
 
@@ -255,8 +258,11 @@ class _Itself(Altered):
 class _Deep(Altered):
     async def list(self, path: str) -> list[FileStat]:
         entries = await self.driver.list(path)
-        deeper = [await self.driver.list(entry.path) for entry in entries if entry.type == "directory"]
-        return entries + [entry for inner in deeper for entry in inner]
+        deeper: list[FileStat] = []
+        for entry in entries:
+            with suppress(OSError):  # what is no directory, too
+                deeper += await self.driver.list(entry.path)
+        return entries + deeper
 
 
 @FILES.driver("drops a write that comes while another runs")

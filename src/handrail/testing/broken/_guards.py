@@ -26,7 +26,8 @@ if words[:1] == ["--args"]:
 
 
 @lru_cache(maxsize=1)
-def _directory() -> Path:
+def careless_directory() -> Path:
+    """Where what is made for broken drivers is kept, until this process ends."""
     directory = Path(make_lasting_scratch())
     directory.chmod(0o755)
     for header in HERE.glob("*.h"):
@@ -37,10 +38,10 @@ def _directory() -> Path:
 @lru_cache(maxsize=100)
 def _object(file: str, text: str) -> str:
     """A compiled file of the guard."""
-    name = _directory() / f"{Path(file).stem}-{abs(hash(text))}.c"
+    name = careless_directory() / f"{Path(file).stem}-{abs(hash(text))}.c"
     name.write_text(text, encoding="utf-8")
     made = name.with_suffix(".o")
-    subprocess.run([*compiler(), *QUICK, "-c", str(name), "-o", str(made)], check=True, cwd=_directory())
+    subprocess.run([*compiler(), *QUICK, "-c", str(name), "-o", str(made)], check=True, cwd=careless_directory())
     return str(made)
 
 
@@ -52,7 +53,7 @@ def careless_guard(*edits: Edit) -> str:
         if texts[file].count(old) != 1:
             raise ValueError(f"{old!r} is not once in {file}")
         texts[file] = texts[file].replace(old, new)
-    made = _directory() / f"guard-{abs(hash(edits))}"
+    made = careless_directory() / f"guard-{abs(hash(edits))}"
     objects = [_object(file, text) for file, text in texts.items()]
     subprocess.run([*compiler(), *QUICK, *objects, "-o", str(made)], check=True)
     return str(made)
@@ -63,7 +64,7 @@ def lying_bubblewrap(edit: str, **values: str) -> str:
     """A bubblewrap that changes its words first: those it was started with, and those it is told afterwards."""
     lines = "".join(f"    {line}\n" for line in edit.format(**values).strip().splitlines())
     text = f"#!{sys.executable} -IS\n{READ_WORDS}if len(words) > 1:\n{lines}"
-    path = _directory() / f"bwrap-{abs(hash(text))}"
+    path = careless_directory() / f"bwrap-{abs(hash(text))}"
     path.write_text(text + f"os.execv({find_bubblewrap()!r}, ['bwrap', *words])\n", encoding="utf-8")
     path.chmod(0o755)
     return str(path)

@@ -1,5 +1,6 @@
 """Drivers that mistake links and pipes for something else."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -7,6 +8,7 @@ from handrail.contract.driver import FileStat
 from handrail.testing.broken.altered import Altered, Shelf
 
 LINKS: Final = Shelf("files")
+MOST: Final = 64 << 10
 
 
 @LINKS.driver("does not resolve links")
@@ -42,10 +44,9 @@ class _ReplacesLinks(Altered):
 @LINKS.driver("removes what a link leads to")
 class _RemovesTarget(Altered):
     async def remove(self, path: str) -> None:
-        try:
-            path = (await self.driver.stat(path)).real_path
-        except OSError:
-            pass
+        with suppress(OSError):
+            await self.driver.remove((await self.driver.stat(path)).real_path)
+            return
         await self.driver.remove(path)
 
 
@@ -58,7 +59,8 @@ class _RemovesTargets(Altered):
             entries = []
         for entry in entries:
             if entry.real_path != entry.path and entry.type != "symlink":
-                await self.driver.remove(entry.real_path)
+                with suppress(OSError):
+                    await self.driver.remove(entry.real_path)
         await self.driver.remove(path)
 
 
@@ -75,9 +77,9 @@ def _reads_other(device: bool) -> type[Altered]:
             try:
                 return await self.driver.read(path, start=start, length=length)
             except PermissionError:
-                if path.startswith("/dev/") != device or (await self.driver.stat(path)).type != "other":
+                if path.startswith("/dev/") != device or await self.type_of(path) != "other":
                     raise
-                return bytes(length or 0)
+                return bytes(min(length or 0, MOST))
 
     return Reads
 
@@ -92,7 +94,7 @@ class _ReplacesPipe(Altered):
         try:
             await self.driver.write(path, data, mode=mode)
         except PermissionError:
-            if (await self.driver.stat(path)).type != "other":
+            if await self.type_of(path) != "other":
                 raise
             await self.driver.remove(path)
             await self.driver.write(path, data, mode=mode)

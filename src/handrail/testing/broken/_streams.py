@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,7 +34,8 @@ class _Swaps(AlteredProcess):
         if data is not None:
             await self.process.send(data)
         if held is not None:
-            await self.process.send(held)
+            with suppress(BrokenPipeError):
+                await self.process.send(held)
         if data is None:
             await self.process.send(None)
 
@@ -50,7 +52,8 @@ class _NeverNothing(AlteredProcess):
 
     async def send(self, data: bytes | None) -> None:
         if data is None and not self.sent:
-            await self.process.send(b"\n")
+            with suppress(BrokenPipeError):
+                await self.process.send(b"\n")
         self.sent = True
         await self.process.send(data)
 
@@ -62,7 +65,8 @@ class _FirstPiece(AlteredProcess):
     async def send(self, data: bytes | None) -> None:
         if not self.sent:
             await self.process.send(data)
-            await self.process.send(None)
+            with suppress(BrokenPipeError):
+                await self.process.send(None)
         self.sent = True
 
 

@@ -1,18 +1,21 @@
 """Drivers with a hole in a wall."""
 
+import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import anyio
 
-from handrail.contract.driver import Chunk, Command, Driver, Process
+from handrail.contract.driver import Chunk, Command, Driver, Mount, Process
 from handrail.drivers.host import open_host
-from handrail.testing.broken._guards import with_bubblewrap, with_guard
+from handrail.testing.broken._guards import careless_directory, with_bubblewrap, with_guard
 from handrail.testing.broken.altered import Altered, Broken, Shelf
 from handrail.testing.conformance.site import Opener
 
@@ -50,27 +53,34 @@ class _ReadsOutside(Altered):
         try:
             return await self.driver.read(path, start=start, length=length)
         except OSError:
-            if not Path(path).is_file():
-                raise
-            return Path(path).read_bytes()
+            if Path(path).is_file():
+                with suppress(OSError):
+                    return Path(path).read_bytes()[start:][:length]
+            raise
 
 
 @FILE_WALL.driver("writes to the machine what is not inside")
 class _WritesOutside(Altered):
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         if not path.startswith(self.workspace) and Path(path).is_file():
-            Path(path).write_bytes(data)
+            with suppress(OSError):
+                Path(path).write_bytes(data)
         await self.driver.write(path, data, mode=mode)
 
 
-def _mounts(writable: bool) -> Any:
-    return lambda options: {
-        **options, "mounts": tuple(replace(mount, writable=writable) for mount in options.get("mounts", ()))
-    }  # fmt: skip
+def _mounts(change: Callable[[Mount], Mount]) -> Any:
+    return lambda options: {**options, "mounts": tuple(change(mount) for mount in options.get("mounts") or ())}
 
 
-FILE_WALL.opening("lets commands write to every mount", _mounts(True))
-FILE_WALL.opening("lets commands write to no mount", _mounts(False))
+def _copied(mount: Mount) -> Mount:
+    if not mount.writable or not Path(mount.source).is_dir():
+        return mount
+    copy = shutil.copytree(mount.source, f"{careless_directory()}/mount-{token_hex(4)}", symlinks=True)
+    return replace(mount, source=str(copy), target=mount.target or mount.source)
+
+
+FILE_WALL.opening("lets commands write to every mount", _mounts(lambda mount: replace(mount, writable=True)))
+FILE_WALL.opening("lets commands write to a copy of a mount", _mounts(_copied))
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +94,7 @@ def _own_variables() -> dict[str, str]:
 class _Leaks(Altered):
     async def start(self, command: Command) -> Process:
         kept = {name: value for name, value in _own_variables().items() if name not in ("PATH", "HOME", "TMPDIR")}
-        return await super().start(replace(command, env={**kept, **self.options.get("env", {}), **command.env}))
+        return await super().start(replace(command, env={**kept, **(self.options.get("env") or {}), **command.env}))
 
 
 @ENV_WALL.driver("keeps the variables of a command for the next")
@@ -116,7 +126,10 @@ class _Outside(Altered):
         self.host = host
 
     async def start(self, command: Command) -> Process:
-        return await self.host.start(command)
+        try:
+            return await self.host.start(command)
+        except OSError:  # its program or directory is inside alone
+            return await self.driver.start(command)
 
     async def close(self) -> None:
         await self.host.close()
@@ -187,4 +200,7 @@ class _Beside(Altered):
     async def start(self, command: Command) -> Process:
         if not command.argv or not command.argv[0].startswith(f"{self.workspace}/") or command.input:
             return await super().start(command)
-        return _Child(await anyio.run_process(list(command.argv), check=False, cwd=command.cwd, env={"PATH": ""}))
+        try:
+            return _Child(await anyio.run_process(list(command.argv), check=False, cwd=command.cwd, env={"PATH": ""}))
+        except OSError:
+            return await super().start(command)

@@ -56,6 +56,13 @@ class Altered:
         self.name = str(getattr(driver, "name", type(driver).__name__))
         self.workspace = str(getattr(driver, "workspace", WORKSPACE))
 
+    async def type_of(self, path: str) -> str:
+        """What is at a path below; empty if that cannot be told."""
+        try:
+            return (await self.driver.stat(path)).type
+        except OSError:
+            return ""
+
     async def start(self, command: Command) -> Process:
         return self.process(await self.driver.start(command), command)
 

@@ -51,8 +51,7 @@ async def an_argv_needs_no_shell(open: Open) -> Seen:
 async def a_command_starts_in_the_workspace(open: Open) -> Seen:
     site = await open()
     process = await site.driver.start(Command(line="pwd -P"))
-    ran, workspace = await collect(process), str(getattr(site.driver, "workspace", "/workspace"))
-    real = (await site.driver.stat(workspace)).real_path
+    ran, real = await collect(process), (await site.driver.stat(site.workspace)).real_path
     return Seen("pwd -P", ran.code == 0, real, ran.text.rstrip("\n"))
 
 

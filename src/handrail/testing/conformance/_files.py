@@ -299,9 +299,12 @@ async def _below_a_file(open: Open, method: str) -> Seen:
 
 
 async def _relative(open: Open, method: str) -> Seen:
+    """Of one that is there, or could be made, if it began in the workspace."""
     site = await _with_file(open)
-    got = await outcome(METHODS[method](site.driver, "relative"))
-    return Seen(f"{method} of a relative path", await site.exists("file"), "ValueError", got)
+    path = {"list": site.directory, "make_dir": site.at("new")}.get(method, site.at("file"))
+    there, relative = await site.exists("file"), path.removeprefix(site.workspace).lstrip("/")
+    got = await outcome(METHODS[method](site.driver, relative))
+    return Seen(f"{method} of a relative path", there, "ValueError", got)
 
 
 async def _name(open: Open, name: str) -> Seen:
@@ -315,9 +318,9 @@ async def _name(open: Open, name: str) -> Seen:
 
 
 async def _nul(open: Open) -> Seen:
-    site = await _with_file(open)
+    site = await _with_file(open, name="a")
     got = await outcome(site.driver.read(site.at("a\0b")))
-    return Seen("read of a path with NUL", await site.exists("file"), "ValueError", got)
+    return Seen("read of a path with NUL", await site.exists("a"), "ValueError", got)
 
 
 for _method in ("read", "stat", "list", "remove"):

@@ -58,6 +58,11 @@ class Site:
         self._probe: str | None = None
 
     @property
+    def workspace(self) -> str:
+        """The directory inside where commands start."""
+        return workspace_of(self.driver)
+
+    @property
     def sandbox(self) -> Sandbox:
         """A Sandbox over the driver, whose relative paths begin in the directory. Do not close it."""
         return Sandbox(self.driver).at(self.directory)
@@ -111,6 +116,10 @@ class Site:
             self._probe = self.at("probe")
             await self.driver.write(self._probe, PROGRAM.read_bytes(), mode=0o755)
         return self._probe
+
+
+def workspace_of(driver: Driver) -> str:
+    return str(getattr(driver, "workspace", WORKSPACE))
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -217,9 +226,8 @@ class Open:
             raise NotTried(f"it cannot be opened with {', '.join(options)}: {error}") from error
 
     async def _site(self, driver: Driver) -> Site:
-        workspace = str(getattr(driver, "workspace", WORKSPACE)).rstrip("/")
         self._names.append(f"conformance-{token_hex(4)}")
-        directory = f"{workspace}/{self._names[-1]}"
+        directory = f"{workspace_of(driver).rstrip('/')}/{self._names[-1]}"
         await driver.make_dir(directory)
         return Site(driver, directory, self.patience)
 
