@@ -1,10 +1,12 @@
 """Put one peer through the kit, in the environment where it is installed: `python -m tests.peers.meet NAME`."""
 
+import asyncio
 import json
 import os
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -22,12 +24,15 @@ APART = (
     "reading a pipe is refused and does not wait", "writing to a pipe is refused and does not wait",
     "an endless device is refused",
 )  # fmt: skip
+THREADS = 100
+"""For backends that wait in threads: by default there are as many as a machine has processors, and some more."""
 PATIENCE = 45.0
 """Seconds for one check in a process of its own."""
 
 
 async def met(opener: Opener, named: dict[str, str], only: list[str]) -> dict[str, list[list[str]]]:
     """By promise: each check, what became of it, and why."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     asked = [check.name for check in CHECKS if check.name in only and check.name not in named]
     verdict: DriverVerdict = await conform(opener, only=asked)
     tried = {it.check.name: it for promise in verdict.promises.values() for it in promise.checks}

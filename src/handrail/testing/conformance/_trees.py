@@ -204,7 +204,8 @@ async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: fl
         with anyio.move_on_after(site.patience):
             await told.wait()
     confirmed = told.is_set() or not ran.may_still_run
-    got = ran.ended_by, ran.exit_code, ran.stdout[:8], confirmed, dead
+    ended = KILLED if ran.exit_code == TERMINATED else ran.exit_code  # TERM has half a second
+    got = ran.ended_by, ended, ran.stdout[:8], confirmed, dead
     return Seen(f"{line} ({limits})", started, (ended_by, code, "PRINTED\n", True, True), got)
 
 
@@ -214,7 +215,7 @@ _LOUD: Final = f"{SESSION} & {UP}; yes"
 TREES.add("a time limit ends a tree and keeps its output", _limited, _IN_SESSION, "timeout", 124, timeout=0.5)
 TREES.add("a time limit ends a tree that ignores TERM", _limited, _DEAF, "timeout", 124, timeout=0.5)
 TREES.add("silence ends a tree and keeps its output", _limited, _IN_SESSION, "idle", 124, idle_timeout=0.5)
-TREES.add("too much output ends a tree", _limited, _LOUD, "output", TERMINATED, max_output=100_000)
+TREES.add("too much output ends a tree", _limited, _LOUD, "output", KILLED, max_output=100_000)
 
 
 @TREES.check
