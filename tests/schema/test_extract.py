@@ -2,7 +2,7 @@
 
 import pytest
 
-from handrail.schema.extract import extract, find
+from handrail.schema.extract import FoundCall, find
 
 KNOWN = frozenset({"read", "write"})
 CALL = '{"name": "read", "arguments": {"path": "a"}}'
@@ -82,19 +82,19 @@ NOT_FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_call_is_found_in_each_form(name: str) -> None:
-    found = extract(FOUND[name], KNOWN, cut=False)
+    found = find(FOUND[name], KNOWN, cut=False)
     assert found is not None
-    assert (found[0], found[1].replace('":"', '": "')) == READ
+    assert (found.name, found.arguments.replace('":"', '": "')) == READ
 
 
 @pytest.mark.parametrize("name", NOT_FOUND)
 def test_what_is_not_exactly_one_whole_call_is_left_alone(name: str) -> None:
-    assert extract(NOT_FOUND[name], KNOWN, cut=False) is None
+    assert find(NOT_FOUND[name], KNOWN, cut=False) is None
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_the_last_call_of_a_cut_answer_is_never_taken(name: str) -> None:
-    assert extract(FOUND[name], KNOWN, cut=True) is None
+    assert find(FOUND[name], KNOWN, cut=True) is None
 
 
 def test_a_supplied_brace_is_a_warning() -> None:
@@ -107,13 +107,14 @@ def test_a_supplied_brace_is_a_warning() -> None:
 
 def test_what_a_call_holds_is_not_a_call_of_its_own() -> None:
     written = '{"name": "write", "arguments": {"content": "x = f.read(1)\\nread(path=\\"a\\")", "more": %s}}'
-    found = extract(written % CALL, KNOWN, cut=False)
+    found = find(written % CALL, KNOWN, cut=False)
     assert found is not None
-    assert found[0] == "write"
+    assert found.name == "write"
 
 
 def test_arguments_are_given_as_they_were_written_for_preflight_to_judge() -> None:
-    assert extract("{'name': 'read', 'arguments': {'path': 1.10}}", KNOWN, cut=False) == ("read", "{'path': 1.10}")
+    found = find("{'name': 'read', 'arguments': {'path': 1.10}}", KNOWN, cut=False)
+    assert found == FoundCall("read", "{'path': 1.10}")
 
 
 @pytest.mark.parametrize(
@@ -121,5 +122,5 @@ def test_arguments_are_given_as_they_were_written_for_preflight_to_judge() -> No
              'read(path="a")\n' * 20_000, "(" * 50_000 + "read(path=1)", "x" * 2_000_000, "read(path=" + "[" * 20_000]
 )  # fmt: skip
 def test_hostile_text_finds_nothing_and_does_not_raise(text: str) -> None:
-    assert extract(text, KNOWN, cut=False) is None
-    assert extract(text, (), cut=False) is None
+    assert find(text, KNOWN, cut=False) is None
+    assert find(text, (), cut=False) is None

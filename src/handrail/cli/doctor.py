@@ -29,8 +29,6 @@ else:
     _report_room = Lazy("handrail.sandbox.report")
 
 FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
-LISTED_FIRST: Final = ("jail", "host", "memory")
-"""The built-in drivers, the strongest first."""
 STRONGEST: Final = "jail"
 OPENING_SECONDS: Final = 60.0
 REINSTALL: Final = "install the driver's package again, or remove it"
@@ -77,7 +75,7 @@ class DriverReport:
 async def examine(progress: Callable[[str], None] | None = None) -> list[DriverReport]:
     """Open every known driver once, on an empty directory, and close it. Leaves nothing behind; never raises."""
     known = _open.known_drivers()
-    names = [*(name for name in LISTED_FIRST if name in known), *sorted(set(known) - set(LISTED_FIRST))]
+    names = [*(name for name in _open.BUILT_IN if name in known), *sorted(set(known) - set(_open.BUILT_IN))]
     reports = []
     for number, name in enumerate(names, 1):
         if progress is not None:

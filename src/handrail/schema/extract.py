@@ -46,14 +46,11 @@ class FoundCall:
     warnings: tuple[str, ...] = ()
 
 
-def extract(text: str, known: Collection[str], *, cut: bool) -> tuple[str, str] | None:
-    """The name and arguments of the one call to a known tool; None if there is none, or more than one."""
-    result = find(text, known, cut=cut)
-    return None if result is None else (result.name, result.arguments)
-
-
 def find(text: str, known: Collection[str], *, cut: bool) -> FoundCall | None:
-    """Like `extract`, with warnings about what was added. An answer that was cut off is never searched."""
+    """The one call to a known tool, with warnings about what was added; None if there is none, or more than one.
+
+    An answer that was cut off is never searched.
+    """
     if cut or len(text) > LONGEST_SEARCHED or not known:
         return None
     begun = re.compile(rf"(?<![A-Za-z0-9_.])(?:{'|'.join(map(re.escape, sorted(known)))})\(")
