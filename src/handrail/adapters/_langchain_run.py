@@ -63,7 +63,7 @@ def shown_in_its_run(name: str, id: str | None) -> Show | None:
     """Shows what a call prints in the stream of its graph; None outside of one."""
     try:
         write = get_stream_writer()
-    except (RuntimeError, KeyError):  # in no run, or in one that is no graph's
+    except (RuntimeError, KeyError):  # outside of a run, or in one that is not a graph's
         return None
 
     async def show(stream: str, text: str) -> None:

@@ -18,7 +18,7 @@ CUT: Final[Mapping[str, frozenset[str | None]]] = {
 }
 """Why an answer ended, where its last call may lack a part. None: the connection ended before the provider told."""
 OWN_ID: Final = "gemini_call_"
-"""What the id of a call begins with to which Gemini gave none."""
+"""The beginning of the id of a call to which Gemini gave none."""
 Ended = tuple[list[Call], bool]
 """The calls of an answer, and whether the last of them may lack a part."""
 

@@ -29,8 +29,8 @@ ONE_TEXT: Final = {"tool_input": {"type": "string"}}
 def tools_from(framework_tools: Iterable[Any]) -> list[Tool]:
     """Function tools of pydantic-ai, LangChain and openai-agents as Tools; others are taken as a Session takes them.
 
-    One that needs the framework's run context is refused, by name, with a HandrailError. What a tool may do to the
-    world no framework says: use `dataclasses.replace(tool, effects=["writes"])`.
+    One that needs the framework's run context is refused, by name, with a HandrailError. No framework says what a
+    tool may do to the world: use `dataclasses.replace(tool, effects=["writes"])`.
     """
     if isinstance(framework_tools, Mapping | str) or not isinstance(framework_tools, Iterable):
         raise HandrailError(f"tools_from() takes a list of tools, not {shown(framework_tools)}")
@@ -182,7 +182,7 @@ def _value(value: Any) -> Any:
 
 
 def _picture(value: Any, base64: str, media_type: str) -> Any:
-    """The picture; what was given, where it is none."""
+    """The picture; the given value if it is not one."""
     try:
         return Image(b64decode(base64, validate=True), media_type)
     except (ValueError, HandrailError):

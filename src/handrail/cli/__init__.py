@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _drop_unwritten() -> None:
-    """Forget what could not be written: it was told, and Python would say it again at the exit."""
+    """Drop what could not be written: the person was told, and Python would complain again at the exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -64,7 +64,7 @@ def _drop_unwritten() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Write to nowhere where the caller has closed a stream; otherwise the next file that is opened would be it."""
+    """Open the null device where the caller has closed a stream; otherwise the next file would take its number."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the program runs
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

@@ -180,7 +180,7 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
     try:
         result = work()
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a reader that has gone is no mistake
+            sys.stdout.flush()  # here, where a reader that has gone is not a mistake
         return result
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -242,7 +242,7 @@ class PromptFront(_Shown):
             self._session.app.invalidate()
 
     def forget(self) -> None:
-        """Put away what was typed before the question: it is no answer to it."""
+        """Put aside what was typed before the question: it does not answer it."""
         buffer = self._session.default_buffer
         if self._session.app.is_running and buffer.text:
             self._draft = buffer.text

@@ -75,7 +75,7 @@ def _written(before: str, after: str) -> list[str]:
 
 
 async def _content(sandbox: Sandbox | None, path: str) -> str | None:
-    """What is in the file now, empty where there is none; None where that cannot be said in a text."""
+    """The text of the file now, empty if there is no file; None if it cannot be read as text."""
     if sandbox is None:
         return None
     try:

@@ -13,7 +13,7 @@ from handrail.contract.errors import HandrailError
 
 
 class NoHome(HandrailError):
-    """The user has no home directory, as in a container that is run with a number of its own."""
+    """The user has no home directory, as in a container that runs as an arbitrary user id."""
 
 
 def person_directory(variable: str, usual: str) -> Path:

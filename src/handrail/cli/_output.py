@@ -85,7 +85,7 @@ class Tail:
             self._write(self._out, "\n")
 
     def show_text(self, text: str) -> None:
-        """Print output that comes from elsewhere than an event."""
+        """Print output that does not come from an event."""
         self._write(self._out, self._lines(text))
 
     async def _show(self, data: Mapping[str, Any]) -> None:

@@ -139,7 +139,7 @@ class TerminalApprover:
         self._desk.print(Panel(body, title=title, border_style="yellow", width=width))
 
     def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
-        """The answer that the person means; end of input is a no, an empty line skips. Say so where it means none."""
+        """The answer that the person means: end of input denies, an empty line skips. None for other texts."""
         if answer is None:
             return "n"
         word = answer.strip().lower()

@@ -68,7 +68,7 @@ class DriverReport:
     problem: str = ""
     """Why it cannot run here, and what to install or set."""
     remedy: str = ""
-    """What to install or set alone; empty where nothing helps."""
+    """What to install or set; empty if nothing helps."""
     notes: tuple[str, ...] = ()
 
 

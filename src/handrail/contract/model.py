@@ -13,7 +13,7 @@ Stop = Literal["end", "tool_use", "max_tokens", "refused", "paused", "other"]
 FailedKind = Literal["busy", "key", "quota", "context", "no_such_model", "cut", "error"]
 
 SUMMARISE: Final = "You summarise the work of an assistant so that it can go on without the original messages."
-"""The system text of a request for a summary, which is no part of the conversation and has no tools."""
+"""The system text of a request for a summary, which is not part of the conversation and has no tools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _unlock(path: str) -> None:
 
 
 def _make_readable(name: str, parent: int) -> None:
-    if not hasattr(os, "O_PATH"):  # elsewhere than Linux
+    if not hasattr(os, "O_PATH"):  # on other systems than Linux
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         return

@@ -27,7 +27,7 @@ from handrail.mcp._elicit import ask_now, can_ask, decision, form
 PROGRESS_WAIT: Final = 2.0
 """Seconds for the last output of a call to reach its client before the answer does."""
 SETTLE_WAIT: Final = 0.02
-"""Seconds between two looks at a question whose time is over, until its call has ended."""
+"""Seconds between two checks of an expired question, until its call has ended."""
 Context = ServerRequestContext[Clients, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
 
@@ -40,7 +40,7 @@ class CallContext(ServerRequestContext[Clients, Any]):
 
 
 async def keep_arguments(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Let arguments that are no object reach preflight too; the SDK would refuse them before any handler."""
+    """Let arguments that are not an object reach preflight too; the SDK would refuse them before any handler."""
     if ctx.method != "tools/call" or ctx.params is None:
         return await call_next(ctx)
     arguments = ctx.params.get("arguments", {})
@@ -104,11 +104,11 @@ def _without_handle(arguments: Any) -> tuple[str, Any]:
 
 
 def _parked(client: Caller, state: str) -> tuple[str, Parked]:
-    """The call that a state names. Only this server writes states: what a client made up was refused before."""
+    """The call that a state names. Only this server writes states: one that a client made up was refused earlier."""
     key = json.loads(state)["call"]
     if key not in client.parked:
         message = "The call that waited for an approval is no longer known; it ran only if it was approved before."
-        raise ToolFailed(Failure("unknown_outcome", f"{message} Look whether it had its effect before you repeat it."))
+        raise ToolFailed(Failure("unknown_outcome", f"{message} Check whether it had its effect before you repeat it."))
     return key, client.parked[key]
 
 

@@ -26,7 +26,7 @@ class _Answer(RootModel[dict[str, Any]]):
 
 
 class Link:
-    """`changed` is called, and awaited, when the server says that its tools are others now."""
+    """`changed` is called, and awaited, when the server says that its tools have changed."""
 
     def __init__(
         self, transport: AbstractAsyncContextManager[Any], changed: Callable[[Client], Awaitable[None]], ask: Ask | None
@@ -58,7 +58,7 @@ class Link:
         return self._stop.is_set() or self.over.is_set()
 
     async def close(self) -> None:
-        """End it, with what serves it."""
+        """Close it, and end what serves it."""
         self.lose("it was closed")
         if not self.ready.is_set():
             self._cancel()
@@ -111,7 +111,7 @@ class Link:
             self._news.set()
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes on the protocol of 2026-07-28, where a client has to ask for them."""
+        """Ask to be told of changes, as a client of 2026-07-28 has to."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return

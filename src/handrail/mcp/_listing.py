@@ -78,7 +78,7 @@ def _has_plain_fields(schema: dict[str, Any]) -> bool:
 
 
 def definition_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a listed tool the model or the policy relies on."""
+    """The parts of a listed tool that the model or the policy relies on."""
     return {key: raw.get(key) for key in ("title", "description", "inputSchema", "outputSchema", "annotations")}
 
 
@@ -107,7 +107,7 @@ def safe_names(server: str, originals: Sequence[str]) -> tuple[dict[str, str], l
 
 
 def make_offer(name: str, raw: Mapping[str, Any], *, trust: bool) -> tuple[Offer, list[str]]:
-    """The tool, and what of its definition is not kept to. Raises BadSchema, with the reason, if it cannot be used."""
+    """The tool, and what of its definition is not enforced. Raises BadSchema, with the reason, if it cannot be used."""
     warnings: list[str] = []
     definition = definition_of(raw)
     parameters = _checked_size("inputSchema", raw.get("inputSchema") if "inputSchema" in raw else {"type": "object"})
@@ -161,7 +161,7 @@ def _clean_texts(schema: Schema) -> Schema:
 
 
 def without_hidden(text: str) -> tuple[str, int]:
-    """The text without characters that a person does not see and a model reads, and how many they were."""
+    """The text without characters that a model would read and a person would not see, and how many were removed."""
     if text.isascii() and text.isprintable():
         return text, 0
     kept = "".join(letter for letter in text if letter in "\n\t" or not _is_hidden(letter))

@@ -34,7 +34,7 @@ CONNECT_TIMEOUT: Final = 30.0
 
 
 class Log:
-    """The end of what a server printed to stderr, and of lines on stdout that are no messages."""
+    """The end of what a server printed to stderr, and of lines on stdout that are not messages."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -121,7 +121,7 @@ def _sift(item: Incoming) -> Incoming:
     listed = item.message.result.get("tools")
     if not isinstance(listed, list) and "content" not in item.message.result:
         return item
-    result = {"resultType": "complete", **item.message.result}  # what a result is that does not say it
+    result = {"resultType": "complete", **item.message.result}  # the type of a result that does not name one
     if isinstance(listed, list):
         result["tools"] = [made for each in listed if (made := wire_form(each)) is not None]
     message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=result)

@@ -46,7 +46,7 @@ _HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
 MOST_QUESTIONS: Final = 10
 """Times that a server may ask its user during one call, on 2026-07-28."""
 REASON_WAIT: Final = 0.5
-"""Seconds for a connection that was lost to end, which tells why."""
+"""Seconds for a lost connection to end, which shows why it was lost."""
 
 
 def connect(
@@ -107,7 +107,7 @@ def _words(name: str, command: str | Sequence[str] | None, url: str | None) -> t
 
 
 def _expect_url(name: str, url: str) -> None:
-    """Refuse what is no address, without repeating it: it may hold a password or a key."""
+    """Refuse what is not an address, without repeating it: it may hold a password or a key."""
     try:
         if isinstance(url, str) and url.startswith(("http://", "https://")) and httpx2.URL(url).host:
             return
@@ -264,7 +264,7 @@ class ToolServer(AsyncWith):
             return link
 
     async def _bury(self, link: Link) -> None:
-        """Be done with a connection that was lost."""
+        """Clear away a connection that was lost."""
         await link.close()
         self._link, self._lost_by = None, link.reason
         self._crashes += 1

@@ -1,4 +1,4 @@
-"""Serve over HTTP: on this machine unless told otherwise, to those who know a token and came by the right name."""
+"""Serve over HTTP: on this machine unless told otherwise, to requests that have a token and the right host name."""
 
 import hmac
 import socket
@@ -44,7 +44,7 @@ async def serve_http(
 
 
 async def _run(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Run it to its own end: a cancelled one would not close its connections, and log a traceback."""
+    """Run it to its own end: if it were cancelled, it would leave connections open and log a traceback."""
     ended = anyio.Event()
 
     async def work() -> None:
@@ -61,7 +61,7 @@ async def _run(server: uvicorn.Server, listening: socket.socket) -> None:
 
 
 def http_app(server: Server[Any], names: Sequence[str], port: int, tokens: Sequence[str]) -> ASGIApp:
-    """The server at /mcp, for those who know one of the tokens and came by one of these names."""
+    """The server at /mcp, for requests that have one of the tokens and one of these host names."""
     known = Tokens(tokens)
     hosts = [f"{name}:{port}" for name in names] + ([*names] if port == 80 else [])
     app = server.streamable_http_app(

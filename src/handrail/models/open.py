@@ -1,4 +1,4 @@
-"""Open a model by its name, and say what is right where a name, an option or an installed package is wrong."""
+"""Open a model by its name. A wrong name or option, or a missing package, is refused with what to write instead."""
 
 import re
 from collections.abc import Callable

@@ -86,7 +86,7 @@ def _read(line: str, known: Sequence[str]) -> tuple[Call | None, str]:
 
 
 def _typed(rest: str) -> str | None:
-    """Arguments as JSON; None for words that are none."""
+    """Arguments as JSON; None for words that are not arguments."""
     if rest.startswith("{"):
         return rest
     try:

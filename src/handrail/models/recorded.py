@@ -148,7 +148,7 @@ PIECES: Final[Mapping[str, type[TextDelta] | type[ThinkingDelta] | type[CallDelt
 
 
 def _scrubber(secrets: Sequence[str]) -> Scrubber:
-    """For these secrets; a blank one is none."""
+    """A Scrubber for these secrets; empty ones are left out."""
     if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
         return Scrubber(secrets)  # which says what is wrong
     return Scrubber([each for each in secrets if each or not isinstance(each, str)])

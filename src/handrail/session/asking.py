@@ -104,7 +104,7 @@ class Asking:
         return schemas
 
     async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
-        """Ask the model something that is no part of the conversation, without tools. Raises ModelFailed."""
+        """Ask the model something that is not part of the conversation, without tools. Raises ModelFailed."""
         turn: Turn | None = None
         answer = self._agent.model.ask([Message("user", text)], [], system=system)
         try:

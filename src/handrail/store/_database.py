@@ -93,7 +93,7 @@ class Database:
     def insert(self, rows: Sequence[int | str], updates: Sequence[tuple[str, int]] = ()) -> None:
         """Write events, all or none of them: `rows` is a key and a text for each, `updates` a text and a key.
 
-        Raises Unavailable; after a wait in vain the next ones do not wait.
+        Raises Unavailable; after one wait in vain, later writes do not wait.
         """
         with self._lock:  # once or twice in every call of a tool, so without `use`, which would cost as much again
             try:
@@ -233,7 +233,9 @@ class Database:
             )
         if read_only:
             if version < len(MIGRATIONS):
-                raise HandrailError(f"the store {self.path} has an old format and cannot be written, so not be read")
+                raise HandrailError(
+                    f"the store {self.path} has an old format: it can be read only where it can be written"
+                )
             return
         connection.execute("PRAGMA synchronous = NORMAL")
         for left in reversed(range(OPEN_TRIES)):  # several processes may create one store at once
@@ -283,7 +285,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _may_write(path: Path) -> bool:
-    """Whether the file can be written, and files beside it made. Root may all but what a file system refuses."""
+    """Whether the file can be written, and files beside it made. Root may do all but what a file system refuses."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 

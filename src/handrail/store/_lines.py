@@ -54,7 +54,7 @@ def decode(seq: int, text: str) -> Event:
 def _json(value: Any) -> str:
     try:
         return _encode(value)
-    except (TypeError, ValueError, RecursionError):  # keys that are no texts, or a value that holds itself
+    except (TypeError, ValueError, RecursionError):  # keys that are not texts, or a value that contains itself
         return json.dumps(_plain(value, 0), separators=(",", ":"))
 
 

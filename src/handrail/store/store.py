@@ -109,7 +109,7 @@ class Store:
                 raise HandrailError(f"session {id} was not removed: {error}") from error
 
     def open(self, id: str) -> tuple[StoredSession, tuple[Event, ...]]:
-        """The right to write a new session, and its events so far, which are none."""
+        """The right to write a new session, which has no events so far."""
         return self.claim(id), ()
 
     def claim(self, id: str, *, exists: bool = False) -> StoredSession:

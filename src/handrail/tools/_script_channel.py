@@ -1,4 +1,4 @@
-"""The way from a script to its tools: requests and answers as frames, over private descriptors.
+"""The channel from a script to its tools: requests and answers as frames, over private descriptors.
 
 It imports nothing of Handrail, and works with Python 3.8 and later: its text is part of the program in the sandbox.
 """
@@ -19,7 +19,7 @@ FRAME_BYTES = 4 << 20
 PIECE = 1 << 19
 READ = 1 << 16  # bytes: what a pipe holds; room for more takes longer to make than to fill
 AT_ONCE = 4000  # bytes that a pipe takes whole or not at all, less what is put before a request
-CLOSED = "the way to the tools is closed; a forked process has none"
+CLOSED = "the channel to the tools is closed; a forked process has none"
 INSIDE = "a tool was called while another call was being made, for example by __del__: call it later"
 SOON = 1e-3  # seconds in which a quick call is answered
 AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
@@ -42,8 +42,8 @@ class Channel:
     """The main thread writes and reads by itself, as long as it alone calls tools and no handler of a signal is set.
 
     After that two threads own the descriptors; whoever calls only puts into a queue and waits on another, which takes
-    40 µs more. For a handler runs in the main thread, between any two of its steps, and may raise or call tools
-    itself: then the main thread may hold no lock, no half frame and no answer of somebody else's.
+    40 µs more. A handler runs in the main thread, between any two of its steps, and may raise or call tools itself:
+    the main thread must not hold a lock, half a frame or the answer to another call then.
 
     A KeyboardInterrupt, which needs no handler of the script's, raises and calls nothing. So each step that must not be
     lost is one call of a C function: `list.extend(map(...))`.

@@ -163,7 +163,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
 
 def named(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"{path} has the key {key!r}, which is no text; use str(key)")
+        raise TypeError(f"{path} has the key {key!r}, which is not a text; use str(key)")
     return key
 
 
@@ -230,7 +230,7 @@ class Tools:
 
 
 def request(name: str, arguments: "dict[str, Any]") -> "dict[str, Any]":
-    """The frame of a call. Raises ToolError for what is no data."""
+    """The frame of a call. Raises ToolError for a value that has no JSON form."""
     try:
         return {"call": name, "arguments": {key: plain(value, key) for key, value in arguments.items()}}
     except (TypeError, RecursionError) as error:
@@ -333,8 +333,8 @@ def tell(ended: "dict[str, Any]", channel: Channel) -> bool:
 _signal: Any = sys.modules["_signal"]
 """What `signal` wraps, in enums that take 130 µs here."""
 hold = partial(_signal.pthread_sigmask, _signal.SIG_BLOCK, _signal.valid_signals())
-"""Hold signals back. A handler may run, and raise, wherever a function of Python's begins; this is none: so where it is
-the first that an `except` does, it is done, though a timer comes every 10 µs."""
+"""Hold signals back. A handler may run, and raise, wherever a function of Python begins. This one is of C: as the first
+thing in an `except` it takes effect, even if a timer fires every 10 µs."""
 
 
 def silence() -> None:

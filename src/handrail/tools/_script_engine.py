@@ -12,7 +12,7 @@ MOST_REFUSED: Final = 1_000
 """Calls of one script that are refused, after which it is ended: each of them is in the transcript."""
 LONGEST_MESSAGE: Final = 100_000
 """Characters of the message of a ToolError."""
-BROKEN: Final = "The script wrote into the way to its tools, and was ended"
+BROKEN: Final = "The script wrote into the channel to its tools, and was ended"
 CHANGED_NOTHING: Final = frozenset({"budget_exhausted", "invalid_args", "tool_not_found", "rejected"})
 
 

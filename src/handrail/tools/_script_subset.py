@@ -28,7 +28,7 @@ NAMES: Final = frozenset((
     "dir", "exit", "globals", "help", "input", "issubclass", "license", "memoryview", "quit", "staticmethod",
     "super", "vars", "eval", "exec", "locals", "object", "open",
 ))  # fmt: skip
-"""Built-in names that Monty lacks; the last five it has, but for other uses than those of Python."""
+"""Built-in names that Monty lacks; it has the last five, but they do not do what those of Python do."""
 ERROR_PARTS: Final = frozenset({"kind", "message", "field", "retryable"})
 
 
@@ -44,7 +44,7 @@ def text_for_monty(code: str) -> str:
 
 
 def _outdented(code: str, tree: ast.Module) -> str:
-    """The script without what all its lines are indented by; what stands in a string of many lines is not touched."""
+    """The script without the indentation that all its lines share; strings of many lines are not touched."""
     code = code.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     first = next(ast.iter_child_nodes(tree), None)
     lines = code.split("\n")

@@ -57,7 +57,7 @@ def _loaded(point: importlib.metadata.EntryPoint, taken: dict[str, str]) -> Plug
             tools = tuple(_tools(point.load()))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - it is another package's code; a panic of Rust is no Exception
+    except BaseException as error:  # noqa: BLE001 - it is another package's code; a panic of Rust is not an Exception
         return Plugin(point.name, source, problem=f"{point.value} cannot be loaded: {describe_error(error)}")
     for tool in tools:
         if tool.name in taken:

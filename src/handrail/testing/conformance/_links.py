@@ -1,4 +1,4 @@
-"""Checks of links and of what is no plain file: told apart, never followed by remove, and never waited for."""
+"""Checks of links and of files that are not plain: told apart, never followed by remove, and never waited for."""
 
 from typing import Final
 
