@@ -1,4 +1,4 @@
-"""Every size and every wait in one place: sandboxes, runs, answers, and how long anybody waits."""
+"""Sizes and waits in one place: of sandboxes, runs and answers, and how long anybody waits."""
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -36,12 +36,20 @@ CALL_END_WAIT: Final = 5.0
 """Seconds the calls that still run have to end when their session does: TERM, grace, KILL."""
 MODEL_SILENCE: Final = 600.0
 """Seconds a model may be silent, before its answer and in it."""
+FIRST_RETRY_WAIT: Final = 0.5
+"""Seconds before a model is asked a second time; each further wait is twice as long."""
+LONGEST_RETRY_AFTER: Final = 60.0
+"""Seconds that a provider may ask to wait; a longer wait ends the run."""
+CONNECT_WAIT: Final = 30.0
+"""Seconds to open a connection to a provider or an MCP server, and to send it a request."""
 HOSTED_WINDOW: Final = 128_000
 """Tokens that a hosted model can read, where it is not known."""
 LOCAL_WINDOW: Final = 8_192
 """Tokens that a model on this machine or in this network can read, where it is not known."""
 ANSWER_TOKENS: Final = 8_192
 """Tokens that are kept free for an answer; never more than a quarter of what the model can read."""
+STORE_LOCK_WAIT: Final = 0.25
+"""Seconds that a write to a store waits while another process writes."""
 READER_WAIT: Final = 5.0
 """Seconds a reader may take over one event, and to finish when its session ends."""
 GUARD_START_WAIT: Final = 20.0
@@ -60,6 +68,8 @@ MCP_CONNECT_WAIT: Final = 60.0
 """Seconds an MCP server has to start, or to answer, and to list its tools; one may have to be downloaded first."""
 MCP_END_WAIT: Final = 2.0
 """Seconds an MCP server has to end when its input is closed, and again after TERM."""
+MCP_REASON_WAIT: Final = 0.5
+"""Seconds for a lost connection to an MCP server to end, which shows why it was lost."""
 MCP_RESTART_WAITS: Final = (0.0, 0.2, 1.0, 5.0, 15.0, 30.0, 60.0)
 """Seconds before a crashed MCP server is started again, by how often it has crashed without answering a call."""
 MCP_RESTART_PATIENCE: Final = 1.5
@@ -72,6 +82,14 @@ MCP_MOST_PAGES: Final = 1_000
 """Pages of a list of tools that are asked for."""
 MCP_DEFER_ABOVE: Final = 50
 """Tools of one MCP server above which all of them are deferred."""
+MCP_CLIENT_IDLE: Final = 1_800.0
+"""Seconds without a call after which the session of an MCP client, or a sandbox that it opened, is closed."""
+MCP_RUN_PAUSE: Final = 60.0
+"""Seconds without a call after which the counts of equal failures begin anew: what failed then may work now."""
+MCP_PROGRESS_WAIT: Final = 2.0
+"""Seconds for the last output of a call to reach its MCP client before the answer does."""
+MCP_CLOSE_WAIT: Final = 3
+"""Seconds that open connections have when an MCP server ends."""
 CALL_DEPTH: Final = 16
 """Calls inside one another: a call made by a program has depth 1, a call that its tool makes has depth 2."""
 

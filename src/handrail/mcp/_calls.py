@@ -19,13 +19,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from handrail.contract.approval import ApprovalRequest
 from handrail.contract.call import Arguments
 from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.limits import MCP_PROGRESS_WAIT
 from handrail.contract.result import Failure, Result, sendable
 from handrail.mcp._clients import Caller, Clients, Parked
 from handrail.mcp._content import HANDLE, HANDLE_TOOLS, call_result
 from handrail.mcp._elicit import ask_now, can_ask, decision, form
 
-PROGRESS_WAIT: Final = 2.0
-"""Seconds for the last output of a call to reach its client before the answer does."""
 SETTLE_WAIT: Final = 0.02
 """Seconds between two checks of an expired question, until its call has ended."""
 Context = ServerRequestContext[Clients, Any]
@@ -130,7 +129,7 @@ async def _follow(context: Context, client: Caller, parked: Parked, key: str) ->
                 shown = await group.start(_show_output, context, parked)
                 answer = await _answer(context, client, parked, key)
                 if isinstance(answer, types.CallToolResult):
-                    with anyio.move_on_after(PROGRESS_WAIT):
+                    with anyio.move_on_after(MCP_PROGRESS_WAIT):
                         await shown.wait()
                 group.cancel_scope.cancel()
     except BaseException:

@@ -20,12 +20,8 @@ from handrail.session.session import Session
 from handrail.toolkit.tool import Tool, tool
 
 OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
-CLIENT_IDLE: Final = 1_800.0
-"""Seconds without a call after which a client's session, or a sandbox that it opened, is closed."""
 CALLS_KEPT: Final = 1_000
 """Ended calls of a session whose events are kept."""
-RUN_PAUSE: Final = 60.0
-"""Seconds without a call after which the counts of equal failures begin anew: what failed then may work now."""
 MOST_SANDBOXES: Final = 16
 """Sandboxes that one client may have open besides its own."""
 MOST_PARKED: Final = 256

@@ -17,7 +17,7 @@ from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 from handrail.aio import finish
 from handrail.contract.driver import Process
 from handrail.contract.errors import Unavailable
-from handrail.contract.limits import MCP_END_WAIT, MCP_LARGEST_MESSAGE
+from handrail.contract.limits import CONNECT_WAIT, MCP_END_WAIT, MCP_LARGEST_MESSAGE
 from handrail.mcp._listing import wire_form
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -29,8 +29,6 @@ LOG_KEPT: Final = 64 << 10
 """Bytes of what a server printed that are kept."""
 BETWEEN_STREAMS: Final = 0.25
 """Seconds between two streams of events that are asked for, however soon a server ends them."""
-CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to open a connection, and to send a request."""
 
 
 class Log:
@@ -237,7 +235,7 @@ async def over_http(url: str, headers: Mapping[str, str], log: Log) -> AsyncIter
 
     client = httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=None),
+        timeout=httpx2.Timeout(CONNECT_WAIT, read=None),
         event_hooks={"request": [wait_for_turn], "response": [look]},
     )
     async with client, streamable_http_client(

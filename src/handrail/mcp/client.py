@@ -22,6 +22,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse, kind_of, refuse, shown
 from handrail.contract.limits import (
     MCP_CONNECT_WAIT,
+    MCP_REASON_WAIT,
     MCP_RESTART_PATIENCE,
     MCP_RESTART_WAITS,
     TOOL_TIMEOUT,
@@ -45,8 +46,6 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
 MOST_QUESTIONS: Final = 10
 """Times that a server may ask its user during one call, on 2026-07-28."""
-REASON_WAIT: Final = 0.5
-"""Seconds for a lost connection to end, which shows why it was lost."""
 
 
 def connect(
@@ -350,7 +349,7 @@ class ToolServer(AsyncWith):
             about = f"code {error.code}" if self._url is None else f"code {error.code}; {self._log.last_lines(1)}"
             message = f"The MCP server {self.name} refused the call: {error.message} ({about.removesuffix('; ')})."
             return Failure("execution_error", message)
-        with anyio.move_on_after(REASON_WAIT):
+        with anyio.move_on_after(MCP_REASON_WAIT):
             await link.over.wait()
         reason = link.reason or error.message
         return Failure(

@@ -17,14 +17,13 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.types import ASGIApp
 
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import MCP_CLOSE_WAIT
 
 LARGEST_REQUEST: Final = 4 << 20
 """Bytes of one HTTP request."""
 MOST_SESSIONS: Final = 256
 """MCP sessions that may be open at once over HTTP."""
 SHORTEST_TOKEN: Final = 16
-CLOSE_WAIT: Final = 3
-"""Seconds that open connections have when the server ends."""
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE: Final = ("0.0.0.0", "::", "")
 
@@ -37,7 +36,7 @@ async def serve_http(
         port = listening.getsockname()[1]
         app = http_app(server, names_of(host), port, tokens)
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=CLOSE_WAIT
+            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=MCP_CLOSE_WAIT
         )
         ready(f"http://{host if ':' not in host else f'[{host}]'}:{port}/mcp")
         await _run(uvicorn.Server(config), listening)

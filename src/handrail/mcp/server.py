@@ -13,9 +13,10 @@ from mcp.shared.exceptions import MCPError
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.expect import expect_number, refuse
+from handrail.contract.limits import MCP_CLIENT_IDLE, MCP_RUN_PAUSE
 from handrail.contract.version import __version__
 from handrail.mcp._calls import call_tool, keep_arguments
-from handrail.mcp._clients import CLIENT_IDLE, RUN_PAUSE, Clients, OpenSession, open_clients, who
+from handrail.mcp._clients import Clients, OpenSession, open_clients, who
 from handrail.mcp._content import definitions
 from handrail.mcp._resources import list_resources, list_templates, read_resource
 
@@ -27,7 +28,7 @@ INSTRUCTIONS: Final = (
 
 
 def make_server(
-    open_session: OpenSession, *, handles: bool = False, idle: float = CLIENT_IDLE, pause: float = RUN_PAUSE
+    open_session: OpenSession, *, handles: bool = False, idle: float = MCP_CLIENT_IDLE, pause: float = MCP_RUN_PAUSE
 ) -> Server[Clients]:
     """A server of the SDK, for `serve_stdio`, `serve_http`, or any other transport of the SDK.
 

@@ -21,7 +21,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.limits import ANSWER_TOKENS, HOSTED_WINDOW, LOCAL_WINDOW, MODEL_SILENCE
+from handrail.contract.limits import ANSWER_TOKENS, CONNECT_WAIT, HOSTED_WINDOW, LOCAL_WINDOW, MODEL_SILENCE
 from handrail.contract.model import (
     CallDelta,
     Message,
@@ -58,7 +58,6 @@ STOPS: Final[Mapping[str, Stop]] = {
 }
 SEARCH: Final = "tool_search"
 """What the library calls a provider's own search for tools that are deferred."""
-CONNECT_SECONDS: Final = 30.0
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
 
@@ -102,7 +101,7 @@ def _client(
     # No connection stays open between requests: one that the provider has closed meanwhile fails the next request,
     # and an open one belongs to the event loop that made it.
     http = AddingClient(
-        timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
+        timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_WAIT)),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
     )
 

@@ -12,6 +12,7 @@ import anyio
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import refuse, shown
+from handrail.contract.limits import FIRST_RETRY_WAIT, LONGEST_RETRY_AFTER
 from handrail.contract.model import (
     CallDelta,
     Message,
@@ -34,10 +35,6 @@ from handrail.toolkit.tracing import TracedAgent
 
 MAX_TRIES: Final = 5
 """Requests for one answer, where they fail for a reason that may pass."""
-FIRST_RETRY_WAIT: Final = 0.5
-"""Seconds before the second request; each further wait is twice as long."""
-LONGEST_RETRY_AFTER: Final = 60.0
-"""Seconds that a provider may ask to wait; a longer wait ends the run."""
 CALLS_AT_FULL_CAPS: Final = 6
 """Calls of one answer whose results fit where each may use its caps in full."""
 PIECES: Final = frozenset({"text", "thinking", "call_text"})

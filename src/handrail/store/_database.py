@@ -12,9 +12,8 @@ from time import monotonic, sleep
 from typing import Final
 
 from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.limits import STORE_LOCK_WAIT
 
-LOCK_WAIT: Final = 0.25
-"""Seconds that a write waits while another process writes."""
 LOOK_INTERVAL: Final = 0.05
 """Seconds in which a session that writes does not look again whether the file was replaced."""
 OPEN_TRIES: Final = 10
@@ -172,7 +171,7 @@ class Database:
     def _wait_for_locks(self, *, patient: bool) -> None:
         if patient != self._patient and self._connection is not None:
             self._patient = patient
-            self._connection.execute(f"PRAGMA busy_timeout = {int(LOCK_WAIT * 1000) if patient else 0}")
+            self._connection.execute(f"PRAGMA busy_timeout = {int(STORE_LOCK_WAIT * 1000) if patient else 0}")
 
     def _file_now(self) -> tuple[int, int] | None:
         try:
@@ -190,7 +189,7 @@ class Database:
         self._read_only = mode != "rw"
         try:
             connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=LOCK_WAIT, isolation_level=None,
+                f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=STORE_LOCK_WAIT, isolation_level=None,
                 check_same_thread=False, cached_statements=256,
             )  # fmt: skip
             self._patient = True
@@ -246,12 +245,12 @@ class Database:
             except sqlite3.OperationalError as error:
                 if not left or not _is_busy(error):
                     raise
-                sleep(LOCK_WAIT / OPEN_TRIES)
+                sleep(STORE_LOCK_WAIT / OPEN_TRIES)
 
     def _failure(self, error: sqlite3.DatabaseError) -> HandrailError | Unavailable:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if _is_busy(error):
-            return Unavailable(f"another process has locked {self.path} for more than {LOCK_WAIT:g} s")
+            return Unavailable(f"another process has locked {self.path} for more than {STORE_LOCK_WAIT:g} s")
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return HandrailError(f"{self.path} is damaged, or is not a store: {error}. Restore it from a copy.")
         if code == sqlite3.SQLITE_FULL:
