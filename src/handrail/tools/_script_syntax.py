@@ -4,6 +4,7 @@ It imports nothing of Handrail, and works with Python 3.8 and later: its text is
 """
 
 import ast
+import re
 import warnings
 from typing import Any
 
@@ -17,19 +18,18 @@ def parsed(code: str) -> ast.Module:
         code = code.lstrip("\ufeff")  # the mark at the beginning of some files
         try:
             return ast.parse(code, NAME)
-        except IndentationError:
-            tree = indented(code)
-            if tree is None:
-                raise
-            return tree
+        except IndentationError as error:
+            return indented(code, error)
 
 
-def indented(code: str) -> "ast.Module | None":
-    """A script all of whose lines are indented; its strings stay as they are."""
+def indented(code: str, error: SyntaxError) -> ast.Module:
+    """A script all of whose lines are indented; its strings stay as they are. Raises the error that comes later."""
     try:
         tree = ast.parse("if True:\n" + code, NAME)
-    except SyntaxError:
-        return None
+    except SyntaxError as inner:
+        inner.lineno = (inner.lineno or 1) - 1
+        inner.msg = re.sub(r"(?<=line )\d+", lambda found: str(int(found.group()) - 1), inner.msg)
+        raise (inner if inner.lineno > (error.lineno or 0) else error) from None
     tree.body = tree.body[0].body  # type: ignore[attr-defined]
     for node in ast.walk(tree):
         for name in ("lineno", "end_lineno"):
