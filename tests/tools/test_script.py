@@ -11,8 +11,23 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Budget, Decision, Failure, Image, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
-from handrail.testing import HeldApprovals, approve_all, deny_all, never_answers
+from handrail import (
+    Agent,
+    Budget,
+    Call,
+    Decision,
+    Failure,
+    Image,
+    Policy,
+    Session,
+    Tool,
+    Toolbox,
+    Turn,
+    builtin_tools,
+    open_sandbox,
+    tool,
+)  # fmt: skip
+from handrail.testing import HeldApprovals, ScriptedModel, approve_all, deny_all, never_answers
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
 from tests.tools.world import REAL, World, in_time
@@ -102,6 +117,10 @@ NO_JSON: list[tuple[str, str]] = [
     ("{1, 2}", "the result is a set, which has no JSON form; use sorted"),
     ("b'x'", "the result is a bytes"),
     ("import datetime\n[datetime.date(2020, 1, 1)]", "the result[0] is a date"),
+    (
+        "import datetime\ndatetime.datetime(2020, 1, 1)",
+        "the result is a datetime, which has no JSON form; use .isoformat()",
+    ),
     ("float('nan')", "the result is nan"),
     ("float('inf')", "the result is inf"),
     ("{1: 2}", "the key 1"),
@@ -569,52 +588,63 @@ async def test_without_whole_each_call_of_a_script_asks(tmp_path: Path) -> None:
     assert asked == ["script", "write", "write"]
 
 
+LONG_ON_HOST = ["jail", pytest.param("host", marks=pytest.mark.long)]
+CHAIN = """
+names = tools.glob(pattern="*.txt")
+names = sorted(names["paths"])
+long = [name for name in names[:200] if "MARKER1" in tools.read(path=name)["text"].read(0, 20)]
+tools.write(path="summary", content="\\n".join(long))
+[len(names), len(long)]
+"""
+
+
+@pytest.mark.parametrize("driver", LONG_ON_HOST)
 async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(
-    engine: EngineName, tmp_path: Path
+    driver: str, engine: EngineName, tmp_path: Path
 ) -> None:
     for number in range(1000):
         (tmp_path / f"f{number:04}.txt").write_text(f"MARKER{number} " + "x" * (4200 if number < 200 else 1))
-    code = """
-names = tools.glob(pattern="*.txt")
-names = sorted(names["paths"])[:200]
-long = [name for name in names if "MARKER1" in tools.read(path=name)["text"].read(0, 20)]
-tools.write(path="summary", content="\\n".join(long))
-len(long)
-"""
+    model = ScriptedModel([Turn(calls=(Call("one", "script", {"code": CHAIN}),)), "Done."])
     budget = Budget(script_calls=500)
-    async with opened("jail", tmp_path, engine=engine, policy=Policy(), approver=approve_all, budget=budget) as session:
-        result = await session.call("script", {"code": code})
-        assert result.ok, result
-        assert result.value["result"] == 111
+    async with opened(driver, tmp_path, engine=engine, approver=approve_all, budget=budget) as session:
+        outcome = await Agent(model, session=session).run("Find them.")
+        results = [result for message in model.requests[-1].messages for result in message.results]
+        assert [result.value["result"] for result in results if result.ok] == [[1000, 111]], results
         everything = "".join(json.dumps(event.data) for event in session.trace)
-        assert everything.count("MARKER") == 1, "the one in the code"
-        assert len((tmp_path / "summary").read_text().splitlines()) == 111
+    assert outcome.reason == "done"
+    messages = "".join(f"{message}" for request in model.requests for message in request.messages)
+    in_code = CHAIN.count("MARKER")
+    assert messages.count("MARKER") == in_code * len(model.requests[1:]), "the ones in the code"
+    assert everything.count("MARKER") == 2 * in_code, "the code, in the model's answer and in the call"
+    assert len((tmp_path / "summary").read_text().splitlines()) == 111
 
 
-async def test_a_value_of_200_mb_passes_between_two_tools_without_the_script_holding_it(tmp_path: Path) -> None:
-    seen: list[int] = []
+@tool
+def make_200_mb() -> str:
+    """Make a large text."""
+    return "0123456789" * 20_000_000
 
-    @tool
-    def make() -> str:
-        """Make a large text."""
-        return "0123456789" * 20_000_000
 
-    @tool
-    def take(items: list[str]) -> int:
-        """Take it."""
-        seen.append(len(items[0]))
-        return len(items[0])
+@tool
+def take_first(items: list[str]) -> int:
+    """Take it."""
+    return len(items[0])
 
-    code = """
-import resource
-ref = make = tools.make()
-size = tools.take(items=[ref])
-[size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 60_000]
-"""
-    async with opened("jail", tmp_path, [make, take]) as session:
+
+HELD = "import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 60_000"
+
+
+@pytest.mark.parametrize("driver", LONG_ON_HOST)
+async def test_a_value_of_200_mb_passes_between_two_tools_without_the_script_holding_it(
+    driver: str, engine: EngineName, tmp_path: Path
+) -> None:
+    """A script in Monty cannot hold so much: it has 128 MiB."""
+    held = {"cpython": HELD, "monty": "True"}[engine]
+    code = f"size = tools.take_first(items=[tools.make_200_mb()])\nprint(size)\n{held}"
+    async with opened(driver, tmp_path, [make_200_mb, take_first], engine=engine) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
-    assert (result.value["result"], seen) == ([200_000_000, True], [200_000_000])
+    assert (result.value["result"], result.value["logs"]) == (True, "200000000\n")
 
 
 async def test_two_scripts_run_one_after_the_other_and_each_has_its_own_interpreter(real: World) -> None:
