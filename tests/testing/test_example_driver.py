@@ -35,6 +35,31 @@ def test_a_driver_of_another_package_is_found_by_its_entry_point_and_keeps_what_
     assert ran.stdout.count("claimed and kept") == len(features)
 
 
+OPEN = """
+import anyio
+from handrail import HandrailError, Limits, open_sandbox
+
+async def main():
+    async with open_sandbox("plain") as sandbox:
+        print((await sandbox.run("echo $((6 * 7))")).stdout, sandbox.report.network)
+    try:
+        async with open_sandbox("plain", limits=Limits(cpu=1.0)):
+            pass
+    except HandrailError as error:
+        print(error)
+
+anyio.run(main)
+"""
+
+
+def test_it_is_opened_by_its_name_and_refuses_only_the_options_that_were_asked_for(
+    python: Path, tmp_path: Path
+) -> None:
+    ran = run(python, "-c", OPEN, cwd=tmp_path)
+    assert ran.stdout.splitlines()[:2] == ["42", " full"], ran.stdout + ran.stderr
+    assert "the plain driver has no option 'limits'" in ran.stdout
+
+
 def test_its_own_tests_are_three_lines(python: Path, tmp_path: Path) -> None:
     test = EXAMPLE / "tests" / "test_plain.py"
     ran = run(

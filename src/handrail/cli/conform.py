@@ -2,6 +2,7 @@
 
 import json as _json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -22,11 +23,13 @@ from handrail.lazy import Lazy
 if TYPE_CHECKING:
     import anyio as _anyio
 
+    from handrail import aio as _aio
     from handrail.drivers import open as _open
     from handrail.policy import approval as _approval
     from handrail.testing import conformance as _conformance
 else:
     _anyio = Lazy("anyio")
+    _aio = Lazy("handrail.aio")
     _open = Lazy("handrail.drivers.open")
     _approval = Lazy("handrail.policy.approval")
     _conformance = Lazy("handrail.testing.conformance")
@@ -67,17 +70,17 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     progress = _Progress(len(checks))
 
     async def run() -> "_conformance.DriverVerdict":
-        async with _anyio.create_task_group() as group:
-            group.start_soon(_rearm)
-            verdict = await _conformance.conform(opener, only=only, on_check=progress)
-            group.cancel_scope.cancel()
-        return verdict
+        alarm = _aio.in_background(_rearm())
+        try:
+            return await _conformance.conform(opener, only=only, on_check=progress)
+        finally:
+            alarm.cancel()
 
     try:
         with _interrupted_if_blocked():
             verdict = _anyio.run(run)
-    except* Unavailable as group:
-        raise HandrailError(f"the driver cannot be tried here: {group.exceptions[0]}") from group
+    except (HandrailError, OSError, Unavailable) as error:
+        raise HandrailError(f"{driver} cannot be tried here: {error}") from error
     progress.end()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     text = (
@@ -127,11 +130,13 @@ def find_opener(name: str) -> "_conformance.Opener":
 def _loaded(name: str, known: list[str]) -> "_conformance.Opener":
     if ":" not in name:
         raise HandrailError(f"there is no driver {name!r}; {nearest(name, known)}; or give module:opener")
+    if not re.fullmatch(r"[\w.]+:[\w.]+", name):
+        raise HandrailError(f"{name!r} is not module:opener, such as my_package:open_mine")
     sys.path.append(os.getcwd())  # last, so that nothing there hides an installed module
     try:
         found: _conformance.Opener = EntryPoint(name, name, _open.GROUP).load()
-    except (ImportError, AttributeError) as error:
-        raise HandrailError(f"{name} cannot be loaded: {error}") from error
+    except Exception as error:
+        raise HandrailError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise HandrailError(f"{name} is not an async function that opens a Driver")
     return found
@@ -146,8 +151,8 @@ class _Progress:
 
     def __call__(self, verdict: "_conformance.CheckVerdict") -> None:
         self._done += 1
-        self._failed += bool(verdict.problem)
-        line = f"{self._done} of {self._of} checks, {self._failed} do not hold"
+        self._failed += bool(verdict.problem) and verdict.claimed
+        line = f"{self._done} of {self._of} checks, {self._failed} break a claim"
         if self._in_place:
             print(f"\r{line}", end="", file=sys.stderr, flush=True)
         elif self._done % EVERY == 0:

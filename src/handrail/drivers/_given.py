@@ -77,16 +77,22 @@ def _mounts(mounts: Any) -> list[Mount]:
     return listed
 
 
-def check_names(driver: str, opener: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise HandrailError for an option that the driver does not have, naming the one that is meant."""
+def taken(
+    driver: str, opener: Callable[..., Any], options: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options that the driver takes; what nobody asked for is left out where it takes no such option.
+
+    Raises HandrailError for one that was asked for, naming the one that is meant.
+    """
     known = inspect.signature(opener).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return
-    for name in given:
-        if name in known:
+        return dict(options)
+    for name, value in options.items():
+        if name in known or (name in defaults and value == defaults[name]):
             continue
         if name in Limits.__dataclass_fields__:
             advice = f"it is a limit: write limits=Limits({name}=…)"
         else:
             advice = nearest(name, {*known, "allow_weaker"})
         raise HandrailError(f"the {driver} driver has no option {name!r}; {advice}")
+    return {name: value for name, value in options.items() if name in known}

@@ -229,7 +229,7 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
-    tested = await _selftest.tested(name, opener, options)
+    tested = await _selftest.tested(name, opener, _given.taken(name, opener, options, DEFAULTS))
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
 
@@ -246,7 +246,7 @@ def _opener(name: str, known: Mapping[str, Opener | str], options: Mapping[str, 
         raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
     if isinstance(opener, str):
         raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
-    _given.check_names("jail" if name == "auto" else name, opener, options)
+    _given.taken("jail" if name == "auto" else name, opener, options, DEFAULTS)
     return opener
 
 

@@ -1,6 +1,8 @@
 """All checks, and how a driver is put through them: several at a time, each in bounded time."""
 
+import traceback
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
@@ -8,7 +10,7 @@ import anyio
 
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BrokenDriver, HandrailError, Unavailable
-from handrail.sandbox.report import check_driver, report_of
+from handrail.sandbox.report import report_of
 from handrail.testing.conformance._closing import CLOSING
 from handrail.testing.conformance._contents import ATOMIC, RANGES
 from handrail.testing.conformance._exec import EXEC
@@ -63,7 +65,7 @@ async def conform(
         workers: checks at a time.
 
     Raises:
-        HandrailError: `only` names neither a promise nor a check, or what was opened is not a Driver.
+        HandrailError: `only` names neither a promise nor a check, the opener fails, or what it opens is not a Driver.
         OSError, Unavailable: the driver cannot be opened here.
     """
     checks, began = list(chosen(only)), monotonic()
@@ -80,10 +82,17 @@ async def conform(
 async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:
     """The name of the driver, and what it claims."""
     seconds = CHECK_PATIENCE * open.patience
-    with anyio.move_on_after(seconds):
-        driver = (await open()).driver
-        check_driver(driver)
-        return report_of(driver).driver, frozenset(driver.features)
+    try:
+        with anyio.move_on_after(seconds):
+            driver = (await open()).driver
+            return report_of(driver).driver, frozenset(driver.features)
+    except NotTried as error:
+        raise HandrailError(str(error)) from error
+    except (HandrailError, OSError, Unavailable):
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        raise HandrailError(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})") from error
     raise Unavailable(f"the driver did not open and make a directory within {seconds:g} s")
 
 
@@ -107,6 +116,7 @@ class _Run:
             verdict = await _tried(check, open, self._claimed, seconds)
             self._stalled += bool(verdict.error) and verdict.seconds >= seconds
             await open.end_check(kept=verdict.kept, harmed=verdict.tried and not verdict.kept)
+            verdict = replace(verdict, claimed=check.feature in self._claimed)
             self.found[check.name] = verdict
             if self._on_check is not None:
                 self._on_check(verdict)

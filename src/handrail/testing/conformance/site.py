@@ -14,9 +14,10 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.driver import Chunk, Command, Driver, Process
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.errors import BrokenDriver, HandrailError, Unavailable
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.scratch import make_scratch, remove_scratch
+from handrail.sandbox.report import check_driver
 from handrail.sandbox.sandbox import WORKSPACE, Sandbox
 from handrail.testing.conformance._leftovers import kill_leftovers
 from handrail.testing.conformance.check import NotTried
@@ -216,14 +217,22 @@ class Open:
             self._directories.append(make_scratch())
             options = {"workspace": os.path.realpath(self._directories[-1]), **options}
         taken = _parameters(self._opener)
-        lacking = [name for name in options if taken is not None and name not in taken and name != "workspace"]
+        lacking = [name for name in options if taken is not None and name not in taken]
+        if "workspace" in lacking:
+            raise BrokenDriver("The opener does not take workspace by name: write `async def open_mine(*, workspace)`.")
         if lacking:
             raise NotTried(f"its opener takes no {', '.join(lacking)}")
-        options = {name: value for name, value in options.items() if taken is None or name in taken}
         try:
-            return await self._opener(**options)
+            opening: object = self._opener(**options)
+            driver: Driver | None = await opening if inspect.isawaitable(opening) else None
         except HandrailError as error:
             raise NotTried(f"it cannot be opened with {', '.join(options)}: {error}") from error
+        if not inspect.isawaitable(opening):
+            raise BrokenDriver("The opener is not an async function: write `async def`.")
+        if driver is None:
+            raise BrokenDriver("The opener returned None: return the driver.")
+        check_driver(driver)
+        return driver
 
     async def _site(self, driver: Driver) -> Site:
         self._names.append(f"conformance-{token_hex(4)}")
@@ -235,7 +244,9 @@ class Open:
 def _parameters(opener: Opener) -> set[str] | None:
     """The options that it takes; None for any."""
     parameters = inspect.signature(opener).parameters.values()
-    return None if any(it.kind is it.VAR_KEYWORD for it in parameters) else {it.name for it in parameters}
+    if any(it.kind is it.VAR_KEYWORD for it in parameters):
+        return None
+    return {it.name for it in parameters if it.kind is not it.POSITIONAL_ONLY}
 
 
 async def _closed(driver: Driver, patience: float) -> bool:

@@ -22,6 +22,8 @@ class CheckVerdict:
     error: str = ""
     """What the check raised: the driver broke its contract."""
     seconds: float = 0.0
+    claimed: bool = True
+    """Whether the driver claims the promise."""
 
     @property
     def tried(self) -> bool:
