@@ -1,6 +1,7 @@
 """The kit tries every promise of every driver that is shipped, and finds no claim that is broken."""
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -8,12 +9,13 @@ from typing import get_args
 import anyio
 import pytest
 
-from handrail.contract.driver import Driver, Feature
+from handrail.contract.driver import Chunk, Driver, Feature
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.drivers import selftest
 from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
+from handrail.testing.broken import Altered, AlteredProcess
 from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, conform
 
 pytestmark = pytest.mark.anyio
@@ -107,6 +109,26 @@ async def test_a_driver_that_never_answers_one_method_breaks_what_needs_it_and_t
     assert promise.standing == "broken"
     assert any("no answer within" in check.problem for check in promise.failed)
     assert sum(check.kept for check in promise.checks) > 10, "the control: the others were tried"
+
+
+class Lost(AlteredProcess):
+    async def output(self) -> AsyncIterator[Chunk]:
+        async for chunk in self.process.output():
+            yield chunk
+            raise Unavailable("the connection was lost")
+
+
+class Loses(Altered):
+    process = Lost
+
+
+async def test_a_driver_that_dies_in_a_check_of_two_tasks_is_told_by_its_own_words() -> None:
+    async def opened(*, workspace: str) -> Driver:
+        return Loses(await open_posix(workspace=workspace), {})
+
+    verdict = await conform(opened, only=["megabytes go through both ways at once"])
+    (promise,) = verdict.promises.values()
+    assert promise.failed[0].problem == "Unavailable: the connection was lost"
 
 
 async def test_a_driver_that_never_opens_is_given_up() -> None:

@@ -23,7 +23,7 @@ from handrail.lazy import Lazy
 if TYPE_CHECKING:
     import anyio as _anyio
 
-    from handrail import aio as _aio
+    import handrail.aio as _aio
     from handrail.drivers import open as _open
     from handrail.policy import approval as _approval
     from handrail.testing import conformance as _conformance

@@ -145,7 +145,9 @@ async def _tried(check: Check, open: Open, claimed: frozenset[Feature], seconds:
     except Exception as error:  # noqa: BLE001 - whatever a driver raises where it must not breaks its promise
         if reason := _not_tried(error):
             return CheckVerdict(check, not_tried=reason, seconds=monotonic() - began)
-        told = str(error) or f"no answer within {seconds:g} s"
+        while isinstance(error, ExceptionGroup):  # of a check that does two things at once
+            error = error.exceptions[0]
+        told = str(error) or (f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else "")
         return CheckVerdict(check, error=f"{type(error).__name__}: {told}", seconds=monotonic() - began)
 
 
