@@ -71,6 +71,13 @@ def _look(pid: int) -> tuple[Relative, str, int] | None:
     return Relative(pid, int(fields[19]), start.partition("(")[2]), fields[0], int(fields[1])
 
 
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 def eventually(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
     deadline = time.monotonic() + patience
     while not condition():

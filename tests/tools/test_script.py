@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from handrail import (
 )  # fmt: skip
 from handrail.testing import HeldApprovals, ScriptedModel, approve_all, deny_all, never_answers
 from handrail.tools.script import EngineName, script_tool
-from tests.drivers.watching import eventually
+from tests.drivers.watching import command, descendants, eventually
 from tests.tools.world import REAL, World, in_time
 
 pytestmark = pytest.mark.anyio
@@ -686,3 +687,20 @@ async def test_a_sandbox_without_python_says_so(tmp_path: Path) -> None:
         result = await session.call("script", {"code": "1"})
     assert result.kind == "unavailable"
     assert "python3" in result.message
+
+
+async def test_a_script_that_is_refused_leaves_the_waiting_interpreter_to_the_next(tmp_path: Path) -> None:
+    async with opened("host", tmp_path) as session:
+        assert (await session.call("script", {"code": "1"})).ok
+
+        def waiting() -> list[int]:
+            return [each.pid for each in descendants(os.getpid()) if b"-I\0-u\0-c" in command(each.pid)]
+
+        assert await anyio.to_thread.run_sync(lambda: eventually(lambda: bool(waiting())))
+        (spare,) = waiting()
+        for code in ("tools.nowhere()", "1 +", "nothing_of_this = tools.nowhere()"):
+            assert not (await session.call("script", {"code": code})).ok
+            assert waiting() == [spare], code
+        result = await session.call("script", {"code": "import os\n[os.getpid(), 'nothing_of_this' in globals()]"})
+        assert result.ok
+        assert result.value["result"] == [spare, False]

@@ -17,7 +17,7 @@ from handrail.drivers.host import open_host
 from handrail.drivers.open import jailed_alone
 from handrail.tools._script_subset import MODULES, NAMES
 from handrail.tools.script import EngineName, script_tool
-from tests.drivers.watching import eventually
+from tests.drivers.watching import command, eventually
 from tests.tools.test_script import PNG, cancel_after, opened
 from tests.tools.world import in_time
 
@@ -42,13 +42,6 @@ def children(parent: int) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def kill_workers() -> None:

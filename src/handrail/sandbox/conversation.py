@@ -170,6 +170,12 @@ class CommandConversation:
             await command.until_changed()
 
     @on_own_loop
+    async def until_ended(self, seconds: float) -> None:
+        """Wait for the command's own end, at most so many seconds."""
+        with anyio.move_on_after(seconds):
+            await self._command.ended.wait()
+
+    @on_own_loop
     async def kill(self) -> None:
         """End the command and all it started. Returns when it is gone, or its driver stays silent."""
         if self._command.settled.is_set():

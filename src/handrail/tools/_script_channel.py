@@ -93,16 +93,18 @@ class Channel:
         self._pieces.clear()
         self._is_quick = self._can_linger
 
-    def start(self) -> bytes:
-        """Wait for the script, which comes as the answer with number 0; none at the end."""
+    def start(self) -> None:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
         start_new_thread(self._write_all, ())
         start_new_thread(self._read_all, ())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._watch_handlers()
+
+    def order(self) -> Any:
+        """Wait for what comes before there are calls, as answers with number 0; None at the end."""
         frame = self._peek()
         self._drop(frame)
-        return frame.partition(b" ")[2]
+        return decode(frame.partition(b" ")[2].decode("utf-8", "surrogatepass"))[0] if frame else None
 
     def _watch_handlers(self) -> None:
         """`signal.signal` calls this one too."""

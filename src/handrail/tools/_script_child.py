@@ -8,7 +8,6 @@ import atexit
 import builtins
 import gc
 import io
-import json
 import linecache
 import os
 import signal
@@ -19,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from handrail.tools._script_channel import PIECE, Channel, ToolError
-from handrail.tools._script_syntax import NAME, compiled, parsed
+from handrail.tools._script_syntax import NAME, read
 
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
@@ -261,7 +260,7 @@ def trouble(error: BaseException) -> "dict[str, Any]":
     return said
 
 
-def ran(code: str, cwd: str, channel: Channel) -> Any:
+def ran(parts: Any, cwd: str, channel: Channel) -> Any:
     """Run the script; its value."""
     names = {"tools": Tools(channel), "call": call, "ToolError": ToolError, "Ref": Ref}
     module = sys.modules["__main__"] = ModuleType("__main__")  # where its classes and functions are looked up
@@ -269,15 +268,16 @@ def ran(code: str, cwd: str, channel: Channel) -> Any:
     scope.update(names, __builtins__=builtins)
     os.chdir(cwd)
     sys.path.append(cwd)  # last: a file in the workspace does not take the place of a module of Python's own
-    run, expression = compiled(parsed(code))
-    exec(run, scope)
-    return None if expression is None else eval(expression, scope)
+    if isinstance(parts, BaseException):
+        raise parts
+    exec(parts[0], scope)
+    return None if parts[1] is None else eval(parts[1], scope)
 
 
-def outcome(code: str, cwd: str, channel: Channel) -> "dict[str, Any]":
+def outcome(parts: Any, cwd: str, channel: Channel) -> "dict[str, Any]":
     """Run the script; its value, or its error."""
     try:
-        value = ran(code, cwd, channel)
+        value = ran(parts, cwd, channel)
         hold()
         silence()
         return {"value": plain(value, "the result")}
@@ -360,7 +360,7 @@ def finish() -> None:
 
 def rehearse(channel: Channel) -> None:
     """Do once what a script does, while there is none: an interpreter that waits is ready then."""
-    compiled(parsed("for n in range(1): tools.rehearsal(a=n)\n1"))
+    read("for n in range(1): tools.rehearsal(a=n)\n1")
     channel.rehearse(partial(Tools(channel)["rehearsal"], a=1, b="text"))
 
 
@@ -368,13 +368,16 @@ def main() -> None:
     channel = Channel()
     rehearse(channel)
     gc.freeze()  # so that to look for the script's own files at its end is quick
-    begun = json.loads(channel.start() or sys.exit())
+    channel.start()
+    begun, parts = {}, None
+    while "go" not in (order := channel.order() or sys.exit()):
+        begun, parts = order, read(order["code"])
     code = begun["code"]
     sys.argv = ["script"]
     linecache.cache[NAME] = (len(code), None, io.StringIO(code, newline=None).readlines(), NAME)
     before = media(os.path.join(begun["workspace"], MEDIA))
     try:
-        ended = outcome(code, begun["cwd"], channel)
+        ended = outcome(parts, begun["cwd"], channel)
     except BaseException as error:  # noqa: BLE001 - a handler of a signal raised, when the script itself had ended
         hold()
         silence()

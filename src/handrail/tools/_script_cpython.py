@@ -29,6 +29,9 @@ PROGRAM: Final = "\n".join(
 )
 """As it was when this process first needed it: a command that changes the file changes nothing here."""
 ARGV: Final = ("python3", "-I", "-u", "-c", PROGRAM)
+GO: Final = b'0 {"go": true}'
+LEAVING: Final = 0.01
+"""Seconds that an interpreter has to end by itself after it has told how its script ended."""
 MOST_AT_ONCE: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
 TURN_EVERY: Final = 16
@@ -49,9 +52,11 @@ class CPython:
 
     name = "cpython"
 
-    def __init__(self, sandbox: Sandbox, conversation: CommandConversation) -> None:
-        self._sandbox = sandbox
+    def __init__(self, context: Context, conversation: CommandConversation) -> None:
+        self._sandbox: Sandbox = context.sandbox
+        self._watch = watcher(context)
         self._conversation = conversation
+        self._has_read = False
         self._last = 0
         self._closed = False
         self._open = 0
@@ -63,10 +68,23 @@ class CPython:
     @classmethod
     async def open(cls, context: Context) -> "CPython":
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
-        sandbox = context.sandbox
-        conversation = await _interpreter(sandbox)
-        conversation.watch(watcher(context))
-        return cls(sandbox, conversation)
+        return cls.waiting(context) or cls(context, await _started(context.sandbox))
+
+    @classmethod
+    def waiting(cls, context: Context) -> "CPython | None":
+        """Take the waiting interpreter, if there is one."""
+        spare = _spares.pop(context.sandbox.identity, None)
+        return None if spare is None or spare.ended else cls(context, spare)
+
+    async def read(self, code: str) -> None:
+        """Let the interpreter read a script, which it runs later, or never."""
+        self._has_read = True
+        places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
+        await self._send(b"0 " + encoded({"code": code, **places}))
+
+    async def give_back(self) -> None:
+        """The script that was read is not run: the interpreter waits for the next."""
+        await _keep(self._sandbox, self._conversation)
 
     @property
     def logs(self) -> str:
@@ -74,14 +92,20 @@ class CPython:
 
     async def close(self) -> None:
         """The next interpreter is started now: beside a script it would take the processor from it."""
-        await self._conversation.kill()
+        try:
+            if self._ended is not None:
+                await self._conversation.until_ended(LEAVING)
+        finally:
+            await self._conversation.kill()
         if not self._closed:
             self._closed = True
             in_background(_keep_spare(self._sandbox))
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
-        places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
-        await self._send(b"0 " + encoded({"code": code, **places}))
+        self._conversation.watch(self._watch)
+        if not self._has_read:
+            await self.read(code)
+        await self._send(GO)
         async with anyio.create_task_group() as group:
             context, cancel = copy_context(), group.cancel_scope.cancel
 
@@ -115,7 +139,8 @@ class CPython:
             if frame["number"] % TURN_EVERY == 0:
                 await anyio.lowlevel.checkpoint()
         self._ended = frame["ended"]
-        stop()
+        if self._open:  # the script has not waited for them
+            stop()
 
     def _pass_on(self, more: Callable[[], None]) -> None:
         if self._open < MOST_AT_ONCE:
@@ -154,11 +179,7 @@ def encoded(frame: Frame) -> bytes:
     return data if len(data) <= LARGEST_ANSWER else _encode({"error": TOO_LARGE}).encode()
 
 
-async def _interpreter(sandbox: Sandbox) -> CommandConversation:
-    """A waiting interpreter, or a new one."""
-    spare = _spares.pop(sandbox.identity, None)
-    if spare is not None and not spare.ended:
-        return spare
+async def _started(sandbox: Sandbox) -> CommandConversation:
     try:
         return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
     except FileNotFoundError as error:
@@ -170,8 +191,11 @@ async def _interpreter(sandbox: Sandbox) -> CommandConversation:
 async def _keep_spare(sandbox: Sandbox) -> None:
     """Start an interpreter for the next script."""
     try:
-        spare = await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
+        await _keep(sandbox, await _started(sandbox))
     except (OSError, ValueError, Unavailable, HandrailError):
         return  # the next script starts one itself, or says why it cannot
+
+
+async def _keep(sandbox: Sandbox, spare: CommandConversation) -> None:
     if _spares.setdefault(sandbox.identity, spare) is not spare:
         await spare.kill()

@@ -51,6 +51,14 @@ def compiled(tree: ast.Module) -> "tuple[Any, Any]":
         return compile(tree, NAME, "exec"), expression
 
 
+def read(code: str) -> Any:
+    """What is compiled of a script, before it runs; if it cannot be, the error that it then raises."""
+    try:
+        return compiled(parsed(code))
+    except BaseException as error:  # noqa: BLE001 - nobody is told yet
+        return error
+
+
 def as_function(tree: ast.Module) -> ast.Module:
     """The script as the body of a function, which returns its last expression as a script without `return` does."""
     first = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]

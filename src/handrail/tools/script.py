@@ -17,16 +17,21 @@ from handrail.tools._script_cpython import CPython
 from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
 from handrail.tools._script_media import Media
 from handrail.tools._script_monty import Monty
-from handrail.tools._script_plan import named_tools, not_run, read_plan
+from handrail.tools._script_plan import LONGEST_CODE, named_tools, not_run, read_plan
 from handrail.tools._script_stubs import CPYTHON, MONTY, describe
 
 EngineName = Literal["cpython", "monty", "auto"]
 
 
 async def run_script(context: Context, code: str, timeout: float, engine: EngineName) -> Any:
-    """Run it by this engine; what it names is checked first."""
+    """Run it by this engine; what it names is checked first, while an interpreter that waits reads it."""
+    ready = CPython.waiting(context) if engine == "cpython" and len(code) <= LONGEST_CODE else None
+    if ready is not None:
+        await ready.read(code)
     plan = read_plan(code, context.tools)
     if isinstance(plan, Failure):
+        if ready is not None:
+            await ready.give_back()
         return plan
     most = context.budget.script_seconds
     seconds = min(timeout, inf if most is None else most)
@@ -38,7 +43,7 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
             if engine == "monty":
                 return not_run(str(error))
         seconds = max(0.0, seconds - (context.clock.now() - began))
-    return await _run(context, code, seconds, await CPython.open(context), Media(context.sandbox))
+    return await _run(context, code, seconds, ready or await CPython.open(context), Media(context.sandbox))
 
 
 async def _by_monty(context: Context, code: str, seconds: float, *, must: bool) -> Result:
