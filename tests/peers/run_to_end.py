@@ -35,16 +35,16 @@ EVERY: Final = {
     "a command is started and waited for in one call": ("a cancelled start leaves nothing running",),
     "there is one way to end a command": (
         "TERM ends a child", "TERM ends children in the background", "TERM ends a child in its own session",
-        "TERM ends a stopped child", "term is no kill",
+        "TERM ends a stopped child", "term is not kill",
     ),
     NO_INPUT: ("input that was not announced is a broken pipe",),
 }  # fmt: skip
 """Of every backend that runs commands to their end: what it cannot express, and the checks that would ask for it."""
 SHELL: Final = {"its shell is sh": ("in bash a line fails when a part of its pipeline fails",)}
-TEXT_ONLY: Final = {TEXT: ("NUL and bytes that are no UTF-8 are kept",)}
+TEXT_ONLY: Final = {TEXT: ("NUL and bytes that are not UTF-8 are kept",)}
 UNCLOSED: Final = {NOT_CLOSED: ("wait raises when the sandbox is closed",)}
 BY_CODE: Final = {
-    IN_ONE_CALL: ("a missing program is FileNotFoundError", "a file that is no program is PermissionError")
+    IN_ONE_CALL: ("a missing program is FileNotFoundError", "a file that is not a program is PermissionError")
 }
 ONE_DIRECTORY: Final = {
     NO_DIRECTORY: (

@@ -105,7 +105,7 @@ def _instead(error: type[OSError], about: str, line: str) -> type[Altered]:
 
 
 EXEC.add("takes a missing program for a failed one", _instead(FileNotFoundError, "argv", "exit 127"))
-EXEC.add("takes a file that is no program for a failed one", _instead(PermissionError, "argv", "exit 126"))
+EXEC.add("takes a file that is not a program for a failed one", _instead(PermissionError, "argv", "exit 126"))
 EXEC.add("starts elsewhere when its directory is missing", _instead(FileNotFoundError, "cwd", "true"))
 EXEC.add("starts elsewhere when its directory is a file", _instead(NotADirectoryError, "cwd", "true"))
 

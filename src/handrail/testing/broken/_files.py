@@ -76,7 +76,7 @@ for _what, _change in {
     "drops quotes from names": lambda name: name.replace("'", ""),
     "drops a dash at the beginning of a name": lambda name: name.removeprefix("-"),
     "writes a star in a name as a code": lambda name: name.replace("*", "%2A"),
-    "puts a question mark for bytes that are no UTF-8": lambda name: name.encode(errors="replace").decode(),
+    "puts a question mark for bytes that are not UTF-8": lambda name: name.encode(errors="replace").decode(),
     "ends a name at NUL": lambda name: name.split("\0")[0],
 }.items():
     FILES.add(_what, _renamed(_change))

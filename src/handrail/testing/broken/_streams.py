@@ -170,7 +170,7 @@ class _EndsLine(AlteredProcess):
             yield Chunk("stdout", b"\n")
 
 
-@OUTPUT.running("puts a sign for bytes that are no UTF-8")
+@OUTPUT.running("puts a sign for bytes that are not UTF-8")
 class _Text(AlteredProcess):
     async def output(self) -> AsyncIterator[Chunk]:
         async for chunk in self.process.output():

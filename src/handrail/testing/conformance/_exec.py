@@ -81,7 +81,7 @@ async def _refused(open: Open, error: str, **command: Any) -> Seen:
 
 
 EXEC.add("a missing program is FileNotFoundError", _refused, "FileNotFoundError", argv=("no-such-program-at-all",))
-EXEC.add("a file that is no program is PermissionError", _refused, "PermissionError", argv=("./file",))
+EXEC.add("a file that is not a program is PermissionError", _refused, "PermissionError", argv=("./file",))
 EXEC.add("a missing directory is FileNotFoundError", _refused, "FileNotFoundError", line="true", cwd="{here}/no/such")
 EXEC.add("a directory that is a file is NotADirectoryError", _refused, "NotADirectoryError", line="true",
          cwd="{here}/file")  # fmt: skip

@@ -18,7 +18,7 @@ NAMES: Final = {
     "quotes and a backslash": "'\"\\",
     "a leading dash": "-rf",
     "a star": "*",
-    "bytes that are no UTF-8": "bad\udcff\udcfebytes",
+    "bytes that are not UTF-8": "bad\udcff\udcfebytes",
 }
 METHODS: Final[dict[str, Callable[[Driver, str], Awaitable[object]]]] = {
     "read": lambda driver, path: driver.read(path),
@@ -134,7 +134,7 @@ async def a_directory_over_a_file_is_refused(open: Open) -> Seen:
 
 
 @FILES.check
-async def making_a_directory_twice_is_no_error(open: Open) -> Seen:
+async def making_a_directory_twice_is_not_an_error(open: Open) -> Seen:
     site = await open()
     await site.driver.write(site.at("sub/file"), b"kept")
     there = await site.exists("sub/file")
@@ -266,7 +266,7 @@ async def a_view_reads_and_writes_in_its_directory(open: Open) -> Seen:
 
 
 @FILES.check
-async def closing_twice_is_no_error(open: Open) -> Seen:
+async def closing_twice_is_not_an_error(open: Open) -> Seen:
     site = await open(own=True)
     await site.driver.write(site.at("file"), b"x")
     before = await site.exists("file")

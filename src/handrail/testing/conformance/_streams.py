@@ -151,7 +151,7 @@ async def _printed(open: Open, line: str, stdout: bytes, stderr: bytes) -> Seen:
 
 OUTPUT.add("the two streams are kept apart", _printed, "echo out; echo err >&2", b"out\n", b"err\n")
 OUTPUT.add("a last line without its end is kept", _printed, "printf 'a\\nb'", b"a\nb", b"")
-OUTPUT.add("NUL and bytes that are no UTF-8 are kept", _printed, "printf 'a\\000\\377\\303(z'", b"a\0\xff\xc3(z", b"")
+OUTPUT.add("NUL and bytes that are not UTF-8 are kept", _printed, "printf 'a\\000\\377\\303(z'", b"a\0\xff\xc3(z", b"")
 OUTPUT.add("an ended line may be silent", _printed, "true", b"", b"")
 OUTPUT.add("megabytes on both streams at once are complete", _printed, BOTH, b"o" * 3_000_000, b"e" * 2_000_000)
 OUTPUT.add("megabytes on stderr alone do not block", _printed, "head -c 3000000 /dev/zero >&2", b"", bytes(3_000_000))

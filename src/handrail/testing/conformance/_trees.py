@@ -99,7 +99,7 @@ for _shape in GENTLE:
 
 
 @TREES.check
-async def term_is_no_kill(open: Open) -> Seen:
+async def term_is_not_kill(open: Open) -> Seen:
     site = await open()
     process = await site.start("trap 'echo HEARD; exit 5' TERM; touch started; while :; do sleep 0.05; done")
     await site.until("started")
@@ -109,7 +109,7 @@ async def term_is_no_kill(open: Open) -> Seen:
 
 
 @TREES.check
-async def a_signal_after_the_end_is_no_error(open: Open) -> Seen:
+async def a_signal_after_the_end_is_not_an_error(open: Open) -> Seen:
     site = await open()
     process = await site.start("echo STARTED; exit 4")
     ran = await collect(process)
