@@ -1,5 +1,6 @@
 """What a script can reach: the sandbox and its tools, and nothing of the program around it."""
 
+import ast
 import os
 import socket
 from pathlib import Path
@@ -196,6 +197,58 @@ made = tools.gather(
     assert (first, second) == (third, 0)
     assert first.startswith("approval_timeout: ")
     assert "Call write directly, outside the script" in first
+
+
+ANSWERED: dict[str, list[dict[str, Any]]] = {
+    "bash": [{"command": "echo out"}],
+    "edit": [{"path": "edited", "old": "old", "new": "new"}],
+    "glob": [{"pattern": "*"}],
+    "grep": [{"pattern": "old"}],
+    "read": [{"path": "edited"}, {"path": "."}],
+    "read_artifact": [{"ref": "REF"}],
+    "run_code": [{"code": "1 + 1"}, {"code": "print(1)"}],
+    "write": [{"path": "written", "content": "x"}],
+}
+
+
+def fits(value: Any, type_: ast.expr) -> bool:
+    """Whether a value is of a type as the stubs write it; it may have more keys."""
+    if isinstance(type_, ast.BinOp):
+        return fits(value, type_.left) or fits(value, type_.right)
+    if isinstance(type_, ast.Dict):
+        named = [(ast.literal_eval(key), held) for key, held in zip(type_.keys, type_.values, strict=True) if key]
+        return isinstance(value, dict) and all(key in value and fits(value[key], held) for key, held in named)
+    if isinstance(type_, ast.Subscript):
+        return isinstance(value, list) and all(fits(each, type_.slice) for each in value)
+    if isinstance(type_, ast.Constant):
+        return value is None
+    assert isinstance(type_, ast.Name)
+    return type(value).__name__ == type_.id
+
+
+async def test_the_stubs_tell_what_the_built_in_tools_answer_with(tmp_path: Path) -> None:
+    (tmp_path / "edited").write_text("old")
+    async with opened("jail", tmp_path) as session:
+        described = next(each for each in session.schemas("mcp") if each["name"] == "script")["description"]
+        stubs = {stub.name: stub.returns for stub in ast.parse(described.partition("The tools:")[2]).body}  # type: ignore[attr-defined]
+        ref = (await session.artifacts.put("text")).ref
+        session.artifacts.show(ref)
+        for name, examples in ANSWERED.items():
+            assert stubs[name] is not None, name
+            for arguments in examples:
+                given = {key: ref if value == "REF" else value for key, value in arguments.items()}
+                result = await session.call(name, given)
+                assert result.ok, result
+                assert fits(result.value, stubs[name]), (name, result.value)
+        assert not fits({"exit_code": "0"}, stubs["bash"]), "the control"
+    assert stubs["todo"] is None
+
+    @tool
+    def glob(pattern: str) -> Any:
+        """One of somebody else's."""
+
+    other = Toolbox([script_tool(), glob]).schema_for("script")["description"]
+    assert "def glob(*, pattern: str): ...  # One of somebody else's." in other
 
 
 @tool(deferred=True)

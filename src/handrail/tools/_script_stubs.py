@@ -31,6 +31,18 @@ MONTY: Final = INTRODUCTION.format(
     ),
 )
 TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+ANSWERS: Final = {
+    "bash": "{'exit_code': int, 'stdout': str, 'stderr': str}",
+    "edit": "{'path': str, 'replacements': int, 'diff': str}",
+    "glob": "{'paths': list[str], 'count': int}",
+    "grep": "{'matches': list[{'path': str, 'line': int, 'text': str}], 'match_count': int}",
+    "read": "{'text': str, 'total_lines': int} | {'entries': list[{'name': str, 'type': str}]}",
+    "read_artifact": "{'text': str}",
+    "run_code": "{'exit_code': int, 'stdout': str, 'stderr': str}",
+    "write": "{'path': str, 'created': bool, 'diff': str}",
+}
+"""What a script may need of the answers of built-in tools, whose bodies return Any."""
+BUILT_IN: Final = "handrail.tools."
 LONGEST_TYPE: Final = 80
 LONGEST_SUMMARY: Final = 120
 
@@ -57,7 +69,7 @@ def stub(tool: Tool) -> str:
     unnamed = [name for name, _ in fields if not _is_name(name)]
     if unnamed:
         given.append("**more: Any")
-    returns = f" -> {type_of(tool.output, tool.output)}" if tool.output else ""
+    returns = f" -> {type_of(tool.output, tool.output)}" if tool.output else _answer(tool)
     plain = _is_name(tool.name) and tool.name not in OWN_NAMES and not tool.name.startswith("_")
     title = tool.name if plain else "".join(char if char.isidentifier() else "_" for char in f"_{tool.name}")
     notes = [
@@ -72,6 +84,11 @@ def stub(tool: Tool) -> str:
     return f"def {title}({'*, ' * any(map(_is_name, dict(fields)))}{', '.join(given)}){returns}: ..." + (
         f"  # {'; '.join(notes)}" if notes else ""
     )
+
+
+def _answer(tool: Tool) -> str:
+    is_built_in = getattr(tool.function, "__module__", "") == f"{BUILT_IN}{tool.name}"
+    return f" -> {ANSWERS[tool.name]}" if is_built_in and tool.name in ANSWERS else ""
 
 
 def _is_name(name: str) -> bool:
