@@ -130,6 +130,21 @@ async def test_what_a_failed_call_tells_is_cut_in_the_transcript_as_for_a_model(
     assert sizes[1] < sizes[0] * 1.1, "the same as when a model calls it"
 
 
+async def test_a_long_error_keeps_its_beginning_and_its_end(engine: EngineName, tmp_path: Path) -> None:
+    @tool
+    def fails_at_length() -> None:
+        """Fail, with a long message."""
+        raise ToolFailed(Failure("execution_error", f"BEGIN{'x' * 40_000}END"))
+
+    async with opened("jail", tmp_path, [fails_at_length], engine=engine) as session:
+        result = await session.call("script", {"code": "x = 1\ntools.fails_at_length()"})
+    assert isinstance(result, Failure)
+    assert 'File "<script>", line 2' in result.message
+    assert "ToolError: execution_error: BEGINxxx" in result.message
+    assert "xxxEND" in result.message
+    assert len(result.message) < 9_000
+
+
 @tool
 def numbers(count: int) -> list[int]:
     """So many numbers."""

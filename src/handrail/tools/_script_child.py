@@ -23,6 +23,7 @@ from handrail.tools._script_syntax import NAME, read
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
 LONGEST_NUMBER = 13_000  # bits
+LONGEST_ERROR = 8000  # characters
 LARGE = 1 << 63
 MEDIA = "media"
 DEEPEST_MEDIA = 3
@@ -254,7 +255,8 @@ def trouble(error: BaseException) -> "dict[str, Any]":
         told = "".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # noqa: BLE001 - a __str__ of the script's own
         told = type(error).__name__
-    said = {"type": type(error).__name__, "message": told[-8000:], "line": line}
+    told = told if len(told) <= LONGEST_ERROR else f"{told[: LONGEST_ERROR // 2]}…{told[-LONGEST_ERROR // 2 :]}"
+    said = {"type": type(error).__name__, "message": told, "line": line}
     if isinstance(error, ToolError):
         said.update(kind=error.kind, retryable=bool(error.retryable))
     return said

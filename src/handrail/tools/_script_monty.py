@@ -15,7 +15,7 @@ from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
 from handrail.threads import Work, in_thread
 from handrail.toolkit.context import Context
-from handrail.tools._script_child import DEEPEST, WINDOW, Ref, plain
+from handrail.tools._script_child import DEEPEST, LONGEST_ERROR, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
 from handrail.tools._script_subset import text_for_monty
 from handrail.tools._script_syntax import NAME
@@ -357,5 +357,6 @@ def _trouble(error: "_monty.MontyRuntimeError", code: str) -> Frame:
     lines = [(NAME, each.line, each.function_name or "<module>", own[min(each.line, len(own)) - 1]) for each in frames]
     told = "".join(StackSummary.from_list(lines).format())
     told += error.display("type-msg").replace(TOOL_ERROR, "ToolError")
+    told = told if len(told) <= LONGEST_ERROR else f"{told[: LONGEST_ERROR // 2]}…{told[-LONGEST_ERROR // 2 :]}"
     note = PART if isinstance(what, LANGUAGE_ERRORS) or INTERNAL in str(what) else ""
-    return {"error": {"message": told[-8000:] + note, "line": frames[-1].line if frames else None}}
+    return {"error": {"message": told + note, "line": frames[-1].line if frames else None}}
