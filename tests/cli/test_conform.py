@@ -50,6 +50,14 @@ async def open_refusing(*, workspace):
 async def open_nothing(**options):
     raise Unavailable("the service does not answer")
 
+class Hungry(MemoryDriver):
+    async def read(self, path, *, start=0, length=None):
+        bytearray(3 << 30)  # which the kernel gives only when it is used
+        return await super().read(path, start=start, length=length)
+
+async def open_hungry(*, workspace):
+    return Hungry(workspace=workspace)
+
 class Blocks(MemoryDriver):
     async def read(self, path, *, start=0, length=None):
         time.sleep(1000)
@@ -150,6 +158,15 @@ def test_a_driver_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     ran = conform("mine:open_nothing", cwd=tmp_path)
     assert ran.returncode == 2
     assert ran.stderr == "handrail: mine:open_nothing cannot be tried here: the service does not answer\n"
+
+
+def test_a_driver_that_reads_without_end_fails_its_check_and_does_not_fill_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    checks = ("an empty file is read as empty", "a list is sorted and complete")
+    ran = conform("mine:open_hungry", *(word for name in checks for word in ("--only", name)), cwd=tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    assert "1 of 2 checks" in ran.stdout
+    assert "    an empty file is read as empty\n        MemoryError: " in ran.stdout
 
 
 def test_a_driver_that_blocks_the_event_loop_is_told_so_and_the_kit_goes_on(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from handrail.contract.expect import nearest
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
+    import resource as _resource
+
     import anyio as _anyio
 
     import handrail.aio as _aio
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from handrail.policy import approval as _approval
     from handrail.testing import conformance as _conformance
 else:
+    _resource = Lazy("resource")
     _anyio = Lazy("anyio")
     _aio = Lazy("handrail.aio")
     _open = Lazy("handrail.drivers.open")
@@ -45,6 +48,8 @@ STANDINGS: Final = {
 }
 BLOCKED: Final = 5.0
 """Seconds for which a driver may hold up the event loop; a check in which it takes longer does not hold."""
+MEMORY: Final = 2 << 30
+"""Bytes that this process may have, and each that it starts."""
 EVERY: Final = 10
 """Checks between two lines of progress where they do not replace each other."""
 
@@ -66,6 +71,7 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     """Run the kit, show its progress on stderr, and print the verdict. Returns the code to exit with."""
     opener = find_opener(driver)
     os.environ[PLANTED[0]] = PLANTED[1]
+    _bound_memory()
     checks = list(_conformance.chosen(only))
     progress = _Progress(len(checks))
 
@@ -90,6 +96,14 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     )
     print(text, flush=True)
     return 1 if verdict.broken else 0
+
+
+def _bound_memory() -> None:
+    """A driver that reads a device without end, or a terabyte, fails its check instead of filling the machine."""
+    if sys.platform != "win32":
+        soft, hard = _resource.getrlimit(_resource.RLIMIT_DATA)
+        if soft == _resource.RLIM_INFINITY or soft > MEMORY:
+            _resource.setrlimit(_resource.RLIMIT_DATA, (MEMORY, hard))
 
 
 @contextmanager

@@ -147,7 +147,7 @@ async def _tried(check: Check, open: Open, claimed: frozenset[Feature], seconds:
             return CheckVerdict(check, not_tried=reason, seconds=monotonic() - began)
         while isinstance(error, ExceptionGroup):  # of a check that does two things at once
             error = error.exceptions[0]
-        told = str(error) or (f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else "")
+        told = str(error) or (f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else "no message")
         return CheckVerdict(check, error=f"{type(error).__name__}: {told}", seconds=monotonic() - began)
 
 
