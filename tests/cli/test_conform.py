@@ -4,11 +4,14 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from handrail.testing.conformance import CHECKS
 from tests.cli.terminal import plain, terminal
 
 BROKEN = """
 import time
+import anyio.to_thread
 from handrail import HandrailError, Unavailable
 from handrail.drivers.memory import MemoryDriver, open_memory
 from handrail.testing.broken import BROKEN
@@ -57,6 +60,13 @@ class Hungry(MemoryDriver):
 
 async def open_hungry(*, workspace):
     return Hungry(workspace=workspace)
+
+class Waits(MemoryDriver):
+    async def read(self, path, *, start=0, length=None):
+        return await anyio.to_thread.run_sync(time.sleep, 1000)
+
+async def open_waiting(*, workspace):
+    return Waits(workspace=workspace)
 
 class Blocks(MemoryDriver):
     async def read(self, path, *, start=0, length=None):
@@ -167,6 +177,16 @@ def test_a_driver_that_reads_without_end_fails_its_check_and_does_not_fill_the_m
     assert ran.returncode == 1, ran.stderr
     assert "1 of 2 checks" in ran.stdout
     assert "    an empty file is read as empty\n        MemoryError: " in ran.stdout
+
+
+@pytest.mark.long
+def test_a_driver_that_waits_for_ever_in_a_thread_fails_its_check_and_the_kit_ends(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    checks = ("an empty file is read as empty", "a list is sorted and complete")
+    ran = conform("mine:open_waiting", *(word for name in checks for word in ("--only", name)), cwd=tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    assert "1 of 2 checks" in ran.stdout
+    assert "    an empty file is read as empty\n        TimeoutError: no answer within 30 s" in ran.stdout
 
 
 def test_a_driver_that_blocks_the_event_loop_is_told_so_and_the_kit_goes_on(tmp_path: Path) -> None:

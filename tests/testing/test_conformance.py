@@ -1,5 +1,6 @@
 """The kit tries every promise of every driver that is shipped, and finds no claim that is broken."""
 
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from handrail.contract.driver import Chunk, Driver, Feature
@@ -21,6 +23,8 @@ from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, conform
 pytestmark = pytest.mark.anyio
 
 SHIPPED = ("jail", "host", "memory")
+MOST = 120
+"""Seconds that the kit may take; a quiet machine needs five."""
 SLOW = {"a command that computes for longer than the limit is ended", "a command cannot use more memory than the limit"}
 """Checks that take seconds, of promises that other checks try too or that no shipped driver claims."""
 
@@ -39,6 +43,7 @@ async def test_no_claimed_promise_is_broken_and_each_is_tried(name: str) -> None
     assert broken == {}
     assert not [feature for feature, promise in verdict.promises.items() if promise.standing == "untried"]
     assert len(told) == len(CHECKS) - len(SLOW), "each was told"
+    assert 0 < verdict.seconds < MOST
     tried = Counter(it.check.feature for it in told if it.kept)
     assert tried["files"] > 50
     if name == "jail":
@@ -109,6 +114,27 @@ async def test_a_driver_that_never_answers_one_method_breaks_what_needs_it_and_t
     assert promise.standing == "broken"
     assert any("no answer within" in check.problem for check in promise.failed)
     assert sum(check.kept for check in promise.checks) > 10, "the control: the others were tried"
+
+
+async def test_a_driver_that_waits_in_a_thread_which_nothing_can_end_is_left_to_itself() -> None:
+    released = threading.Event()
+
+    class Waits(MemoryDriver):
+        async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+            await anyio.to_thread.run_sync(released.wait, 50)
+            return b""
+
+    async def opened(*, workspace: str) -> Driver:
+        return Waits(workspace=workspace)
+
+    try:
+        verdict = await conform(opened, only=["an empty file is read as empty"], patience=0.05)
+        (promise,) = verdict.promises.values()
+        assert promise.failed[0].problem == "TimeoutError: no answer within 0.5 s"
+        assert not released.is_set()
+        assert verdict.seconds < 50
+    finally:
+        released.set()
 
 
 class Lost(AlteredProcess):

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint
@@ -75,27 +76,29 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
     checks = list(_conformance.chosen(only))
     progress = _Progress(len(checks))
 
-    async def run() -> "_conformance.DriverVerdict":
+    async def run() -> int:
         alarm = _aio.in_background(_rearm())
         try:
-            return await _conformance.conform(opener, only=only, on_check=progress)
+            verdict = await _conformance.conform(opener, only=only, on_check=progress)
+        except (HandrailError, OSError, Unavailable) as error:
+            raise HandrailError(f"{driver} cannot be tried here: {error}") from error
         finally:
             alarm.cancel()
+        progress.end()
+        _show(verdict, json=json, asked=bool(only))
+        code = 1 if verdict.broken else 0
+        if any(thread.is_alive() and not thread.daemon for thread in threading.enumerate()[1:]):
+            os._exit(code)  # a thread of the driver may wait for ever, and Python would wait for it
+        return code
 
-    try:
-        with _interrupted_if_blocked():
-            verdict = _anyio.run(run)
-    except (HandrailError, OSError, Unavailable) as error:
-        raise HandrailError(f"{driver} cannot be tried here: {error}") from error
-    progress.end()
+    with _interrupted_if_blocked():
+        return _anyio.run(run)
+
+
+def _show(verdict: "_conformance.DriverVerdict", *, json: bool, asked: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    text = (
-        _json.dumps(verdict.to_data(), indent=2)
-        if json
-        else _approval.visible(render(verdict, width, asked=bool(only)))
-    )
+    text = _json.dumps(verdict.to_data(), indent=2) if json else _approval.visible(render(verdict, width, asked=asked))
     print(text, flush=True)
-    return 1 if verdict.broken else 0
 
 
 def _bound_memory() -> None:

@@ -20,8 +20,8 @@ from handrail.testing.conformance._limits import GROUPS
 from handrail.testing.conformance._links import LINKS
 from handrail.testing.conformance._streams import OUTPUT, STDIN
 from handrail.testing.conformance._trees import TREES
-from handrail.testing.conformance.check import Check, NotTried
-from handrail.testing.conformance.site import Open, Opener, opened
+from handrail.testing.conformance.check import Check, NotTried, Seen
+from handrail.testing.conformance.site import Open, Opener, opened, within
 from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, summed_up
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
@@ -83,17 +83,17 @@ async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:
     """The name of the driver, and what it claims."""
     seconds = CHECK_PATIENCE * open.patience
     try:
-        with anyio.move_on_after(seconds):
-            driver = (await open()).driver
-            return report_of(driver).driver, frozenset(driver.features)
+        driver = (await within(seconds, open())).driver
+        return report_of(driver).driver, frozenset(driver.features)
     except NotTried as error:
         raise HandrailError(str(error)) from error
+    except TimeoutError:
+        raise Unavailable(f"the driver did not open and make a directory within {seconds:g} s") from None
     except (HandrailError, OSError, Unavailable):
         raise
     except Exception as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
         raise HandrailError(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})") from error
-    raise Unavailable(f"the driver did not open and make a directory within {seconds:g} s")
 
 
 class _Run:
@@ -133,14 +133,17 @@ def chosen(only: Collection[Feature | str] | None) -> Iterator[Check]:
             yield check
 
 
+async def _run(check: Check, open: Open) -> Seen:
+    return await check.run(open)
+
+
 async def _tried(check: Check, open: Open, claimed: frozenset[Feature], seconds: float) -> CheckVerdict:
     began = monotonic()
     missing = check.needs - claimed
     if missing:
         return CheckVerdict(check, not_tried=f"the driver does not claim {', '.join(sorted(missing))}")
     try:
-        with anyio.fail_after(seconds):
-            seen = await check.run(open)
+        seen = await within(seconds, _run(check, open))
         return CheckVerdict(check, seen, seconds=monotonic() - began)
     except Exception as error:  # noqa: BLE001 - whatever a driver raises where it must not breaks its promise
         if reason := _not_tried(error):

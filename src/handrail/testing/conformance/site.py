@@ -4,15 +4,16 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
+from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process
 from handrail.contract.errors import BrokenDriver, HandrailError, Unavailable
 from handrail.drivers.guard.build import PROGRAM
@@ -23,12 +24,15 @@ from handrail.testing.conformance._leftovers import kill_leftovers
 from handrail.testing.conformance.check import NotTried
 
 Opener = Callable[..., Awaitable[Driver]]
+T = TypeVar("T")
 MISSING: Final = 127
 """The exit code of a shell that does not find a program."""
 CLOSE_PATIENCE: Final = 3
 """Times its patience: how long the kit waits for a driver to close at the end."""
 STUCK_PATIENCE: Final = 0.5
 """Seconds to wait once a driver has not closed in that time, so that the kit ends."""
+CANCEL_PATIENCE: Final = 1.0
+"""Seconds for what was cancelled to tidy up."""
 LOOK: Final = 0.01
 """Seconds between the first two looks at what is waited for."""
 LATER_LOOK: Final = 0.1
@@ -149,6 +153,33 @@ async def until_says(output: AsyncIterator[Chunk], text: bytes) -> bytes:
     return printed
 
 
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """What it gives. Raises TimeoutError where that takes longer; a driver that waits in a thread is left to itself."""
+    given: list[T] = []
+    raised: list[Exception] = []
+    done = anyio.Event()
+
+    async def run() -> None:
+        try:
+            given.append(await work)
+        except Exception as error:  # noqa: BLE001 - raised below
+            raised.append(error)
+        finally:
+            done.set()
+
+    task = in_background(run())
+    try:
+        with anyio.fail_after(seconds):
+            await done.wait()
+    finally:
+        task.cancel()  # by asyncio itself: what anyio shields, as a thread that is waited for, ends too
+        with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
+            await done.wait()
+    if raised:
+        raise raised[0]
+    return given[0]
+
+
 async def outcome(work: Awaitable[object]) -> str:
     """The name of the exception that it raises, or `no error`."""
     try:
@@ -254,11 +285,18 @@ async def _closed(driver: Driver, patience: float) -> bool:
 
     Twice: it costs nothing where once is enough, and otherwise a sandbox would be left to the garbage collector.
     """
-    with anyio.move_on_after(patience, shield=True) as scope:
+
+    async def twice() -> None:
         for _ in range(2):
             with suppress(Exception):
                 await driver.close()
-    return not scope.cancelled_caught
+
+    with anyio.CancelScope(shield=True):
+        try:
+            await within(patience, twice())
+        except TimeoutError:
+            return False
+    return True
 
 
 @asynccontextmanager
