@@ -46,9 +46,8 @@ def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
     except ValueError as error:
         return not_run(str(error))
     known = {tool.name: tool for tool in tools}
-    is_own = not {"tools", "call"}.isdisjoint(bound(tree))
-    for use in () if is_own else finder.uses:
-        if why := _wrong(use, known):
+    for use in finder.uses:
+        if (why := _wrong(use, known)) and {"tools", "call"}.isdisjoint(bound(tree)):
             return not_run(f"line {use.line}: {why}")
     return frozenset(use.name for use in finder.uses)
 
