@@ -67,9 +67,12 @@ class _FromEnd(Altered):
 @RANGES.driver("gives the beginning of what is too large")
 class _Beginning(Altered):
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        if length is None and (await self.driver.stat(path)).size > 1 << 39:
-            length = 100
-        return await self.driver.read(path, start=start, length=length)
+        try:
+            return await self.driver.read(path, start=start, length=length)
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            return await self.driver.read(path, start=start, length=100)
 
 
 @ATOMIC.driver("writes a small file in its place")
