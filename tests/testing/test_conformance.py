@@ -137,6 +137,19 @@ async def test_a_driver_that_waits_in_a_thread_which_nothing_can_end_is_left_to_
         released.set()
 
 
+async def test_a_driver_that_cancels_its_caller_is_told_so() -> None:
+    class Cancels(MemoryDriver):
+        async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+            raise anyio.get_cancelled_exc_class()
+
+    async def opened(*, workspace: str) -> Driver:
+        return Cancels(workspace=workspace)
+
+    verdict = await conform(opened, only=["an empty file is read as empty"])
+    (promise,) = verdict.promises.values()
+    assert promise.failed[0].problem == "RuntimeError: the driver cancelled the task that called it"
+
+
 class Lost(AlteredProcess):
     async def output(self) -> AsyncIterator[Chunk]:
         async for chunk in self.process.output():

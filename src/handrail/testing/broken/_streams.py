@@ -272,7 +272,7 @@ class _Disturbed(Altered):
         self.unread: set[object] = set()
 
     async def start(self, command: Command) -> Process:
-        with anyio.move_on_after(10):
+        with anyio.move_on_after(25):
             while len(self.unread) >= 3:
                 await anyio.sleep(0.05)
         process = await self.driver.start(command)

@@ -175,8 +175,8 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()  # by asyncio itself: what anyio shields, as a thread that is waited for, ends too
         with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
             await done.wait()
-    if raised:
-        raise raised[0]
+    if not given:
+        raise raised[0] if raised else RuntimeError("the driver cancelled the task that called it")
     return given[0]
 
 
