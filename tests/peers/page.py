@@ -25,6 +25,9 @@ A cell is *checks kept / checks tried*, as root on Linux. What the API of a back
 running command or the mode of a file, is not tried and not counted as broken: **–** stands where nothing could be
 tried, and the lists below the table name the reasons. A command is ended in the way that the backend has for it: by its
 time limit, or by cancelling the call that runs it.
+
+Two checks look for calls that overlap: *a reader sees the old content or the new* and *of two writers one wins whole*.
+A backend that writes in place fails them in nearly every run and may pass by luck: its cell of atomic_write may differ.
 """
 
 
