@@ -59,6 +59,8 @@ RELATIVE: Final = {
     )
 }
 KILLED: Final = 137
+BY_ITSELF: Final = 3.0
+"""Seconds in which a command ends that waits for nothing."""
 AT_ONCE: Final = 0.3
 """Seconds in which a backend refuses a command that it cannot start."""
 
@@ -125,7 +127,7 @@ class Running:
             self._killed = True
             self._task.cancel()
             await asyncio.wait([self._task])
-        else:
+        elif not (await asyncio.wait([self._task], timeout=BY_ITSELF))[0]:
             raise lacks("a running command cannot be ended")
 
     async def _ended(self) -> Ended:
