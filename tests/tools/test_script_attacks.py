@@ -17,7 +17,7 @@ from handrail.tools._script_cpython import TURN_EVERY
 from handrail.tools.script import EngineName, script_tool
 from tests.drivers.watching import eventually
 from tests.tools.test_script import ask_whole, cancel_after, lacked, opened, result_of, trouble
-from tests.tools.world import World, in_time
+from tests.tools.world import REAL, World, in_time
 
 pytestmark = pytest.mark.anyio
 
@@ -719,3 +719,37 @@ async def test_a_picture_cannot_be_given_where_nothing_can_be_written(tmp_path: 
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert result.value["result"] == "unavailable"
+
+
+ALL_AT_ONCE = "tools.gather(*[call('add_one', n=n) for n in range(3)])"
+
+
+@tool
+async def add_one(n: int) -> int:
+    """Add one."""
+    return n + 1
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_calls_together_need_threads_and_say_so_where_none_can_be_started(driver: str, tmp_path: Path) -> None:
+    small = f"import threading\nthreading.stack_size(32768)\n[{ALL_AT_ONCE}, threading.stack_size()]"
+    full = f"""
+import resource
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (3 << 20),) * 2)
+try:
+    {ALL_AT_ONCE}
+except ToolError as error:
+    said = [error.kind, str(error)]
+said
+"""
+    async with opened(driver, tmp_path, [add_one]) as session:
+        for code, expected in ((ALL_AT_ONCE, [1, 2, 3]), (small, [[1, 2, 3], 32768])):
+            result = await session.call("script", {"code": code})
+            assert result.ok, result
+            assert result.value["result"] == expected
+        result = await session.call("script", {"code": full})
+        assert result.ok, result
+        kind, message = result.value["result"]
+        assert kind == "unavailable"
+        assert "no thread can be started" in message

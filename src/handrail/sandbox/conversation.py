@@ -16,6 +16,8 @@ from handrail.sandbox.pipes import Pipes
 
 HEADER: Final = 4
 """Bytes of a frame's length, the highest first."""
+AT_ONCE: Final = 4096 - HEADER
+"""Bytes that a pipe takes whole or not at all."""
 UNREAD_BYTES: Final = 2 * FRAME_BYTES
 """Bytes of frames that nobody has received, from which on the command is blocked."""
 
@@ -138,6 +140,25 @@ class CommandConversation:
         """Of a command that has ended by itself or by a signal."""
         return self._command.exit_code
 
+    def push(self, data: bytes) -> bool:
+        """Send a small frame without waiting; whether it was sent. On another event loop than its own it is not."""
+        whole = len(data) <= AT_ONCE and not self._sending.locked() and self.own_loop.here()
+        return whole and self._command.push(len(data).to_bytes(HEADER, "big") + data) > 0
+
+    def take(self) -> bytes | None:
+        """The next frame, if it is here or comes at once. On another event loop than its own, none is."""
+        command = self._command
+        while self.own_loop.here():
+            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else -1
+            if 0 <= size <= min(FRAME_BYTES, len(command.inbox) - HEADER):
+                frame = bytes(command.inbox[HEADER : HEADER + size])
+                del command.inbox[: HEADER + size]
+                command.taken()
+                return frame
+            if size > FRAME_BYTES or not command.linger():
+                return None
+        return None
+
     @on_own_loop
     async def send(self, data: bytes) -> None:
         """Send one frame. Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large."""
@@ -153,21 +174,15 @@ class CommandConversation:
     async def receive(self) -> bytes | None:
         """The next frame; None when the command has ended. Raises HandrailError, and ends it, for a frame too large."""
         command = self._command
-        while True:
-            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else -1
+        while (frame := self.take()) is None:
+            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else 0
             if size > FRAME_BYTES:
                 await self.kill()
                 raise HandrailError(f"The command sent a frame of {size:,} bytes; the limit is {FRAME_BYTES:,}.")
-            if 0 <= size <= len(command.inbox) - HEADER:
-                frame = bytes(command.inbox[HEADER : HEADER + size])
-                del command.inbox[: HEADER + size]
-                command.taken()
-                return frame
-            if command.linger():
-                continue
             if command.ended.is_set() or command.settled.is_set():  # a silent driver never reports the end
                 return None
             await command.until_changed()
+        return frame
 
     @on_own_loop
     async def until_ended(self, seconds: float) -> None:
@@ -178,7 +193,7 @@ class CommandConversation:
     @on_own_loop
     async def kill(self) -> None:
         """End the command and all it started. Returns when it is gone, or its driver stays silent."""
-        if self._command.settled.is_set():
+        if self.ended or self._command.settled.is_set():
             return
         self._command.request_end("close")
         self._command.change()

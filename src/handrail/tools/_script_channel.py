@@ -6,11 +6,10 @@ It imports nothing of Handrail, and works with Python 3.8 and later: its text is
 import json
 import os
 import select
-import signal
 import struct
 import sys
 import warnings
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import allocate_lock, get_ident, stack_size, start_new_thread
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -20,12 +19,14 @@ PIECE = 1 << 19
 READ = 1 << 16  # bytes: what a pipe holds; room for more takes longer to make than to fill
 AT_ONCE = 4000  # bytes that a pipe takes whole or not at all, less what is put before a request
 CLOSED = "the channel to the tools is closed; a forked process has none"
+NO_THREADS = "no thread can be started for calls that are made together: end some"
 INSIDE = "a tool was called while another call was being made, for example by __del__: call it later"
 SOON = 1e-3  # seconds in which a quick call is answered
 REHEARSALS = 40  # calls after which an interpreter has adapted itself to them
 AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
 encode = json.JSONEncoder(allow_nan=False).encode
 decode = json.JSONDecoder().raw_decode
+plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that take 130 µs here
 
 
 class ToolError(Exception):
@@ -68,6 +69,8 @@ class Channel:
         self._is_quick = self._can_linger
         self._is_busy = False
         self._is_shared = False
+        self._threads: list[int] = []
+        self._mask = plain_signal.pthread_sigmask  # a script may replace it
         self._wanted: Any = SimpleQueue()
         self._requests: Any = SimpleQueue()
         self._waiting: dict[int, Any] = {}
@@ -93,12 +96,20 @@ class Channel:
         self._pieces.clear()
         self._is_quick = self._can_linger
 
-    def start(self) -> None:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
-        start_new_thread(self._write_all, ())
-        start_new_thread(self._read_all, ())
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._watch_handlers()
+    def _start(self) -> None:
+        """Start the two threads, which take signals from nobody. Without them an interpreter starts and ends faster."""
+        if self._threads or self._closed:
+            return
+        before = self._mask(plain_signal.SIG_BLOCK, plain_signal.valid_signals())
+        size = stack_size(0)  # not what the script has chosen for its own
+        try:
+            self._threads.extend(map(start_new_thread, (self._write_all, self._read_all), ((), ())))
+        except RuntimeError:
+            self._close()
+            raise ToolError("unavailable", NO_THREADS) from None
+        finally:
+            stack_size(size)
+            self._mask(plain_signal.SIG_SETMASK, before)
 
     def order(self) -> Any:
         """Wait for what comes before there are calls, as answers with number 0; None at the end."""
@@ -106,21 +117,21 @@ class Channel:
         self._drop(frame)
         return decode(frame.partition(b" ")[2].decode("utf-8", "surrogatepass"))[0] if frame else None
 
-    def _watch_handlers(self) -> None:
+    def watch_handlers(self) -> None:
         """`signal.signal` calls this one too."""
-        plain: Any = sys.modules["_signal"]
-        install = plain.signal
+        install = plain_signal.signal
 
         def watched(number: Any, handler: Any) -> Any:
             if callable(handler):
                 self._share()
             return install(number, handler)
 
-        plain.signal = watched
+        plain_signal.signal = watched
 
     def _share(self) -> None:
         """The two threads take over. Who reads now ends that first."""
         if not self._is_shared:
+            self._start()
             self._is_shared = True
             self._wanted.put(None)
 
@@ -258,6 +269,7 @@ class Channel:
                 "invalid_args", f"{len(data):,} bytes are too many for one call: the limit is {FRAME_BYTES:,}"
             )
         reply: Any = SimpleQueue()
+        self._start()
         if self._closed:
             reply.put(None)
         else:
@@ -274,7 +286,7 @@ class Channel:
         data = encode({"ended": ended})
         if len(data) > FRAME_BYTES:
             raise ValueError(f"{len(data):,} bytes are too many, the limit is {FRAME_BYTES:,}; write it to a file")
-        if not self._is_shared:
+        if not self._is_shared or not self._threads:
             with self._writing:
                 return self._put(data.encode())
         sent: Any = SimpleQueue()

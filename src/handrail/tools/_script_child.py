@@ -17,7 +17,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from handrail.tools._script_channel import PIECE, Channel, ToolError
+from handrail.tools._script_channel import PIECE, Channel, ToolError, plain_signal
 from handrail.tools._script_syntax import NAME, read
 
 DEEPEST = 200
@@ -332,9 +332,7 @@ def tell(ended: "dict[str, Any]", channel: Channel) -> bool:
         return channel.end({"error": trouble(error)})
 
 
-_signal: Any = sys.modules["_signal"]
-"""What `signal` wraps, in enums that take 130 µs here."""
-hold = partial(_signal.pthread_sigmask, _signal.SIG_BLOCK, _signal.valid_signals())
+hold = partial(plain_signal.pthread_sigmask, plain_signal.SIG_BLOCK, plain_signal.valid_signals())
 """Hold signals back. A handler may run, and raise, wherever a function of Python begins. This one is of C: as the first
 thing in an `except` it takes effect, even if a timer fires every 10 µs."""
 
@@ -343,9 +341,11 @@ def silence() -> None:
     """The script is over: its handlers of signals are not called any more."""
     try:
         for number in range(1, signal.NSIG):
-            if callable(_signal.getsignal(number)):
-                _signal.signal(number, _signal.SIG_IGN)
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.sigpending())  # what waits may end the process
+            if callable(plain_signal.getsignal(number)):
+                plain_signal.signal(number, plain_signal.SIG_IGN)
+        plain_signal.pthread_sigmask(
+            plain_signal.SIG_SETMASK, plain_signal.sigpending()
+        )  # what waits may end the process
     except BaseException:  # noqa: BLE001 - one of them raised meanwhile
         silence()
 
@@ -370,7 +370,7 @@ def main() -> None:
     channel = Channel()
     rehearse(channel)
     gc.freeze()  # so that to look for the script's own files at its end is quick
-    channel.start()
+    channel.watch_handlers()
     begun, parts = {}, None
     while "go" not in (order := channel.order() or sys.exit()):
         begun, parts = order, read(order["code"])

@@ -121,13 +121,14 @@ class CPython:
 
         So a call that waits for nothing needs no task of its own.
         """
-        waiting, me = when_waiting(running_loop()), object()
+        loop, me, pass_on = running_loop(), object(), partial(self._pass_on, more)
+        waiting = when_waiting(loop)
         while "ended" not in (frame := await self._receive(calls)):
             self._last += 1
             if type(frame.get("number")) is not int or frame["number"] != self._last:
                 raise calls.failed(BROKEN)
             self._open += 1
-            when_waiting(running_loop())[me] = partial(self._pass_on, more)
+            when_waiting(loop)[me] = pass_on
             try:
                 await self._send(b"%d " % frame["number"] + encoded(await calls.ask(calls.check(frame))))
             finally:
@@ -150,7 +151,9 @@ class CPython:
 
     async def _receive(self, calls: ScriptCalls) -> Frame:
         try:
-            data = await self._conversation.receive()
+            data = self._conversation.take()
+            if data is None:
+                data = await self._conversation.receive()
         except HandrailError as error:
             raise calls.failed(f"{BROKEN}: {error}") from None
         if data is None:
@@ -168,7 +171,8 @@ class CPython:
 
     async def _send(self, frame: bytes) -> None:
         try:
-            await self._conversation.send(frame)
+            if not self._conversation.push(frame):
+                await self._conversation.send(frame)
         except (OSError, Unavailable):
             pass  # the interpreter has ended; `run` tells
 

@@ -3,7 +3,7 @@
 from typing import Any, Final, Protocol
 
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
-from handrail.contract.result import Failure, Result
+from handrail.contract.result import SCALARS, Failure
 from handrail.toolkit.context import Context
 from handrail.tools._script_values import Values
 
@@ -75,18 +75,17 @@ class ScriptCalls:
             return await self.values.part(frame)
         name = frame["call"]
         self.made += 1
-        result = await self._use(name, frame["arguments"])
-        self.ended.append({"tool": name[:64], "ok": result.ok, **({} if result.ok else {"kind": result.kind})})
-        if result.ok:
-            return await self.values.wire(result.value)
-        self._refused += result.kind in CHANGED_NOTHING
-        raise ToolFailed(result)
-
-    async def _use(self, name: str, arguments: Frame) -> Result:
         try:
-            return await self._context.use(name, arguments, origin="script")
+            result = await self._context.use(name, frame["arguments"], origin="script")
         except HandrailError as error:
             raise _Over(str(error)) from None
+        if result.ok:
+            self.ended.append({"tool": name[:64], "ok": True})
+            value = result.value
+            return value if type(value) in SCALARS else await self.values.wire(value)
+        self.ended.append({"tool": name[:64], "ok": False, "kind": result.kind})
+        self._refused += result.kind in CHANGED_NOTHING
+        raise ToolFailed(result)
 
     def check(self, frame: object) -> Frame:
         """The frame, if a script can ask it. Raises ToolFailed, which ends the script."""
