@@ -255,13 +255,16 @@ def late(*_): raise Late
 signal.signal(signal.SIGALRM, late)
 interrupted = 0
 for n in range(40):
+    in_call = True
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0002 + n * 0.0001)
-        tools.read(path="a")
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + n * 0.0001)
+            tools.bash(command="sleep 0.02") if n % 2 else tools.read(path="a")  # one that it meets, one that is quick
+            in_call = False
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except Late:
-        interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        interrupted += in_call
 [interrupted > 0, tools.glob(pattern="*")["paths"]]
 """
 
@@ -283,7 +286,7 @@ for n in range(40):
     done, in_call = queue.SimpleQueue(), True
     try:
         threading.Thread(target=interrupt, args=(n * 0.0001, done)).start()
-        tools.todo(items=[])
+        tools.bash(command="sleep 0.02") if n % 2 else tools.todo(items=[])  # one that it meets, one that is quick
         in_call = False
         done.get()
         time.sleep(10)
