@@ -325,7 +325,7 @@ INSIDE_A_CALL = """
 import sys
 kinds = []
 def look(frame, event, argument):
-    if frame.f_code.co_name == "_answer_until" and event == "call":
+    if frame.f_code.co_name == "_next" and event == "call":
         sys.setprofile(None)
         try:
             tools.glob(pattern="inner")

@@ -64,11 +64,11 @@ async def judge(
                 unclear.append(rule)
         return None
 
-    if rule := await first(rules.deny, forbids=True):
+    if rules.deny and (rule := await first(rules.deny, forbids=True)):
         return Verdict("deny", f"the rule {rule.pattern!r} forbids it")
-    if await first(remembered, doubts=False, exact=True):  # a person has seen this very value
+    if remembered and await first(remembered, doubts=False, exact=True):  # a person has seen this very value
         return ALLOWED
-    if rule := await first(rules.ask, forbids=True):
+    if rules.ask and (rule := await first(rules.ask, forbids=True)):
         return Verdict("ask", f"the rule {rule.pattern!r} asks for approval")
     if not unclear and await first(rules.allow, doubts=mode != "open"):
         return ALLOWED

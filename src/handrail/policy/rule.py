@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, get_args
 
 from handrail.contract.approval import Effect, Risk
@@ -113,6 +114,7 @@ def looks_like_path(glob: str) -> bool:
     return glob.startswith((".", "/")) or ("/" in glob and "://" not in glob)
 
 
+@lru_cache(maxsize=1024)
 def is_path_name(name: str) -> bool:
     """Whether a property of this name holds a path: `path`, `file_path`, `outputDir`, `sources`."""
     last = _LAST_WORD.search(name)

@@ -73,14 +73,18 @@ class Transcript:
         with self.lock:
             if self._opening is not None:
                 self._open()
-            if self.clean is not None and type in PRINTING:
+            clean = self.clean
+            if clean is not None and type in PRINTING:
                 self._printing[call_id] += PRINTING[type]
             if self.waiting_output and type in ENDS and (live := self.waiting_output.pop(call_id or "", None)):
                 live.finish(goes_on=live.outlives or self._printing[call_id] > 0)
-            if self.clean is not None:
-                data = self._cleaned(self.clean, type, parent, data)
-            event = Event(self.count, time(), type, call_id, parent, data)
-            self._keep(event)
+            if clean is not None:
+                data = self._cleaned(clean, type, parent, data)
+            number = self.count
+            event = self.events[number] = Event(number, time(), type, call_id, parent, data)
+            self.count = number + 1
+            if self._forgets is not None and call_id is not None:
+                self._forgets.add(call_id, event)
             if self._stored is not None:
                 self._unwritten.append(event)
                 if self.listeners or self._waiting or len(self._unwritten) >= MAX_UNWRITTEN:

@@ -105,8 +105,9 @@ class Session(AsyncWith):
         """What the program around the session adds to its first event: the model's name, the system text."""
         stored, past = (None, ()) if store is None else store.open(self.id)
         clean = None if self.scrubber is None else CleanEvents(self.scrubber)
-        self._transcript = Transcript(stored, past, self.facts, clean)
+        self._transcript, self._is_stored = Transcript(stored, past, self.facts, clean), stored is not None
         self.forget_calls_beyond = self._transcript.forget_calls_beyond
+        self.begin_body, self.memory_changes = self._transcript.begin, self.memories.changes
         self._running: dict[str, Step] = {}
         self._idle: anyio.Event | None = None
         self._begun = Begun(self.own_loop, self._running)
@@ -297,14 +298,6 @@ class Session(AsyncWith):
         """A dictionary that a tool keeps for the rest of the session; if it lasts, also after a resume."""
         return self.memories.of(tool_name, lasts=lasts)
 
-    def memory_changes(self) -> dict[str, dict[str, Any]]:
-        """What changed, since it was last asked, of what tools keep and what lasts."""
-        return self.memories.changes()
-
-    def begin_body(self, call_id: str, parent: str | None) -> str:
-        """Record that a call's body begins. Returns why it must not, where that cannot be stored."""
-        return self._transcript.begin(call_id, parent)
-
     def facts(self) -> dict[str, Any]:
         """With what the session works, for its first event."""
         return facts_of(self.toolbox, self.shared, self.opened_by)
@@ -364,7 +357,8 @@ class Session(AsyncWith):
             return await self._walk(step)
         finally:
             del self._running[step.call.id]
-            self._transcript.flush()
+            if self._is_stored:
+                self._transcript.flush()
             if self._idle is not None and not self._running:
                 self._idle.set()
             if step.slot is not None:

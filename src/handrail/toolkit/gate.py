@@ -126,6 +126,7 @@ class Step:
         "approver",
         "arguments",
         "arguments_hash",
+        "by_script",
         "call",
         "clock",
         "context",
@@ -153,13 +154,13 @@ class Step:
     ) -> None:  # fmt: skip
         self.call = call
         self.tool = tool
-        self.parent = parent
-        """The running call that made this one."""
+        self.parent = parent  # the running call that made this one
+        self.by_script: bool = call.origin == "script" and (parent is None or parent.call.origin != "script")
+        """Whether a script itself made the call, and not a tool that it called."""
         self.context = Context(call, clock, session, tool.output_cap, is_uncut=self.by_script)
         self.clock = clock
         self.shared = shared
-        self.counts = shared.counts
-        """The counts of the run in which the call began."""
+        self.counts = shared.counts  # of the run in which the call began
         self.approver: Approver | None = shared.approver if parent is None else parent.approver
         """Who is asked about this call, and about those that it makes."""
         self.approved: str | None = None
@@ -187,11 +188,6 @@ class Step:
         """Whether a person ended the call; whether its approver put the answer off, so that it counts nowhere."""
         self.traceback = ""
         """Of what the body or a gate raised, for the event."""
-
-    @property
-    def by_script(self) -> bool:
-        """Whether a script itself made the call, and not a tool that it called."""
-        return self.call.origin == "script" and (self.parent is None or self.parent.call.origin != "script")
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""

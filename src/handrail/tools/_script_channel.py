@@ -243,7 +243,7 @@ class Channel:
                 began = perf_counter()
                 if self._is_quick:
                     self._linger(began + AWAKE)
-                answer = self._answer_until(number)
+                answer = self._next(number) or self._answer_until(number)
                 self._is_quick = self._can_linger and perf_counter() - began < SOON
         except OSError:
             answer = None
@@ -251,6 +251,19 @@ class Channel:
             self._is_busy = False
         if answer is None:
             self._close()
+        return answer
+
+    def _next(self, number: int) -> "bytes | None":
+        """The answer with this number, if it is what comes next, and alone: then it needs no putting together."""
+        pieces = self._pieces
+        if any(pieces):
+            return None
+        pieces.clear()
+        pieces.extend(map(os.read, (self._in,), (READ,)))
+        got, _, answer = pieces[0][4:].partition(b" ")
+        if got != b"%d" % number or 4 + int.from_bytes(pieces[0][:4], "big") != len(pieces[0]):
+            return None
+        pieces.clear()
         return answer
 
     def _linger(self, until: float) -> None:
