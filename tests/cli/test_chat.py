@@ -21,14 +21,12 @@ def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path
     model = recorded(work.parent / "r", ("Say hi", [bash("echo hi; exit 3"), said]))
     with terminal("chat", "--model", model, cwd=work, env=home) as screen:
         begun(screen)
-        first = screen.shown.replace("\n", " ")
         for word in ("jail: ", "promises enforced", "network none", "policy contained", "ScriptedModel"):
-            assert word in first, word
+            screen.wait_until(lambda word=word: word in screen.shown.replace("\n", " "), word)
         say(screen, "Say hi")
         screen.wait_shown("1,200 tokens in, 34 out · $0.0123")
-        screen.wait_shown("• one")
-        assert "✓ bash echo hi; exit 3 · exit 3 · " in screen.shown
-        assert "It said hi." in screen.shown
+        for text in ("• one", "✓ bash echo hi; exit 3 · exit 3 · ", "It said hi."):
+            screen.wait_shown(text)
         screen.press_control_d()
         assert screen.end() == 0
     assert "to go on: handrail chat --resume " in screen.shown.replace("\n", " ")
