@@ -52,7 +52,7 @@ def test_each_answer_to_an_approval(typed: str, made: int, told: str, work: Path
             screen.type(line)
             time.sleep(0.3)
         screen.wait_shown("Done with it.")
-        assert told in screen.shown
+        screen.wait_shown(told)
     text = (work / "made").read_text() if (work / "made").exists() else ""
     assert text == "x\n" * made
 
@@ -82,7 +82,7 @@ def test_the_tail_of_a_running_command_is_shown_and_a_message_is_queued(work: Pa
         begun(screen)
         say(screen, "Go")
         screen.wait_shown("| alpha")
-        assert "… bash echo alpha" in screen.shown
+        screen.wait_shown("… bash echo alpha")
         for command in ("/resume last", "/model person"):
             say(screen, command)
         screen.wait_until(lambda: screen.shown.count("when it has answered") == 2, "that neither can be had now")
@@ -98,7 +98,7 @@ def test_control_c_once_ends_the_call_and_the_turn_goes_on(work: Path, home: dic
         screen.wait_shown("| began")
         screen.press_control_c()
         screen.wait_shown("It was stopped.")
-        assert "✗ bash echo began; sleep 99 · cancelled" in screen.shown
+        screen.wait_shown("✗ bash echo began; sleep 99 · cancelled")
 
 
 def test_control_c_twice_ends_the_turn_and_the_conversation_goes_on(work: Path, home: dict[str, str]) -> None:
@@ -132,7 +132,7 @@ def test_control_c_at_an_approval_is_no_answer_to_it(presses: int, ends: str, wo
         screen.type("\x03" * presses)
         screen.wait_shown(ends)
         begun(screen)
-        assert "✗ bash touch made · cancelled" in screen.shown
+        screen.wait_shown("✗ bash touch made · cancelled")
         assert " left)" not in screen.shown, "nobody is asked any more"
         say(screen, "!echo still $((40 + 2))")
         screen.wait_shown(" left)")

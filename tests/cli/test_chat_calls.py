@@ -8,7 +8,7 @@ from typing import Any
 
 from handrail import Message, Turn
 from tests.cli.story import after, called, recorded, recorded_answers
-from tests.cli.terminal import begun, plain, say, terminal
+from tests.cli.terminal import Terminal, begun, plain, say, terminal
 
 RAW = Path(__file__).parents[1] / "mcp" / "raw_server.py"
 
@@ -38,6 +38,11 @@ def test_the_calls_of_scripts_and_tasks_stand_inside_theirs(work: Path, home: di
     assert "It says content." not in screen.shown, "the words of a task are for its caller"
 
 
+def question(screen: Terminal) -> str:
+    """The last thing that a person was asked, without its frame."""
+    return "\n".join(line.strip("│ ") for line in screen.shown.rpartition("May ")[2].splitlines())
+
+
 def test_an_approval_shows_the_change_the_command_the_repairs_the_rule_and_the_time(
     work: Path, home: dict[str, str]
 ) -> None:
@@ -56,8 +61,13 @@ def test_an_approval_shows_the_change_the_command_the_repairs_the_rule_and_the_t
         say(screen, "Go")
         told = []
         for number in range(1, 5):
-            screen.wait_until(lambda: screen.shown.count("May ") == number and "s left)" in screen.shown, "a question")  # noqa: B023
-            told.append("\n".join(line.strip("│ ") for line in screen.shown.rpartition("May ")[2].splitlines()))
+
+            def asked(number: int = number) -> bool:
+                shown = question(screen)
+                return screen.shown.count("May ") == number and "time left: " in shown and "s left)" in shown
+
+            screen.wait_until(asked, f"question {number}")
+            told.append(question(screen))
             screen.type("y\r")
         screen.wait_shown("Done with it.")
     overwritten, created, edited, ran = told
@@ -113,7 +123,7 @@ def test_configured_servers_serve_and_one_that_cannot_be_reached_is_left_out(wor
         screen.wait_shown("s left)")
         screen.type("y\r")
         screen.wait_shown("Done with it.")
-        assert "✓ raw__echo" in screen.shown
+        screen.wait_shown("✓ raw__echo")
         screen.press_control_d()
         assert screen.end() == 0
     assert "\x1b]0;owned" not in screen.seen
@@ -135,7 +145,7 @@ def test_what_a_server_asks_is_shown_and_answered_in_a_chat(work: Path, home: di
         begun(screen)
         say(screen, "Go")
         screen.wait_shown("Who are you?")
-        assert "The MCP server raw asks" in screen.shown
+        screen.wait_shown("The MCP server raw asks")
         screen.wait_shown("name (a string; empty: left out)")
         screen.type("Ada\r")
         screen.wait_shown("age (an integer; empty: 30)")

@@ -99,7 +99,7 @@ def test_all_adds_three_scenes_and_a_picture_is_written(tmp_path: Path) -> None:
 def test_a_person_answers_the_approval(tmp_path: Path) -> None:
     with terminal("demo", cwd=tmp_path) as screen:
         screen.wait_for("kip? ")
-        assert "May publish run?" in screen.shown
+        screen.wait_shown("May publish run?")
         screen.type("n\nnot today\n")
         assert screen.end() == 0
     assert "user_denied" in screen.shown

@@ -161,7 +161,7 @@ def test_a_person_at_the_terminal_is_asked(work: Path, home: dict[str, str]) -> 
     model = recorded(work.parent / "r", ("Go", [bash("touch made"), "All **done**."]))
     with terminal("run", "Go", "--model", model, "--mode", "ask", cwd=work, env=home) as screen:
         screen.wait_for("kip? ")
-        assert "touch made" in screen.shown
+        screen.wait_shown("touch made")
         screen.type("y\n")
         assert screen.end() == 0
     assert (work / "made").exists()

@@ -126,7 +126,7 @@ def test_resume_without_a_prompt_is_a_chat(place: Path) -> None:
     words = ("sessions", "resume", copy, "--model", model)
     with terminal(*words, cwd=place / "work", env={"HOME": str(place)}) as screen:
         screen.wait_until(lambda: screen.shown.splitlines()[-1:] == [">"], "the prompt")
-        assert "It said hi." in screen.shown, "what was said before"
+        screen.wait_shown("It said hi.")  # what was said before
         screen.press_control_d()
         assert screen.end() == 0
     sessions(place, "rm", copy)

@@ -84,7 +84,7 @@ def test_a_person_sees_the_file_and_accepts_it_or_not(place: Path) -> None:
     for typed, code, said in (("n", 2, "was not accepted"), ("y", 0, "is accepted as it is now")):
         with terminal("trust", cwd=place / "work", env={"HOME": str(place)}) as screen:
             screen.wait_shown("[y/N]")
-            assert 'mode = "open"' in screen.shown
+            screen.wait_shown('mode = "open"')
             screen.type(f"{typed}\r")
             assert screen.end() == code
         assert said in screen.shown

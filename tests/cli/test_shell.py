@@ -73,7 +73,7 @@ def test_jobs_artifacts_and_remembered_rules_stay(tmp_path: Path, home: dict[str
         assert followed.count("DONE") == 2, "once as output, once in the command: a job is not shown unasked"
         assert "job-1  ended, exit 6" in followed
         enter(screen, "jobs")
-        assert "\njob-1 has ended: exit 6\n" in screen.shown
+        screen.wait_shown("\njob-1 has ended: exit 6\n")
         screen.type("share_artifact path=made\r")
         screen.wait_until(lambda: "$artifact" in screen.shown or screen.shown.count("kip?") == 3, "the artifact")
 
@@ -96,7 +96,7 @@ def test_control_c_ends_the_running_call_only(tmp_path: Path, home: dict[str, st
         screen.wait_until(lambda: "\nSTARTED" in screen.shown, "STARTED")
         screen.press_control_c()
         screen.wait_until(lambda: prompted(screen), "the prompt")
-        assert "✗ bash · cancelled" in screen.shown
+        screen.wait_shown("✗ bash · cancelled")
         assert "job-1  runs" in enter(screen, "jobs"), "the job goes on"
         screen.type("bash echo half a line")
         screen.wait_shown("half a line")
