@@ -66,7 +66,7 @@ async def two_jobs(world: World) -> None:
 
 
 async def slow_job(world: World) -> Arguments:
-    return {"job": (await world.value("bash", command=SLOW, background=True))["job"]}
+    return {"job": (await world.value("bash", command="sleep 3; echo done", background=True))["job"]}
 
 
 async def reading_job(world: World) -> Arguments:
@@ -140,7 +140,7 @@ CASES: dict[str, Case] = {
     "bash.cwd in the background": of({"command": "pwd > here", "background": True}, "cwd", "sub", "other"),
     "process.action": of({"job": "job-1"}, "action", "poll", "tail", two_jobs),
     "process.job": of({"action": "poll"}, "job", "job-1", "job-2", two_jobs),
-    "process.timeout": of({"action": "wait"}, "timeout", 1, 30, slow_job),
+    "process.timeout": of({"action": "wait"}, "timeout", 0.1, 30, slow_job),
     "process.text": of({"action": "send", "close": True}, "text", "one\n", "two\n", reading_job),
     "process.close": of({"action": "send", "text": "x\n"}, "close", True, False, patient_job),
     "process.start": of({"action": "output", "job": "job-1"}, "start", 0, 4, two_jobs),
