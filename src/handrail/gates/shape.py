@@ -22,8 +22,10 @@ LONGEST_WARNING: Final = 2_000
 async def shape(step: Step, proceed: Next) -> Result:
     """An answer stays what it is: a Failure never becomes a Success, nor the other way round."""
     result = await proceed(step)
-    if step.by_script and result.ok and (by_reference := await _for_script(step, result)) is not result:
-        return by_reference
+    if step.by_script and result.ok and type(result.value) not in SMALL:
+        by_reference = await _for_script(step, result)
+        if by_reference is not result:
+            return by_reference
     if not result.ok or result.warnings or (type(result.value) not in SMALL and not _is_quick(result.value, step)):
         result = await _shaped(step, result)
     return replace(result, warnings=(*result.warnings, *step.warnings)) if step.warnings else result

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.errors import Unavailable
+from handrail.contract.result import SCALARS
 from handrail.policy._shell import shell_forbids, shell_matches
 from handrail.policy.patterns import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
@@ -81,15 +82,18 @@ async def matches(
     if rule.inner is None:
         return True
     name, glob = named_property(rule.inner, tool)
-    value = _MISSING if name is None else arguments.get(name, _default(tool, name))
-    if name is None or value is _MISSING:
+    if name is None:
+        return False
+    value = arguments[name] if name in arguments else _default(tool, name)
+    if value is _MISSING:
         return False
     if exact and literal(glob) not in (None, text_of(value)):
         return False
-    if isinstance(value, list) and not forbids and not is_path_name(name) and literal(glob) == text_of(value):
+    if not isinstance(value, list):
+        return await _matches_item(glob, name, value, tool, roots, forbids)
+    if not forbids and not is_path_name(name) and literal(glob) == text_of(value):
         return True  # the whole list, to the letter
-    items = value if isinstance(value, list) else [value]
-    return _combine([await _matches_item(glob, name, item, tool, roots, forbids) for item in items], forbids)
+    return _combine([await _matches_item(glob, name, item, tool, roots, forbids) for item in value], forbids)
 
 
 def named_property(inner: str, tool: ToolTraits) -> tuple[str | None, str]:
@@ -128,7 +132,7 @@ def is_path(tool: ToolTraits, name: str) -> bool:
 async def _matches_item(
     glob: str, name: str, value: Any, tool: ToolTraits, roots: Iterable[PathRoot], forbids: bool
 ) -> bool | None:
-    if isinstance(value, Mapping | list) and any(True for _ in references([value])):
+    if type(value) not in SCALARS and isinstance(value, Mapping | list) and any(True for _ in references([value])):
         return None  # the value is filled in later
     text = text_of(value)
     if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):

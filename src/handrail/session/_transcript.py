@@ -80,11 +80,8 @@ class Transcript:
                 live.finish(goes_on=live.outlives or self._printing[call_id] > 0)
             if clean is not None:
                 data = self._cleaned(clean, type, parent, data)
-            number = self.count
-            event = self.events[number] = Event(number, time(), type, call_id, parent, data)
-            self.count = number + 1
-            if self._forgets is not None and call_id is not None:
-                self._forgets.add(call_id, event)
+            event = Event(self.count, time(), type, call_id, parent, data)
+            self._keep(event)
             if self._stored is not None:
                 self._unwritten.append(event)
                 if self.listeners or self._waiting or len(self._unwritten) >= MAX_UNWRITTEN:
@@ -228,8 +225,8 @@ class Transcript:
                 await woken.wait()
 
     def _keep(self, event: Event) -> None:
-        self.events[event.seq] = event
-        self.count = event.seq + 1
+        self.events[self.count] = event
+        self.count += 1
         if self._forgets is not None and event.call_id is not None:
             self._forgets.add(event.call_id, event)
 

@@ -334,7 +334,7 @@ class Session(AsyncWith):
         """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
             raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-        if not (type(call.id) is type(call.name) is str and call.parent is None):
+        if not (type(call.id) is type(call.name) is str and (call.parent is None or type(call.parent) is str)):
             _checks.check_call(call)
         call = self.ids.take(call)
         self.call_count += 1
