@@ -123,8 +123,10 @@ class Context(Generic[State]):
 
     @property
     def host(self) -> Host:
-        """The program around the session: it asks people, starts tasks, ends the loop and loads deferred tools."""
-        """What this call may ask of the program that runs the session."""
+        """The program around the session, as this call sees it.
+
+        It asks people, starts tasks, ends the loop and loads deferred tools.
+        """
         return self._session.host_for(self.call)
 
     @property
