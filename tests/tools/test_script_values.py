@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from handrail import Budget, Context, Failure, Image, ToolFailed, tool
 from handrail.contract.limits import CALL_DEPTH
@@ -234,3 +237,42 @@ getattr(tools, "no_such")()
         "3 calls were finished, and are not made again by themselves: glob, read (not_found), no_such (tool_not_found)."
     )
     assert said in result.message
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+)
+JSON = st.recursive(
+    LEAVES, lambda held: st.lists(held, max_size=3) | st.dictionaries(st.text(max_size=5), held), max_leaves=8
+)
+DEEP = json.loads("[" * 50 + "1" + "]" * 50)
+
+
+@settings(max_examples=10, deadline=None)
+@example(values=[DEEP, {"$ref": {"ref": "x"}}, -0.0, 1e22, 2**64])
+@given(values=st.lists(JSON, min_size=1, max_size=8))
+def test_every_json_value_reaches_a_script_and_comes_back_as_it_was(
+    values: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def main() -> None:
+        async with opened("jail", tmp_path_factory.mktemp("work"), [echo]) as session:
+            result = await session.call("script", {"code": f"[tools.echo(value=each) for each in {values!r}]"})
+        assert result.ok, result
+        assert json.dumps(result.value["result"]) == json.dumps(values)
+
+    anyio.run(main)
+
+
+async def test_a_result_of_nearly_200_levels_comes_back_as_it_was(tmp_path: Path) -> None:
+    code = "made = '\\ud800'\nfor _ in range(198): made = [made]\nmade"
+    async with opened("jail", tmp_path, []) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    made, levels = result.value["result"], 0
+    while isinstance(made, list):
+        made, levels = made[0], levels + 1
+    assert (levels, made) == (198, "?"), "half a pair of surrogates is replaced in every answer"

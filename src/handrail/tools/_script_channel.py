@@ -3,6 +3,8 @@
 It imports nothing of Handrail, and works with Python 3.8 and later: its text is part of the program in the sandbox.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import select
@@ -12,7 +14,10 @@ import warnings
 from _thread import allocate_lock, get_ident, stack_size, start_new_thread
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import Any
+
+TYPE_CHECKING = False  # as in _script_syntax.py
+if TYPE_CHECKING:
+    from typing import Any
 
 FRAME_BYTES = 4 << 20
 PIECE = 1 << 19
@@ -32,7 +37,7 @@ plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that
 class ToolError(Exception):
     """A call that did not succeed. `kind` says why; `retryable`, whether the same call may work later."""
 
-    def __init__(self, kind: str, message: str, field: "str | None" = None, retryable: bool = False) -> None:
+    def __init__(self, kind: str, message: str, field: str | None = None, retryable: bool = False) -> None:
         super().__init__(message)
         self.kind, self.message, self.field, self.retryable = kind, message, field, retryable
 
@@ -188,7 +193,7 @@ class Channel:
         finally:
             self._close()
 
-    def _answer_until(self, number: "int | None") -> "bytes | None":
+    def _answer_until(self, number: int | None) -> bytes | None:
         """Give answers to those who wait for them, until that with this number comes. None at the end."""
         while frame := self._peek():
             got, _, answer = frame.partition(b" ")
@@ -220,7 +225,7 @@ class Channel:
             except OSError:
                 pass
 
-    def call(self, frame: "dict[str, Any]") -> Any:
+    def call(self, frame: dict[str, Any]) -> Any:
         """Send a request and wait for its answer. Raises ToolError."""
         if self._is_shared or self._closed or get_ident() != self._main:
             return self.answer(self.ask(frame))
@@ -231,7 +236,7 @@ class Channel:
             return self.answer(self._queued(data))
         return value_of(self._exchange(data[1:].encode()))
 
-    def _exchange(self, data: bytes) -> "bytes | None":
+    def _exchange(self, data: bytes) -> bytes | None:
         """The answer to a request, by the main thread alone. None when nothing is answered any more."""
         self._is_busy = True
         try:
@@ -253,7 +258,7 @@ class Channel:
             self._close()
         return answer
 
-    def _next(self, number: int) -> "bytes | None":
+    def _next(self, number: int) -> bytes | None:
         """The answer with this number, if it is what comes next, and alone: then it needs no putting together."""
         pieces = self._pieces
         if any(pieces):
@@ -272,7 +277,7 @@ class Channel:
         while not poll(0) and perf_counter() < until:
             os.sched_yield()  # the other side may be on this processor
 
-    def ask(self, frame: "dict[str, Any]") -> Any:
+    def ask(self, frame: dict[str, Any]) -> Any:
         """Send a request; what `answer` takes."""
         return self._queued(encode(frame))
 
@@ -294,7 +299,7 @@ class Channel:
         self._share()
         return value_of(reply.get())
 
-    def end(self, ended: "dict[str, Any]") -> bool:
+    def end(self, ended: dict[str, Any]) -> bool:
         """Say how the script ended; whether that was sent. Raises ValueError for what is too large."""
         data = encode({"ended": ended})
         if len(data) > FRAME_BYTES:
@@ -307,7 +312,7 @@ class Channel:
         return bool(sent.get())
 
 
-def value_of(data: "bytes | None") -> Any:
+def value_of(data: bytes | None) -> Any:
     """The value in an answer. Raises ToolError."""
     if data is None:
         raise ToolError("unavailable", CLOSED)

@@ -4,21 +4,24 @@ It is given to the sandbox's Python as text, after `_script_syntax.py` and `_scr
 3.8 and later.
 """
 
+from __future__ import annotations
+
 import atexit
 import builtins
 import gc
 import io
 import linecache
 import os
-import signal
 import sys
 import traceback
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 from handrail.tools._script_channel import PIECE, Channel, ToolError, plain_signal
-from handrail.tools._script_syntax import NAME, read
+from handrail.tools._script_syntax import NAME, TYPE_CHECKING, read
+
+if TYPE_CHECKING:
+    from typing import Any
 
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
@@ -45,14 +48,14 @@ ADVICE = {
 class Ref:
     """A value that is too large to be sent here. Pass it on as an argument, or read of it what is needed."""
 
-    def __init__(self, channel: Channel, wire: "dict[str, Any]") -> None:
+    def __init__(self, channel: Channel, wire: dict[str, Any]) -> None:
         self._channel, self._ref = channel, wire["ref"]
         self.preview, self.size, self.kind = wire["preview"], wire["size"], wire["kind"]
 
     def __repr__(self) -> str:
         return f"<Ref to {self.size:,} bytes of {self.kind}: {self.preview[:60]!r}…>"
 
-    def read(self, start: int = 0, end: "int | None" = None) -> Any:
+    def read(self, start: int = 0, end: int | None = None) -> Any:
         """The bytes from `start` to `end`, as text; what holds bytes is given as bytes."""
         last = self.size if end is None else min(end, self.size)
         pieces, at = [], start
@@ -100,7 +103,7 @@ class Ref:
         keys = self._channel.call({"part": self._ref, "keys": True})
         return iter(given(self._channel, keys)) if keys is not None else (self[at] for at in range(len(self)))
 
-    def keys(self) -> "list[str]":
+    def keys(self) -> list[str]:
         return list(given(self._channel, self._channel.call({"part": self._ref, "keys": True})) or ())
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -170,7 +173,7 @@ def named(key: Any, path: str) -> str:
 class Planned:
     """A call that `tools.gather` makes."""
 
-    def __init__(self, name: str, arguments: "dict[str, Any]") -> None:
+    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
         self.name, self.arguments = name, arguments
 
 
@@ -200,7 +203,7 @@ class Tools:
         use.__name__ = name
         return use
 
-    def gather(self, *calls: Any, return_exceptions: bool = False) -> "list[Any]":
+    def gather(self, *calls: Any, return_exceptions: bool = False) -> list[Any]:
         """Make calls together; their values in order. The first ToolError is raised when all have ended."""
         for each in calls:
             if not isinstance(each, Planned):
@@ -229,7 +232,7 @@ class Tools:
             return error
 
 
-def request(name: str, arguments: "dict[str, Any]") -> "dict[str, Any]":
+def request(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The frame of a call. Raises ToolError for a value that has no JSON form."""
     try:
         return {"call": name, "arguments": {key: plain(value, key) for key, value in arguments.items()}}
@@ -237,7 +240,7 @@ def request(name: str, arguments: "dict[str, Any]") -> "dict[str, Any]":
         raise ToolError("invalid_args", f"tools.{name}: {error}") from None
 
 
-def trouble(error: BaseException) -> "dict[str, Any]":
+def trouble(error: BaseException) -> dict[str, Any]:
     """What went wrong, with the lines of the script."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != NAME:
@@ -276,7 +279,7 @@ def ran(parts: Any, cwd: str, channel: Channel) -> Any:
     return None if parts[1] is None else eval(parts[1], scope)
 
 
-def outcome(parts: Any, cwd: str, channel: Channel) -> "dict[str, Any]":
+def outcome(parts: Any, cwd: str, channel: Channel) -> dict[str, Any]:
     """Run the script; its value, or its error."""
     try:
         value = ran(parts, cwd, channel)
@@ -291,7 +294,7 @@ def outcome(parts: Any, cwd: str, channel: Channel) -> "dict[str, Any]":
         return {"error": trouble(error)}
 
 
-def media(top: str, depth: int = 0) -> "dict[str, Any]":
+def media(top: str, depth: int = 0) -> dict[str, Any]:
     """The files in this directory and below, with their size and time."""
     found: dict[str, Any] = {}
     try:
@@ -310,7 +313,7 @@ def media(top: str, depth: int = 0) -> "dict[str, Any]":
     return found
 
 
-def changed(workspace: str, before: "dict[str, Any]") -> "dict[str, Any]":
+def changed(workspace: str, before: dict[str, Any]) -> dict[str, Any]:
     """The files under media/ that were made or changed, and how many more there are."""
     try:
         after = media(os.path.join(workspace, MEDIA))
@@ -321,7 +324,7 @@ def changed(workspace: str, before: "dict[str, Any]") -> "dict[str, Any]":
         return {"media": []}
 
 
-def tell(ended: "dict[str, Any]", channel: Channel) -> bool:
+def tell(ended: dict[str, Any], channel: Channel) -> bool:
     """Say how it ended; whether that was sent."""
     try:
         return channel.end(ended)
@@ -340,7 +343,7 @@ thing in an `except` it takes effect, even if a timer fires every 10 µs."""
 def silence() -> None:
     """The script is over: its handlers of signals are not called any more."""
     try:
-        for number in range(1, signal.NSIG):
+        for number in range(1, plain_signal.NSIG):
             if callable(plain_signal.getsignal(number)):
                 plain_signal.signal(number, plain_signal.SIG_IGN)
         plain_signal.pthread_sigmask(
@@ -371,13 +374,12 @@ def main() -> None:
     rehearse(channel)
     gc.freeze()  # so that to look for the script's own files at its end is quick
     channel.watch_handlers()
-    begun, parts = {}, None
+    begun, parts, before = {}, None, {}
     while "go" not in (order := channel.order() or sys.exit()):
-        begun, parts = order, read(order["code"])
-    code = begun["code"]
+        begun, parts, code = order, read(order["code"]), order["code"]
+        linecache.cache[NAME] = (len(code), None, io.StringIO(code, newline=None).readlines(), NAME)
+        before = media(os.path.join(begun["workspace"], MEDIA))
     sys.argv = ["script"]
-    linecache.cache[NAME] = (len(code), None, io.StringIO(code, newline=None).readlines(), NAME)
-    before = media(os.path.join(begun["workspace"], MEDIA))
     try:
         ended = outcome(parts, begun["cwd"], channel)
     except BaseException as error:  # noqa: BLE001 - a handler of a signal raised, when the script itself had ended

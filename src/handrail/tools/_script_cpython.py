@@ -1,6 +1,7 @@
 """The engine of the full language: the sandbox's own Python, one interpreter for each script, the next one waiting."""
 
 import json
+import re
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -10,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
+from pydantic_core import from_json, to_json
 
 from handrail.aio import in_background, running_loop, when_waiting
 from handrail.contract.errors import HandrailError, Unavailable
@@ -21,28 +23,26 @@ from handrail.tools import _script_channel, _script_child, _script_syntax
 from handrail.tools._script_engine import BROKEN, Frame, ScriptCalls
 from handrail.tools.bash import watcher
 
-PROGRAM: Final = "\n".join(
-    line
+PARTS: Final = tuple(
+    re.sub("^from handrail.*\n", "", Path(str(part.__file__)).read_text(encoding="utf-8"), flags=re.MULTILINE)
     for part in (_script_syntax, _script_channel, _script_child)
-    for line in Path(str(part.__file__)).read_text(encoding="utf-8").splitlines()
-    if not line.startswith("from handrail.")
 )
-"""As it was when this process first needed it: a command that changes the file changes nothing here."""
-ARGV: Final = ("python3", "-I", "-u", "-c", PROGRAM)
+"""As they were when this process first needed them: a command that changes the files changes nothing here."""
+RUN: Final = "import sys\nfor part in sys.argv[1:]:\n    exec(part)"
+"""One part after the other: to compile them together leaves an interpreter a third larger, and longer to end."""
+ARGV: Final = ("python3", "-I", "-u", "-c", RUN, *PARTS)
 GO: Final = b'0 {"go": true}'
 LEAVING: Final = 0.01
 """Seconds that an interpreter has to end by itself after it has told how its script ended."""
 MOST_AT_ONCE: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
-TURN_EVERY: Final = 16
+TURN_EVERY: Final = 64
 """Requests after which other tasks get a turn."""
 LARGEST_ANSWER: Final = FRAME_BYTES - 100
 """Bytes of an answer; its number is before it in the frame."""
 TOO_LARGE: Final = {
     "kind": "execution_error", "message": f"The answer has many parts, and is above the limit of {FRAME_BYTES:,} bytes."
 }  # fmt: skip
-_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
-_decode: Final = json.JSONDecoder().raw_decode
 _spares: "WeakKeyDictionary[object, CommandConversation]" = WeakKeyDictionary()
 """By sandbox: an interpreter that waits for its script."""
 
@@ -92,14 +92,15 @@ class CPython:
 
     async def close(self) -> None:
         """The next interpreter is started now: beside a script it would take the processor from it."""
+        if self._closed:
+            return
         try:
             if self._ended is not None:
                 await self._conversation.until_ended(LEAVING)
         finally:
             await self._conversation.kill()
-        if not self._closed:
-            self._closed = True
-            in_background(_keep_spare(self._sandbox))
+        self._closed = True
+        in_background(_keep_spare(self._sandbox))
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
         self._conversation.watch(self._watch)
@@ -125,19 +126,20 @@ class CPython:
         waiting = when_waiting(loop)
         while "ended" not in (frame := await self._receive(calls)):
             self._last += 1
-            if type(frame.get("number")) is not int or frame["number"] != self._last:
+            number = frame.get("number")
+            if type(number) is not int or number != self._last:
                 raise calls.failed(BROKEN)
             self._open += 1
             when_waiting(loop)[me] = pass_on
             try:
-                await self._send(b"%d " % frame["number"] + encoded(await calls.ask(calls.check(frame))))
+                await self._send(b"%d " % number + encoded(await calls.ask(calls.check(frame))))
             finally:
                 self._open -= 1
                 is_alone = waiting.pop(me, None) is not None
             if not is_alone and not self._is_unheard:
                 return
             self._is_unheard = False
-            if frame["number"] % TURN_EVERY == 0:
+            if number % TURN_EVERY == 0:
                 await anyio.lowlevel.checkpoint()
         self._ended = frame["ended"]
         if self._open:  # the script has not waited for them
@@ -161,11 +163,10 @@ class CPython:
             how = "" if code is None else f" (exit code {code})"
             raise calls.failed(f"The script's interpreter ended without a result{how}")
         try:
-            text = data.decode()
-            frame, end = _decode(text)
+            frame = decoded(data)
         except (ValueError, RecursionError):
             raise calls.failed(BROKEN) from None
-        if not isinstance(frame, dict) or end != len(text):
+        if not isinstance(frame, dict):
             raise calls.failed(BROKEN)
         return frame
 
@@ -179,8 +180,19 @@ class CPython:
 
 def encoded(frame: Frame) -> bytes:
     """Of what is too large for a frame, the error that says so."""
-    data = _encode(frame).encode("utf-8", "surrogatepass")
-    return data if len(data) <= LARGEST_ANSWER else _encode({"error": TOO_LARGE}).encode()
+    try:
+        data = to_json(frame)
+    except ValueError:  # half a pair of surrogates, or more levels than it counts to
+        data = json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return data if len(data) <= LARGEST_ANSWER else to_json({"error": TOO_LARGE})
+
+
+def decoded(data: bytes) -> Any:
+    """What an interpreter sent. Raises ValueError and RecursionError."""
+    try:
+        return from_json(data)
+    except ValueError:  # as above
+        return json.loads(data.decode())
 
 
 async def _started(sandbox: Sandbox) -> CommandConversation:

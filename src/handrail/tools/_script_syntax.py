@@ -3,10 +3,15 @@
 It imports nothing of Handrail, and works with Python 3.8 and later: its text is part of the program in the sandbox.
 """
 
+from __future__ import annotations
+
 import ast
 import re
 import warnings
-from typing import Any
+
+TYPE_CHECKING = False  # typing's own would take memory, which takes time at the interpreter's end
+if TYPE_CHECKING:
+    from typing import Any
 
 NAME = "<script>"
 
@@ -38,7 +43,7 @@ def indented(code: str, error: SyntaxError) -> ast.Module:
     return tree
 
 
-def compiled(tree: ast.Module) -> "tuple[Any, Any]":
+def compiled(tree: ast.Module) -> tuple[Any, Any]:
     """Two code objects: what to run, and the expression whose value is the result, if there is one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -98,20 +103,20 @@ class InFunction(ast.NodeTransformer):
         return made
 
 
-def own_names(made: Any) -> "list[str]":
+def own_names(made: Any) -> list[str]:
     """The names that the script gives to something, but for those that Python does not let be global here."""
     script = next(each for each in compile(made, NAME, "exec").co_consts if getattr(each, "co_name", "") == "script")
     kept = {name for node in ast.walk(made) if isinstance(node, ast.Nonlocal) for name in node.names}
     return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
 
 
-def results(tree: ast.Module) -> "list[ast.expr]":
+def results(tree: ast.Module) -> list[ast.expr]:
     """The expressions of a script whose value may be its result."""
     ends = [*tree.body[-1:], *of_script(tree, (ast.Return,))]
     return [node.value for node in ends if isinstance(node, (ast.Expr, ast.Return)) and node.value is not None]
 
 
-def of_script(node: ast.AST, kinds: "tuple[Any, ...]") -> Any:
+def of_script(node: ast.AST, kinds: tuple[Any, ...]) -> Any:
     """The nodes of these kinds that belong to no function."""
     for inner in ast.iter_child_nodes(node):
         if isinstance(inner, kinds):
