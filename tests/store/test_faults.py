@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,27 @@ async def test_two_threads_may_use_one_store_for_everything(store: Store) -> Non
         thread.join()
     assert failed == []
     assert [each.id for each in store.sessions()] == ["s"]
+
+
+async def test_looking_which_sessions_run_takes_none_away_from_who_wants_to_go_on_with_it(store: Store) -> None:
+    async with Session([add], store=store, id="s") as session:
+        await session.call("add", {"a": 1, "b": 1})
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            store.sessions()
+
+    with ThreadPoolExecutor(3) as threads:
+        for _ in range(3):
+            threads.submit(look)
+        try:
+            for _ in range(300):
+                store.claim("s", exists=True).close()
+            with store.claim("s", exists=True), pytest.raises(HandrailError, match="in use by this process"):
+                store.claim("s", exists=True)
+        finally:
+            over.set()
 
 
 async def test_a_session_that_runs_survives_close_and_can_be_exported_and_forked(store: Store, tmp_path: Path) -> None:

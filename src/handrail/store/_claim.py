@@ -8,8 +8,13 @@ import weakref
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from time import sleep
+from typing import Final
 
 from handrail.contract.errors import HandrailError
+
+SOON: Final = 1e-3
+"""Seconds after which nobody looks any more who looked before."""
 
 
 class Claim:
@@ -33,16 +38,27 @@ class Claim:
         while True:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(file).st_ino == os.stat(self._path).st_ino:
+                if not _try(file, fcntl.LOCK_EX):
+                    if not _try(file, fcntl.LOCK_SH):
+                        raise HandrailError(f"session {session} is in use by {_holder(file)}")
+                    sleep(SOON)  # somebody only looks whether it is claimed
+                elif os.fstat(file).st_ino == os.stat(self._path).st_ino:
                     return file
             except FileNotFoundError:
                 pass  # its last holder removed it just now: take a new one
-            except BlockingIOError:
-                holder = _holder(file)
+            except BaseException:
                 os.close(file)
-                raise HandrailError(f"session {session} is in use by {holder}") from None
+                raise
             os.close(file)
+
+
+def _try(file: int, kind: int) -> bool:
+    """Whether it could be locked now: by one who writes, or by those who look."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def is_claimed(directory: Path, session: str) -> bool:
@@ -52,12 +68,9 @@ def is_claimed(directory: Path, session: str) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
-    return False
 
 
 def _path(directory: Path, session: str) -> Path:
