@@ -54,10 +54,11 @@ class FramedCommand(Running):
         process = await super()._start()
         self._pipes = getattr(process, "pipes", None)
         if self._pipes is not None:
-            self._pipes.hear(self._arrived)
+            self._pipes.hear(self.arrived)
         return process
 
-    def _arrived(self, data: bytes) -> None:
+    def arrived(self, data: bytes) -> None:
+        """Keep what the command has written."""
         self.received += len(data)
         self.inbox += data
         if self._pipes is not None and len(self.inbox) > UNREAD_BYTES:
@@ -70,9 +71,9 @@ class FramedCommand(Running):
             self._pipes.resume()
         self.change()
 
-    def linger(self) -> bool:
-        """Whether more has come, without sleeping: from a command that answers at once."""
-        return self._pipes is not None and self._pipes.linger()
+    def linger(self) -> bytes:
+        """What comes now, without sleeping: from a command that answers at once."""
+        return b"" if self._pipes is None else self._pipes.linger()
 
     async def until_changed(self) -> None:
         future = running_loop().create_future()
@@ -155,8 +156,12 @@ class CommandConversation:
                 del command.inbox[: HEADER + size]
                 command.taken()
                 return frame
-            if size > FRAME_BYTES or not command.linger():
+            if size > FRAME_BYTES or not (data := command.linger()):
                 return None
+            if not command.inbox and HEADER + int.from_bytes(data[:HEADER], "big") == len(data):
+                command.received += len(data)
+                return data[HEADER:]  # nearly always it is one frame, and there is nothing to put together
+            command.arrived(data)
         return None
 
     @on_own_loop

@@ -86,30 +86,33 @@ class Pipes:
             self._is_reading = True
             self._loop.add_reader(self._output, self._arrived)
 
-    def linger(self) -> bool:
-        """Whether more has come, after a moment without sleeping; only if the command is quick, and has its input."""
+    def linger(self) -> bytes:
+        """What comes within a moment, without sleeping; nothing unless the command is quick, and has its input."""
         if self._luck <= 0 or self._take is None or not self._has_processors:
-            return False
+            return b""
         until, poll = perf_counter() + AWAKE, self._poll.poll
         while not poll(0):
             os.sched_yield()  # the command may be on this processor
             if perf_counter() > until:
                 self._pains = min(2 * self._pains, RARELY)
                 self._luck = -self._pains
-                return False
+                return b""
         self._pains = 1
-        self._arrived()
-        return True
+        return self._news()
 
     def _arrived(self) -> None:
+        take, data = self._take, self._news()
+        if data and take is not None:
+            take(data)
+
+    def _news(self) -> bytes:
         if perf_counter() - self._wrote < SOON:
             self._luck += 1
         data = self._read()
-        if data and self._take is not None:
-            self._take(data)
-        elif data is not None:
+        if data == b"":
             self.pause()
             self._take = None
+        return data or b""
 
     def _read(self) -> bytes | None:
         """Some bytes, none at the end, or None if there is nothing yet."""
