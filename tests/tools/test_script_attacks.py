@@ -48,6 +48,11 @@ LANGUAGE: list[tuple[str, Any]] = [
     ("match {'a': 1}:\n    case {**tools}: x = tools['a']\nx", 1),
     ("import pickle\nclass A: x = 1\nreturn pickle.loads(pickle.dumps(A())).x", 1),
     ("import pickle\nclass A: x = 1\npickle.loads(pickle.dumps(A)).x", 1),
+    ("import sys\ndef f(a: int): pass\nf.__annotations__['a'] is int", True),
+    ("import sys\ndef f(a: int): pass\nreturn f.__annotations__['a'] is int", True),
+    ("from __future__ import annotations\ndef f(a: no_such): pass\nf.__annotations__", {"a": "no_such"}),
+    ("from __future__ import annotations\ndef f(a: no_such): pass\nreturn f.__annotations__", {"a": "no_such"}),
+    ("from __future__ import annotations\nexec('def f(a: no_such): pass')", None),
 ]
 
 

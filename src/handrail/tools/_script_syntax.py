@@ -4,6 +4,7 @@ It imports nothing of Handrail, and works with Python 3.8 and later: its text is
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import re
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "<script>"
+ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 def parsed(code: str) -> ast.Module:
@@ -50,10 +52,15 @@ def compiled(tree: ast.Module) -> tuple[Any, Any]:
         if any(of_script(tree, (ast.Return,))):
             for node in of_script(tree, (ast.Yield, ast.YieldFrom)):  # it would be a generator, which does not run
                 raise SyntaxError("'yield' outside function", (NAME, node.lineno, None, None))
-            return compile(as_function(tree), NAME, "exec"), compile("script()", "<string>", "eval")
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        expression = None if last is None else compile(ast.Expression(last.value), NAME, "eval")  # type: ignore[attr-defined]
-        return compile(tree, NAME, "exec"), expression
+            return code_of(as_function(tree)), compile("script()", "<string>", "eval")
+        last: Any = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        body = code_of(tree)
+        return body, None if last is None else code_of(ast.Expression(last.value), body.co_flags & ANNOTATIONS)
+
+
+def code_of(tree: Any, flags: int = 0) -> Any:
+    """Compiled as it is: `from __future__` in this file is not the script's."""
+    return compile(tree, NAME, "eval" if isinstance(tree, ast.Expression) else "exec", flags, dont_inherit=True)
 
 
 def read(code: str) -> Any:
@@ -103,10 +110,10 @@ class InFunction(ast.NodeTransformer):
         return made
 
 
-def own_names(made: Any) -> list[str]:
+def own_names(tree: Any) -> list[str]:
     """The names that the script gives to something, but for those that Python does not let be global here."""
-    script = next(each for each in compile(made, NAME, "exec").co_consts if getattr(each, "co_name", "") == "script")
-    kept = {name for node in ast.walk(made) if isinstance(node, ast.Nonlocal) for name in node.names}
+    script = next(each for each in code_of(tree).co_consts if getattr(each, "co_name", "") == "script")
+    kept = {name for node in ast.walk(tree) if isinstance(node, ast.Nonlocal) for name in node.names}
     return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
 
 
