@@ -90,7 +90,7 @@ async def test_a_guard_that_does_not_end_is_killed_with_its_tree_however_its_clo
 ) -> None:
     warm = await OPENERS[kind](workspace=str(tmp_path))  # what is kept for the whole process is there afterwards
     await warm.close()
-    before = descriptors()
+    before = descriptors(collected=True)
     drivers = [await frozen(kind, tmp_path) for _ in WAYS]
     told = await asyncio.gather(*(way(it.driver) for way, it in zip(WAYS, drivers, strict=True)))
     left = {way.__name__: it.left() for way, it in zip(WAYS, drivers, strict=True)}

@@ -333,7 +333,7 @@ async def test_an_interpreter_that_lies_in_a_home_directory_does_not_show_that_d
 
 async def test_an_opening_that_is_refused_while_bubblewrap_starts_leaves_nothing(home: str) -> None:
     await usable(await open_jail(workspace=home))  # what a process opens once
-    before = descriptors(), len(descendants(os.getpid()))
+    before = descriptors(collected=True), len(descendants(os.getpid()))
     for _ in range(3):
         with pytest.raises(HandrailError, match="git_identity needs a HOME"):
             await open_jail(workspace=home, env={"HOME": "/x"}, git_identity=("A", "a@example.org"))

@@ -12,7 +12,7 @@ from handrail.contract.driver import Command
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard import frames
 from tests.drivers.test_protocol import HELLO, Raw, raw
-from tests.drivers.watching import MARK, PATIENCE, alive, eventually, new_mark
+from tests.drivers.watching import MARK, PATIENCE, alive, descriptors, eventually, new_mark
 
 __all__ = ["raw"]
 pytestmark = pytest.mark.anyio
@@ -38,10 +38,10 @@ async def test_a_piped_command_has_its_pipes_and_no_other_descriptor(driver: Gua
 
 @pytest.mark.guarded
 async def test_a_command_that_cannot_start_leaves_no_descriptor(driver: GuardedDriver) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = descriptors(collected=True)
     with anyio.fail_after(PATIENCE), pytest.raises(FileNotFoundError):
         await driver.start_piped(Command(argv=("no-such-program",), input=True))
-    assert os.listdir("/proc/self/fd") == before
+    assert descriptors() == before
 
 
 @pytest.mark.guarded

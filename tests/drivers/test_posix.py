@@ -150,7 +150,7 @@ async def test_when_what_starts_commands_is_killed_its_groups_die_and_everything
 
 
 async def test_a_frozen_starter_does_not_hold_the_closing(tmp_path: Path) -> None:
-    mark, before = new_mark(), descriptors()
+    mark, before = new_mark(), descriptors(collected=True)
     driver = await open_posix(workspace=str(tmp_path))
     await start(driver, GROUPS["background"], mark)
     os.kill(driver.starter.pid, signal.SIGSTOP)
@@ -192,7 +192,7 @@ async def test_a_cancelled_start_leaves_nothing_running(posix: PosixDriver) -> N
 
 async def test_cycles_of_open_run_kill_close_leave_no_process_directory_or_descriptor(tmp_path: Path) -> None:
     await (await open_posix(workspace=str(tmp_path))).close()
-    before, mark = descriptors(), new_mark()
+    before, mark = descriptors(collected=True), new_mark()
     for _ in range(10):
         driver = await open_posix(workspace=str(tmp_path))
         process = await start(driver, GROUPS["background"], mark)

@@ -1,5 +1,6 @@
 """Run a command to its end, and see from outside which processes live."""
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -87,7 +88,10 @@ def eventually(condition: Callable[[], bool], patience: float = PATIENCE) -> boo
     return True
 
 
-def descriptors() -> int:
+def descriptors(*, collected: bool = False) -> int:
+    """How many this process has open; `collected`, after those that earlier tests left to the collector are closed."""
+    if collected:
+        gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
 

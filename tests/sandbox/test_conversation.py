@@ -1,6 +1,5 @@
 """A CommandConversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
 
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -14,7 +13,7 @@ from handrail import Chunk, HandrailError, Sandbox, open_sandbox
 from handrail.contract.limits import FRAME_BYTES
 from handrail.drivers.memory import Script
 from handrail.testing import MemoryDriver
-from tests.drivers.watching import eventually
+from tests.drivers.watching import descriptors, eventually
 from tests.tools.world import REAL, in_time
 
 pytestmark = pytest.mark.anyio
@@ -75,14 +74,14 @@ async def test_half_a_frame_is_no_frame(tmp_path: Path) -> None:
 @pytest.mark.parametrize("driver", REAL)
 async def test_a_conversation_leaves_no_descriptor(driver: str, tmp_path: Path) -> None:
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        before = os.listdir("/proc/self/fd")
+        before = descriptors(collected=True)
         talk = await sandbox.converse(["python3", "-I", "-c", ECHO])
         with in_time():
             await talk.send(b"x")
             assert await talk.receive() == b"x"
-            assert len(os.listdir("/proc/self/fd")) > len(before), "the control: it has some"
+            assert descriptors() > before, "the control: it has some"
             await talk.kill()
-        assert os.listdir("/proc/self/fd") == before
+        assert descriptors() == before
 
 
 @pytest.mark.parametrize("driver", REAL)

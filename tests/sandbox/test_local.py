@@ -23,7 +23,7 @@ from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.sandbox import Completed, Sandbox
 from handrail.toolkit.clock import CallClock
-from tests.drivers.watching import PATIENCE, guard_pid
+from tests.drivers.watching import PATIENCE, descriptors, guard_pid
 
 pytestmark = pytest.mark.anyio
 
@@ -342,14 +342,14 @@ async def test_a_guard_that_is_killed_in_the_middle_makes_the_call_unavailable(
 
 
 async def test_many_sandboxes_leave_neither_processes_nor_descriptors(tmp_path: Path) -> None:
-    before, mark = len(os.listdir("/proc/self/fd")), token_hex(8)
+    before, mark = descriptors(collected=True), token_hex(8)
     for _ in range(20):
         async with Sandbox(await open_host(workspace=str(tmp_path))) as sandbox:
             job = await sandbox.start("setsid sleep 1000 & sleep 1000", env={"HANDRAIL_TEST_MARK": mark})
             assert (await sandbox.run("seq 1 100000", timeout=60)).exit_code == 0
             assert job.running
     assert alive(mark) == 0
-    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    assert descriptors() <= before + 1
 
 
 PRINTS = "print('printed'); import os, signal, sys; {end}"

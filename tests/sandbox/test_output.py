@@ -16,6 +16,7 @@ from handrail.contract.limits import Caps
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox, Spool
 from handrail.sandbox.capture import Capture
+from tests.drivers.watching import descriptors
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -163,12 +164,12 @@ async def test_small_output_makes_no_file_and_large_output_is_given_back_at_clos
     assert not small.spool.on_disk
     assert small.spool.read(stream="stderr") == b"y" * 100_000
     sandbox = printing(*[Chunk("stdout", b"x" * MIB)] * 2)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors(collected=True)
     large = await sandbox.run("x")
     assert large.spool.on_disk
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert descriptors() == before + 1
     await sandbox.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
     with pytest.raises(ValueError, match="closed"):
         large.spool.read()
     assert small.spool.read(0, 3) == b"xxx"
@@ -176,20 +177,20 @@ async def test_small_output_makes_no_file_and_large_output_is_given_back_at_clos
 
 async def test_a_spool_that_nobody_holds_gives_its_file_back() -> None:
     sandbox = printing(*[Chunk("stdout", b"x" * MIB)] * 2)
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors(collected=True)
     for _ in range(20):
         await sandbox.run("x")
-    assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert descriptors() <= before + 2
 
 
 async def test_a_full_disk_loses_output_and_counts_it_but_ends_no_command() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     sandbox = printing(*[Chunk("stdout", b"x" * MIB)] * 3)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 2, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
         completed = await sandbox.run("x")
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (completed.exit_code, completed.stdout_size) == (0, 3 * MIB)
     assert completed.spool.discarded() == 3 * MIB
     assert b"bytes were discarded here" in completed.spool.read()
