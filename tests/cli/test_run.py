@@ -188,7 +188,7 @@ def test_a_home_that_cannot_be_written_only_keeps_no_session(env: dict[str, str]
 
 
 def test_output_into_a_closed_pipe_ends_the_run_quietly(work: Path, home: dict[str, str]) -> None:
-    model = recorded(work.parent / "r", ("Go", [bash("sleep 1"), bash("touch late"), "Done."]))
+    model = recorded(work.parent / "r", ("Go", [bash("until [ -e go ]; do sleep 0.05; done"), bash("true"), "Done."]))
     command = [sys.executable, "-c", MAIN, "run", "Go", "--json", "--model", model]
     with subprocess.Popen(
         command, cwd=work, env={**ENV, **home}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -197,6 +197,7 @@ def test_output_into_a_closed_pipe_ends_the_run_quietly(work: Path, home: dict[s
         assert child.stderr is not None
         child.stdout.readline()
         child.stdout.close()
+        (work / "go").touch()
         told = child.stderr.read().decode()
     assert (child.returncode, "Traceback" in told) == (1, False), told
 

@@ -217,7 +217,8 @@ def test_a_home_that_cannot_be_written_breaks_nothing(home: str, tmp_path: Path)
         assert enter(screen, "bash echo hi").startswith("hi\n")
         screen.type("\x1b[A")
         screen.wait_shown("handrail> bash echo hi")
-        screen.type("\x03")
+        screen.press_control_c()
+        screen.wait_until(lambda: prompted(screen), "the next prompt: before it is there, a Ctrl-D is lost")
         screen.press_control_d()
         assert screen.end() == 0
     assert "Traceback" not in screen.seen
