@@ -13,6 +13,7 @@ from handrail.contract.driver import Command, Feature
 from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Usage
 from handrail.drivers.memory import Script
 from handrail.testing import MemoryDriver, ScriptedModel, Turn
+from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of, only_ending
 
 pytestmark = pytest.mark.anyio
@@ -208,12 +209,14 @@ async def test_an_unknown_tool_a_bad_argument_and_a_broken_body_each_have_a_resu
 @pytest.mark.parametrize("several", [False, True])
 async def test_after_a_cancellation_every_call_has_its_result_and_the_next_run_works(several: bool) -> None:
     async def slow() -> str:
+        await until(lambda: len(events_of(agent.session, "call_ended")) == several)
+        scope.cancel()
         await anyio.sleep(30)
         return "never"
 
     made = calls(*[("add", {"a": 1, "b": 1}), ("slow", "{}")][0 if several else 1 :])
     agent = Agent(ScriptedModel([Turn("", made), "going on"]), tools=[add, slow])
-    with anyio.move_on_after(0.05) as scope:
+    with anyio.CancelScope() as scope:
         await agent.run("go")
     assert scope.cancelled_caught
     *others, (_, lost) = paired(agent.messages)
@@ -315,9 +318,10 @@ async def test_leaving_early_ends_the_run_and_leaves_the_watcher_unharmed(closed
 
 async def test_a_watcher_that_is_cancelled_takes_the_run_along() -> None:
     watched = watched_agent(30)
-    with anyio.move_on_after(0.05) as scope:
-        async for _ in watched.stream("go"):
-            pass
+    with anyio.CancelScope() as scope:
+        async for event in watched.stream("go"):
+            if event.type == "call_running":
+                scope.cancel()
     assert scope.cancelled_caught
     assert watched.session.trace[-1].type == "run_ended"
     assert [event.data["kind"] for event in endings(watched.session).values()] == ["cancelled"]

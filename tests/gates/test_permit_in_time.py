@@ -131,7 +131,7 @@ async def test_three_waiting_at_once_hold_the_deadline_around_them_and_then_it_b
     held = HeldApprovals()
     seen: list[str] = []
 
-    @tool(timeout=0.15)
+    @tool(timeout=0.5)
     async def outer(context: Context) -> str:
         async with anyio.create_task_group() as group:
             for path in "abc":
@@ -144,7 +144,7 @@ async def test_three_waiting_at_once_hold_the_deadline_around_them_and_then_it_b
         group.start_soon(session.call, "outer")
         await until(lambda: len(held.pending) == 3)
         for request in list(held.pending.values()):
-            await anyio.sleep(0.1)
+            await anyio.sleep(0.25)
             assert held.answer(request.id, Decision.approve())
         await until(lambda: len(events_of(session, "call_ended")) == 4)
     assert seen == ["answered"]

@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint
 from handrail import Call, Context, Result, Session, tool
 from handrail.session.standard import STANDARD
 from handrail.toolkit.gate import Gate, Next, Step
+from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of, only_ending
 
 pytestmark = pytest.mark.anyio
@@ -36,12 +37,13 @@ async def test_a_call_that_is_cancelled_before_its_body_never_runs_it() -> None:
 
 async def test_a_call_that_is_cancelled_in_a_gate_is_recorded_too() -> None:
     async def slow(step: Step, proceed: Next) -> Result:
+        scope.cancel()
         await anyio.sleep(30)
         return await proceed(step)
 
     gates: Sequence[Gate] = (STANDARD[0], slow, *STANDARD[1:])
     async with Session([tool(name="act")(lambda: None)], gates=gates) as session:
-        with anyio.move_on_after(0.02):
+        with anyio.CancelScope() as scope:
             await session.call("act")
     assert only_ending(session).data["kind"] == "cancelled"
 
@@ -51,12 +53,13 @@ async def test_a_body_that_is_cancelled_cleans_up_and_is_recorded() -> None:
 
     async def act() -> None:
         try:
+            scope.cancel()
             await anyio.sleep(30)
         finally:
             cleaned.append("x")
 
     async with Session([act]) as session:
-        with anyio.move_on_after(0.02) as scope:
+        with anyio.CancelScope() as scope:
             await session.call("act")
     assert (scope.cancelled_caught, cleaned) == (True, ["x"])
     assert only_ending(session).data["kind"] == "cancelled"
@@ -64,7 +67,10 @@ async def test_a_body_that_is_cancelled_cleans_up_and_is_recorded() -> None:
 
 @pytest.mark.parametrize("raises", [False, True])
 async def test_a_body_that_swallows_its_cancellation_has_not_undone_it(raises: bool) -> None:
+    begun: list[str] = []
+
     async def stubborn() -> str:
+        begun.append("x")
         try:
             await anyio.sleep(30)
         except BaseException:  # noqa: BLE001 - the fault that is shown
@@ -73,24 +79,28 @@ async def test_a_body_that_swallows_its_cancellation_has_not_undone_it(raises: b
         return "as if nothing had happened"
 
     async with Session([stubborn, tool(name="timed", timeout=0.02)(stubborn)]) as s:
-        with anyio.move_on_after(0.02) as scope:
-            await s.call("stubborn")
+        async with anyio.create_task_group() as group:
+            group.start_soon(s.call, "stubborn")
+            await until(lambda: len(begun) == 1)
+            group.cancel_scope.cancel()
         timed_out = await s.call("timed")
         task = asyncio.ensure_future(s.call("stubborn"))
-        await anyio.sleep(0.01)
+        await until(lambda: len(begun) == 3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert scope.cancelled_caught
+    assert group.cancel_scope.cancelled_caught
     assert not timed_out.ok
     assert [event.data["kind"] for event in endings(s).values()] == ["cancelled", "timeout", "cancelled"]
 
 
 async def test_two_hundred_running_calls_are_cancelled_together_and_each_is_recorded() -> None:
+    begun: list[int] = []
     ended = 0
 
     async def waits(n: int) -> int:
         nonlocal ended
+        begun.append(n)
         try:
             await anyio.sleep(30)
         finally:
@@ -100,15 +110,18 @@ async def test_two_hundred_running_calls_are_cancelled_together_and_each_is_reco
     release = threading.Event()
 
     def stuck(n: int) -> int:
+        begun.append(n)
         release.wait(30)
         return n
 
     calls = [Call(f"c{n}", "stuck" if n % 10 == 0 else "waits", {"n": n}) for n in range(200)]
     async with Session([waits, stuck]) as session:
-        with anyio.move_on_after(0.1) as scope:
-            await session.call_all(calls)
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.call_all, calls)
+            await until(lambda: len(begun) == 200)
+            group.cancel_scope.cancel()
         release.set()
-    assert scope.cancelled_caught
+    assert group.cancel_scope.cancelled_caught
     assert ended == 180
     found = endings(session)
     assert len(found) == 200
@@ -154,10 +167,11 @@ async def test_a_cancelled_call_takes_the_calls_inside_it_along() -> None:
         await context.use("inner")
 
     async def inner() -> None:
+        scope.cancel()
         await anyio.sleep(30)
 
     async with Session([outer, inner]) as session:
-        with anyio.move_on_after(0.02):
+        with anyio.CancelScope() as scope:
             await session.call("outer")
         await checkpoint()
     found = endings(session)

@@ -26,16 +26,17 @@ async def test_closing_ends_what_runs_and_tells_its_caller() -> None:
     driver = Counting(commands={"x": Script("so far", hang=True, deaf=True)})
     sandbox = Sandbox(driver)
     raised: list[Exception] = []
+    printed = anyio.Event()
 
     async def call() -> None:
         try:
-            await sandbox.run("x")
+            await sandbox.run("x", on_output=lambda _: printed.set())
         except Unavailable as error:
             raised.append(error)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
-        await anyio.sleep(0.05)
+        await printed.wait()
         assert len(driver.processes) == 1
         await sandbox.close()
     assert "closed" in str(raised[0])

@@ -12,6 +12,7 @@ from handrail.contract.driver import Chunk, Command, Process
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.drivers.memory import MemoryDriver, MemoryProcess, Script
 from handrail.sandbox import Late, Sandbox
+from tests.gates.asked import until
 
 pytestmark = pytest.mark.anyio
 LIMIT = 0.3
@@ -100,7 +101,7 @@ async def test_a_job_whose_start_was_given_up_is_killed_when_it_starts_after_all
         await sandbox.start("x")
     assert scope.cancelled_caught
     assert sandbox.jobs() == []
-    await anyio.sleep(0.8)
+    await until(lambda: bool(driver.processes and driver.processes[0].signals))
     assert driver.processes[0].signals[0] == "KILL"
 
 

@@ -25,6 +25,7 @@ from handrail.contract.driver import Feature
 from handrail.session.standard import STANDARD
 from handrail.testing import MemoryDriver
 from handrail.toolkit.gate import Next, Step
+from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +80,7 @@ async def test_answers_come_in_the_order_asked_though_the_work_ends_in_another()
     ended: list[int] = []
 
     async def waits(n: int) -> int:
-        await anyio.sleep((3 - n) * 0.02)
+        await until(lambda: len(ended) == 3 - n)
         ended.append(n)
         return n
 

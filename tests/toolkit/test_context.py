@@ -232,10 +232,11 @@ async def test_def_bodies_ask_the_person_store_artifacts_and_stop_the_clock() ->
 
 def test_a_body_that_outlives_the_event_loop_is_told_and_does_not_hang() -> None:
     late: list[BaseException] = []
-    go, done = threading.Event(), threading.Event()
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
 
     def outlives(context: Context) -> None:
         sandbox = context.sandbox
+        begun.set()
         try:
             go.wait(60)
             run_sync(sandbox.read_text("a"))
@@ -246,8 +247,10 @@ def test_a_body_that_outlives_the_event_loop_is_told_and_does_not_hang() -> None
     async def main() -> None:
         sandbox = Sandbox(MemoryDriver())
         session = Session([outlives], sandbox=sandbox)
-        with anyio.move_on_after(0.05):
-            await session.call("outlives")
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.call, "outlives")
+            await anyio.to_thread.run_sync(begun.wait)
+            group.cancel_scope.cancel()
         await sandbox.close()
 
     run_sync(main)
