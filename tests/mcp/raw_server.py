@@ -55,7 +55,7 @@ class Server:
                     answer(request, self.tools(request.get("params", {}).get("cursor")))
                 case "tools/call":
                     self.call(request)
-                case "notifications/cancelled":
+                case "notifications/cancelled" if len(sys.argv) > 2:
                     (place / "cancelled").touch()
                 case _ if "id" in request:
                     send(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail.contract.driver import Command, Driver, Process, SignalName
@@ -42,10 +43,12 @@ class LateSignals(Altered):
 
 
 class InPlace(Altered):
-    """Writes a file in its place, in a thread."""
+    """Writes a file in its place, in a thread; who writes at the same time has opened it too by then."""
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        await anyio.to_thread.run_sync(Path(path).write_bytes, data)
+        with Path(path).open("wb") as file:
+            await anyio.lowlevel.checkpoint()
+            await anyio.to_thread.run_sync(file.write, data)
 
 
 def over(kind: Callable[..., Driver], opener: Opener) -> Opener:
