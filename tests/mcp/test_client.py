@@ -120,8 +120,8 @@ async def test_a_call_that_times_out_is_cancelled_at_the_server(tmp_path: Path) 
     command = raw("Silent", tmp_path)
     async with connect("raw", command=command, timeout=0.5) as server, Session(server.tools, policy=OPEN) as session:
         assert (await session.call("raw__echo")).kind == "timeout"
-        assert (tmp_path / "called").exists()
         await until((tmp_path / "cancelled").exists)
+        assert (tmp_path / "called").exists(), "the server takes one message after the other"
 
 
 async def test_annotations_of_a_trusted_server_give_risk() -> None:

@@ -88,10 +88,10 @@ async def test_what_failed_again_and_again_is_tried_anew_after_a_pause() -> None
             raise ToolFailed(Failure("not_found", "There is none."))
         return found[0]
 
-    async with client_of(server_of(look, pause=0.5), NEW) as client:
+    async with client_of(server_of(look, pause=1.0), NEW) as client:
         kinds = [envelope(await client.call_tool("look", {}))["kind"] for _ in range(4)]
         found.append("it")
-        await anyio.sleep(1.0)
+        await anyio.sleep(1.5)
         answer = envelope(await client.call_tool("look", {}))
     assert kinds == ["not_found"] * 3 + ["rejected"]
     assert answer["result"] == {"text": "it"}
@@ -147,12 +147,12 @@ async def test_a_handle_in_arguments_that_are_text_is_taken_out_too() -> None:
 
 
 async def test_an_idle_handle_expires_and_the_client_stays() -> None:
-    async with client_of(server_of(note, handles=True, idle=0.3), NEW) as client:
+    async with client_of(server_of(note, handles=True, idle=1.0), NEW) as client:
         handle = envelope(await client.call_tool("sandbox_open", {}))["result"]["sandbox"]
         assert envelope(await client.call_tool("note", {"text": "a", "sandbox": handle}))["ok"]
         with anyio.fail_after(30):
             while True:
-                await anyio.sleep(0.6)
+                await anyio.sleep(1.5)
                 result = envelope(await client.call_tool("note", {"text": "a", "sandbox": handle}))
                 if not result["ok"]:
                     break

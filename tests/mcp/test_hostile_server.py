@@ -38,7 +38,7 @@ async def test_a_server_that_never_answers_at_all_can_be_given_up() -> None:
 
 async def test_answers_with_wrong_ids_reach_nobody() -> None:
     command = raw("WrongIds")
-    async with connect("raw", command=command, timeout=1) as server, Session(server.tools, policy=OPEN) as session:
+    async with connect("raw", command=command, timeout=3) as server, Session(server.tools, policy=OPEN) as session:
         assert (await session.call("raw__echo", {"text": "mine"})).value == "mine"
         assert (await session.call("raw__echo", {"text": "silent"})).kind == "timeout"
         assert (await session.call("raw__echo", {"text": "mine too"})).value == "mine too"

@@ -409,10 +409,11 @@ async def test_an_endless_script_is_ended_in_time_with_its_calls(
 
 
 async def test_a_cancelled_script_ends_whatever_it_catches(scripted: World) -> None:
-    code = """
+    nap = f"{time_ns()}"  # other tests sleep too, and the host sees them all
+    code = f"""
 while True:
     try:
-        tools.bash(command="echo x >> ticks; sleep 900")
+        tools.bash(command="echo x >> ticks; sleep {nap}")
     except BaseException:
         pass
 """
@@ -430,7 +431,7 @@ while True:
                 await anyio.sleep(0.02)
             group.cancel_scope.cancel()
     before = await scripted.get("ticks")
-    assert (await scripted.sandbox.run("pgrep -f 'sleep 90[0]'")).exit_code == 1
+    assert (await scripted.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
     assert await scripted.get("ticks") == before
 
 
@@ -453,21 +454,22 @@ async def test_a_fork_bomb_is_ended_with_its_script(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_runs_when_its_interpreter_is_killed_is_ended_and_recorded(real: World) -> None:
-    code = """
+    nap = f"{time_ns()}"
+    code = f"""
 import os, threading, time
 def kill():
     while not os.path.exists("on"): time.sleep(0.02)
     os.kill(os.getpid(), 9)
 threading.Thread(target=kill).start()
 tools.glob(pattern="*")
-tools.bash(command="touch on; sleep 954")
+tools.bash(command="touch on; sleep {nap}")
 """
     with in_time():
         failure = await trouble(real, code)
     assert "1 call was finished, and is not made again by itself: glob" in failure.message
     ended = {event.data["tool"]: event.data["kind"] for event in real.session.trace if event.type == "call_ended"}
     assert (ended["glob"], ended["bash"]) == (None, "cancelled")
-    assert (await real.sandbox.run("pgrep -f 'sleep 95[4]'")).exit_code == 1
+    assert (await real.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
 
 
 async def test_a_killed_interpreter_leaves_what_was_done_in_the_trace_and_the_answer(real: World) -> None:
