@@ -329,10 +329,10 @@ def tell(ended: dict[str, Any], channel: Channel) -> bool:
     try:
         return channel.end(ended)
     except ValueError as error:
-        message = f"the result cannot be sent: {error}"
-        return channel.end({"error": {"type": "ValueError", "message": message, "line": None}})
+        said = {"type": "ValueError", "message": f"the result cannot be sent: {error}", "line": None}
     except BaseException as error:  # noqa: BLE001 - a value may be anything
-        return channel.end({"error": trouble(error)})
+        said = trouble(error)
+    return channel.end({**ended, "value": None, "error": said})
 
 
 hold = partial(plain_signal.pthread_sigmask, plain_signal.SIG_BLOCK, plain_signal.valid_signals())

@@ -20,7 +20,7 @@ class Media:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox.at(sandbox.workspace)
-        self._known: dict[str, tuple[int, float]] = {}
+        self._known: dict[str, tuple[int, float]] | None = None
 
     @classmethod
     async def before(cls, sandbox: Sandbox) -> "Media":
@@ -37,9 +37,11 @@ class Media:
         if isinstance(told := ended.get("media"), list):
             files = await self._named(told[:MOST_FILES])
             left_out = ended.get("media_left_out")
+        elif (known := self._known) is None:
+            return {}
         else:
             found = await _files(self._sandbox, MEDIA)
-            new = [path for path, stat in sorted(found.items()) if self._known.get(path) != _version(stat)]
+            new = [path for path, stat in sorted(found.items()) if known.get(path) != _version(stat)]
             files, left_out = {path: found[path] for path in new[:MOST_FILES]}, len(new) - MOST_FILES
         more = {"media_left_out": left_out} if isinstance(left_out, int) and left_out > 0 else {}
         return {"media": [await self._one(path, stat) for path, stat in files.items()], **more} if files else {}
