@@ -76,11 +76,16 @@ class CPython:
         spare = _spares.pop(context.sandbox.identity, None)
         return None if spare is None or spare.ended else cls(context, spare)
 
-    async def read(self, code: str) -> None:
-        """Let the interpreter read a script, which it runs later, or never."""
-        self._has_read = True
+    def read(self, code: str) -> None:
+        """Let the interpreter read a short script, which it runs later, or never. A long one is sent by `run`."""
+        try:
+            self._has_read = self._conversation.push(self._order(code))
+        except OSError:
+            pass  # it has ended; `run` starts another
+
+    def _order(self, code: str) -> bytes:
         places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
-        await self._send(b"0 " + encoded({"code": code, **places}))
+        return b"0 " + encoded({"code": code, **places})
 
     async def give_back(self) -> None:
         """The script that was read is not run: the interpreter waits for the next."""
@@ -103,10 +108,10 @@ class CPython:
         in_background(_keep_spare(self._sandbox))
 
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
-        self._conversation.watch(self._watch)
-        if not self._has_read:
-            await self.read(code)
-        await self._send(GO)
+        if not await self._begin(code):  # it ended while it waited, and has run nothing
+            await self._conversation.kill()
+            self._conversation, self._has_read = await _started(self._sandbox), False
+            await self._begin(code)
         async with anyio.create_task_group() as group:
             context, cancel = copy_context(), group.cancel_scope.cancel
 
@@ -116,6 +121,11 @@ class CPython:
             await self._listen(calls, more, cancel)
         ended = self._ended
         return ended if isinstance(ended, dict) else {"error": {"message": "no result", "line": None}}
+
+    async def _begin(self, code: str) -> bool:
+        """Let the interpreter run the script; False if it had ended before."""
+        self._conversation.watch(self._watch)
+        return (self._has_read or await self._send(self._order(code))) and await self._send(GO)
 
     async def _listen(self, calls: ScriptCalls, more: Callable[[], None], stop: Callable[[], None]) -> None:
         """Take and answer requests, until a call waits and `more` has started another task that takes the next ones.
@@ -170,12 +180,14 @@ class CPython:
             raise calls.failed(BROKEN)
         return frame
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes) -> bool:
+        """Whether it was sent: not to an interpreter that has ended, which `_receive` tells."""
         try:
             if not self._conversation.push(frame):
                 await self._conversation.send(frame)
         except (OSError, Unavailable):
-            pass  # the interpreter has ended; `run` tells
+            return False
+        return True
 
 
 def encoded(frame: Frame) -> bytes:

@@ -27,7 +27,7 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
     """Run it by this engine; what it names is checked first, while an interpreter that waits reads it."""
     ready = CPython.waiting(context) if engine == "cpython" and len(code) <= LONGEST_CODE else None
     if ready is not None:
-        await ready.read(code)
+        ready.read(code)
     plan = read_plan(code, context.tools)
     if isinstance(plan, Failure):
         if ready is not None:
@@ -77,8 +77,10 @@ async def _run(
     except ToolFailed as error:
         raise _with_logs(error, engine) from None
     finally:
-        await engine.close()
-        calls.values.release()
+        try:
+            await engine.close()
+        finally:  # a cancellation is raised when the engine is closed
+            calls.values.release()
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

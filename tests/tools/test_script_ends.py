@@ -1,0 +1,106 @@
+"""What is left of a script that is refused, cancelled or too large, and of the interpreter that waits for the next."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from handrail import Session, ToolFailed
+from handrail.tools.script import EngineName
+from tests.drivers.watching import command, descendants, eventually, lives
+from tests.tools.test_script import PNG, opened, trouble
+from tests.tools.world import REAL, World, in_time
+
+pytestmark = pytest.mark.anyio
+
+
+def interpreters() -> list[int]:
+    """Those that this process has started, and that live."""
+    return [each.pid for each in descendants(os.getpid()) if b"-I\0-u\0-c" in command(each.pid) and lives(each)]
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    with in_time():
+        while not is_so():  # noqa: ASYNC110 - a process has no event
+            await anyio.sleep(0.01)
+
+
+async def spare(session: Session) -> int:
+    """The interpreter that waits after a first script."""
+    assert (await session.call("script", {"code": "1"})).ok
+    await until(lambda: len(interpreters()) == 1)
+    await anyio.sleep(0.1)  # it may still be rehearsing, which changes nothing
+    return interpreters()[0]
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_an_interpreter_that_was_killed_while_it_waited_costs_no_script(driver: str, tmp_path: Path) -> None:
+    code = "tools.write(path='made', content='x')\n" + "#" * 9000
+    for text in ("tools.glob(pattern='*')['count']", code):
+        async with opened(driver, tmp_path) as session:
+            pid = await spare(session)
+            os.kill(pid, signal.SIGKILL)
+            assert eventually(lambda: pid not in interpreters())  # noqa: B023 - and this loop has not heard of it yet
+            result = await session.call("script", {"code": text})
+        assert result.ok, result
+
+
+@pytest.mark.parametrize("how", ["anyio", "asyncio"])
+async def test_a_long_script_that_is_cancelled_while_it_is_sent_leaves_no_interpreter(how: str, tmp_path: Path) -> None:
+    async with opened("host", tmp_path) as session:
+        pid = await spare(session)
+        os.kill(pid, signal.SIGSTOP)
+        long = {"code": "#" * 200_000, "timeout": 60}
+        if how == "anyio":
+            with anyio.move_on_after(0.2) as scope:
+                await session.call("script", long)
+            assert scope.cancelled_caught
+        else:
+            work = asyncio.ensure_future(session.call("script", long))
+            await asyncio.wait((work,), timeout=0.2)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+        await until(lambda: pid not in interpreters())
+        assert (await session.call("script", {"code": "5"})).value["result"] == 5
+
+
+async def test_a_long_script_has_its_time_while_it_is_sent_too(tmp_path: Path) -> None:
+    async with opened("host", tmp_path) as session:
+        os.kill(await spare(session), signal.SIGSTOP)
+        with in_time():
+            result = await session.call("script", {"code": "#" * 200_000, "timeout": 0.2})
+        assert result.kind == "timeout"
+
+
+async def test_what_a_cancelled_script_was_given_is_kept_no_longer(engine: EngineName, tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * 10_000)
+    code = "held = tools.read(path='large')\ntools.bash(command='touch on; sleep 600')"
+    async with opened("jail", tmp_path, engine=engine) as session:
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.call, "script", {"code": code})
+            await until((tmp_path / "on").exists)
+            (ended,) = [event.data for event in session.trace if event.type == "call_ended"]
+            given = ended["result"]["result"]["$artifact"]
+            assert await session.artifacts.read(given), "the control: it is there while the script runs"
+            group.cancel_scope.cancel()
+        with pytest.raises(ToolFailed):
+            await session.artifacts.read(given)
+
+
+async def test_a_result_that_cannot_be_sent_brings_back_only_the_media_that_it_made(real: World) -> None:
+    await real.put("media/old.png", PNG)
+    failure = await trouble(real, "open('media/new', 'w').write('x')\n'a' * 5_000_000")
+    assert "too many" in failure.message
+    assert failure.data["media"] == [{"path": "media/new", "size": 1}]
+
+
+async def test_an_end_that_names_no_media_brings_none_back(real: World) -> None:
+    await real.put("media/old.png", PNG)
+    for ended in ("{}", "3"):
+        result = await real.call("script", code=f"""tools._channel._put(b'{{"ended": {ended}}}')""")
+        assert "old.png" not in str(result)
