@@ -129,7 +129,7 @@ async def test_a_session_can_be_closed_while_a_thread_begins_a_call() -> None:
 @pytest.mark.anyio
 async def test_an_answer_that_meets_the_end_of_the_wait_does_not_block_the_lane() -> None:
     async with Session([note], policy=Policy(ask=["note(a)"], mode="open")) as session:
-        pending = session.begin("note", {"text": "a"}, wait=0.5)
+        pending = session.begin("note", {"text": "a"}, wait=1.0)
         request = await pending.next()
         assert isinstance(request, ApprovalRequest)
         thread = Held(lambda: pending.answer(request.id, Decision.approve()), "admit")

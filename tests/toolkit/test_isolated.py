@@ -25,7 +25,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was not reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second, if it ends between the opening and the reading
         return False
 
 
