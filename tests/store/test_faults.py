@@ -1,5 +1,6 @@
 """A store that is full, read-only, damaged, removed or attacked says so; nothing is lost that could be kept."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -357,6 +359,35 @@ async def test_looking_which_sessions_run_takes_none_away_from_who_wants_to_go_o
                 store.claim("s", exists=True)
         finally:
             over.set()
+
+
+async def test_of_many_who_want_a_session_while_somebody_looks_one_gets_it_soon(store: Store) -> None:
+    async with Session([add], store=store, id="s") as session:
+        await session.call("add", {"a": 1, "b": 1})
+    with store.claim("s", exists=True):
+        (file,) = Path(f"{store.path}.claims").iterdir()
+    file.touch()
+    kept, refused, together = [], list[str](), threading.Barrier(9)
+
+    def want() -> None:
+        together.wait()
+        try:
+            kept.append(store.claim("s", exists=True))
+        except HandrailError as error:
+            refused.append(str(error))
+
+    with file.open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)  # as another process that lists the sessions
+        wants = [threading.Thread(target=want, daemon=True) for _ in range(8)]
+        for thread in wants:
+            thread.start()
+        together.wait()
+        await anyio.sleep(0.05)
+    end = time.monotonic() + 30
+    for thread in wants:
+        thread.join(max(0.0, end - time.monotonic()))
+    assert (len(kept), len(refused)) == (1, 7), "they wait for each other"
+    kept[0].close()
 
 
 async def test_a_session_that_runs_survives_close_and_can_be_exported_and_forked(store: Store, tmp_path: Path) -> None:

@@ -36,12 +36,12 @@ class Claim:
 
     def _lock(self, session: str) -> int:
         while True:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file, wait = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), 0.0
             try:
                 if not _try(file, fcntl.LOCK_EX):
                     if not _try(file, fcntl.LOCK_SH):
                         raise HandrailError(f"session {session} is in use by {_holder(file)}")
-                    sleep(SOON)  # somebody only looks whether it is claimed
+                    wait = SOON  # somebody only looks whether it is claimed
                 elif os.fstat(file).st_ino == os.stat(self._path).st_ino:
                     return file
             except FileNotFoundError:
@@ -50,6 +50,7 @@ class Claim:
                 os.close(file)
                 raise
             os.close(file)
+            sleep(wait)  # with nothing locked: those who wait would take one another for one who looks
 
 
 def _try(file: int, kind: int) -> bool:
