@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail import Session, ToolFailed
+from handrail import Result, Session, ToolFailed
 from handrail.tools.script import EngineName
 from tests.drivers.watching import command, descendants, eventually, lives
 from tests.tools.test_script import PNG, opened, trouble
@@ -104,3 +104,18 @@ async def test_an_end_that_names_no_media_brings_none_back(real: World) -> None:
     for ended in ("{}", "3"):
         result = await real.call("script", code=f"""tools._channel._put(b'{{"ended": {ended}}}')""")
         assert "old.png" not in str(result)
+
+
+def test_scripts_call_tools_on_an_event_loop_that_anyio_did_not_start(tmp_path: Path) -> None:
+    code = (
+        "[each['exit_code'] for each in tools.gather(call('bash', command='sleep 0.1'), call('bash', command='true'))]"
+    )
+
+    async def main() -> list[Result]:
+        async with opened("host", tmp_path) as session:
+            from_thread = asyncio.to_thread(lambda: asyncio.run(session.call("script", {"code": code})))
+            return [await session.call("script", {"code": code}), await from_thread]
+
+    for result in asyncio.run(main()):
+        assert result.ok, result
+        assert result.value["result"] == [0, 0]

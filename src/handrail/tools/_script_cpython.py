@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +12,7 @@ import anyio
 import anyio.lowlevel
 from pydantic_core import from_json, to_json
 
-from handrail.aio import in_background, running_loop, when_waiting
+from handrail.aio import context_for_callbacks, in_background, running_loop, when_waiting
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES
 from handrail.sandbox.conversation import CommandConversation
@@ -113,7 +112,7 @@ class CPython:
             self._conversation, self._has_read = await _started(self._sandbox), False
             await self._begin(code)
         async with anyio.create_task_group() as group:
-            context, cancel = copy_context(), group.cancel_scope.cancel
+            context, cancel = context_for_callbacks(), group.cancel_scope.cancel
 
             def more() -> None:
                 context.run(group.start_soon, self._listen, calls, more, cancel)
