@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from http.client import HTTPConnection
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import anyio
@@ -81,12 +82,13 @@ def test_the_state_of_one_token_is_refused_with_another(server: Address, directo
 async def test_clients_of_one_token_with_equal_ids_get_their_own_answers_and_cancel_their_own_calls(
     server: Address, directory: Path
 ) -> None:
-    commands = [f"echo begun {name}; sleep {mark}; echo {name}" for name, mark in (("one", "0.5"), ("two", "7351"))]
+    long = f"{time_ns()}"  # seconds that nobody else on this machine sleeps
+    commands = [f"echo begun {name}; sleep {mark}; echo {name}" for name, mark in (("one", "0.5"), ("two", long))]
     states = [asked(server, command) for command in commands]
     one, two = (sent(server, message(command, **state)) for command, state in zip(commands, states, strict=True))
-    await until(lambda: running("7351"))
+    await until(lambda: running(long))
     two.close()  # the client has gone
-    await until(lambda: not running("7351"))
+    await until(lambda: not running(long))
     progress, answer = answered(one)
     assert answer["result"]["structuredContent"]["result"]["stdout"] == "begun one\none\n"
     assert "".join(progress) in ("begun one\none\n", "begun one\n")
