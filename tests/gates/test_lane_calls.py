@@ -143,7 +143,7 @@ async def test_tools_that_name_a_lane_are_kept_apart_and_others_are_not() -> Non
             nonlocal inside, most
             inside += 1
             most = max(most, inside)
-            await anyio.sleep(0.005)
+            await anyio.sleep(0.05)
             inside -= 1
 
         return tool(name=name, lane=lane)(body)
