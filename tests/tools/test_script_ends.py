@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from handrail import Result, Session, ToolFailed
+from handrail import Context, Failure, Result, Session, ToolFailed, tool
 from handrail.tools.script import EngineName
 from tests.drivers.watching import command, descendants, eventually, lives
 from tests.tools.test_script import PNG, opened, trouble
@@ -104,6 +104,20 @@ async def test_an_end_that_names_no_media_brings_none_back(real: World) -> None:
     for ended in ("{}", "3"):
         result = await real.call("script", code=f"""tools._channel._put(b'{{"ended": {ended}}}')""")
         assert "old.png" not in str(result)
+
+
+async def test_a_sandbox_that_closes_under_a_script_ends_it_and_says_so(engine: EngineName, tmp_path: Path) -> None:
+    @tool
+    async def shut(context: Context) -> None:
+        """Close the sandbox."""
+        await session.sandbox.close()
+
+    async with opened("jail", tmp_path, [shut], engine=engine) as session:
+        with in_time():
+            result = await session.call("script", {"code": "tools.shut()\n1"})
+    assert isinstance(result, Failure)
+    assert "The script's interpreter ended without a result" in result.message
+    assert "finished" in result.message, "and which calls were"
 
 
 def test_scripts_call_tools_on_an_event_loop_that_anyio_did_not_start(tmp_path: Path) -> None:

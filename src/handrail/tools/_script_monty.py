@@ -105,7 +105,9 @@ class Monty:
             if not calls.made and str(error.exception()).startswith(UNSUPPORTED):
                 raise CannotRun(str(error.exception())) from None
             return _trouble(error, code)
-        except _monty.MontyError as error:
+        except (_monty.MontyError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not self._worker.ended:
+                raise
             raise calls.failed(f"The script's interpreter ended without a result ({error})") from None
 
     async def _run(self, calls: ScriptCalls) -> Frame:

@@ -59,7 +59,7 @@ class Worker:
         """Whether it can take a script; it is ended if not."""
         try:
             self.session.feed_start(PRELUDE)
-        except _monty.MontyError:
+        except (_monty.MontyError, RuntimeError):  # the latter if the sandbox closes meanwhile
             self.end()
             return False
         return True
