@@ -120,6 +120,14 @@ async def test_a_sandbox_that_closes_under_a_script_ends_it_and_says_so(engine: 
     assert "finished" in result.message, "and which calls were"
 
 
+async def test_sentences_about_a_script_end_once(real: World) -> None:
+    for code in ("tools.globb()", "tools.glob(patern='*')", "import os\nos.write(tools._channel._out, b'\\xff' * 4)"):
+        message = (await trouble(real, code)).message
+        assert "?." not in message
+        assert ".." not in message
+        assert message.endswith(("Nothing was called.", "No call of it was finished."))
+
+
 def test_scripts_call_tools_on_an_event_loop_that_anyio_did_not_start(tmp_path: Path) -> None:
     code = (
         "[each['exit_code'] for each in tools.gather(call('bash', command='sleep 0.1'), call('bash', command='true'))]"

@@ -103,7 +103,7 @@ class ScriptCalls:
 
     def failed(self, why: str, kind: Any = "execution_error") -> ToolFailed:
         """The failure of the script, with what was done before."""
-        return ToolFailed(Failure(kind, f"{why}. {self.done()}", data={"calls": self.ended[-200:]}))
+        return ToolFailed(Failure(kind, f"{sentence(why)} {self.done()}", data={"calls": self.ended[-200:]}))
 
     def done(self) -> str:
         """Which calls have been made, as a sentence."""
@@ -113,6 +113,11 @@ class ScriptCalls:
         if len(self.ended) == 1:
             return f"1 call was finished, and is not made again by itself: {names}."
         return f"{len(self.ended)} calls were finished, and are not made again by themselves: {names}."
+
+
+def sentence(text: str) -> str:
+    """The text with one end."""
+    return text if text.endswith(("?", ".")) else f"{text}."
 
 
 def _named(call: dict[str, Any]) -> str:

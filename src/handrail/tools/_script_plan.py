@@ -9,6 +9,7 @@ from handrail.contract.expect import nearest
 from handrail.contract.result import Failure
 from handrail.toolkit.hosted import refusal
 from handrail.toolkit.tool import Tool
+from handrail.tools._script_engine import sentence
 from handrail.tools._script_syntax import compiled, parsed
 
 OWN_NAMES: Final = frozenset({"gather"})
@@ -78,7 +79,7 @@ def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozense
 
 def not_run(why: str) -> Failure:
     """The answer to a script that cannot be run."""
-    return Failure("invalid_args", f"The script was not run: {why}. Nothing was called.", field="code")
+    return Failure("invalid_args", f"The script was not run: {sentence(why)} Nothing was called.", field="code")
 
 
 def _wrong(use: _Use, known: Mapping[str, Tool]) -> str:
