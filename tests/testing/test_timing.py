@@ -42,6 +42,29 @@ class LateSignals(Altered):
     process = LateTerm
 
 
+class LateDeaths(Altered):
+    """A tree is seen to be dead two seconds after it was, and a command that does nothing takes a second."""
+
+    seconds = 2.0
+    asked: float | None = None
+
+    async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
+        if path.endswith("/gone"):
+            self.asked = self.asked or anyio.current_time()
+            if anyio.current_time() < self.asked + self.seconds:
+                raise FileNotFoundError(path)
+        return await super().read(path, start=start, length=length)
+
+    async def start(self, command: Command) -> Process:
+        if command.line == "true":
+            await anyio.sleep(1)
+        return await super().start(command)
+
+
+class NoDeaths(LateDeaths):
+    seconds = 60.0
+
+
 class InPlace(Altered):
     """Writes a file in its place, in a thread; who writes at the same time has opened it too by then."""
 
@@ -58,9 +81,9 @@ def over(kind: Callable[..., Driver], opener: Opener) -> Opener:
     return opened
 
 
-async def holds(opener: Opener, check: str) -> bool:
+async def holds(opener: Opener, check: str, patience: float = 3) -> bool:
     """Whether it holds; it must have been tried."""
-    verdict = await conform(opener, only=[check], workers=1)
+    verdict = await conform(opener, only=[check], workers=1, patience=patience)
     (found,) = (it for promise in verdict.promises.values() for it in promise.checks)
     assert found.tried, found.not_tried
     return found.kept
@@ -75,6 +98,12 @@ async def test_a_process_that_begins_late_is_seen_all_the_same() -> None:
 
 async def test_a_tree_that_hears_term_late_is_killed_and_that_is_no_fault() -> None:
     assert await holds(over(LateSignals, base("jail")), "too much output ends a tree")
+
+
+async def test_a_tree_that_dies_late_where_everything_is_late_is_no_fault() -> None:
+    check = "KILL ends a child"
+    assert await holds(over(LateDeaths, base("jail")), check, patience=1)
+    assert not await holds(over(NoDeaths, base("jail")), check, patience=1), "the control"
 
 
 async def test_writes_at_the_same_time_are_seen_to_mix() -> None:

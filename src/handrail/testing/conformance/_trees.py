@@ -31,7 +31,7 @@ GENTLE: Final = ("a child", "children in the background", "a child in its own se
 """Trees that TERM ends."""
 CANCELLED_WAIT: Final = 0.3
 """Seconds, and at least, in which a command that was not ended begins to run."""
-CANCELLED_TIMES: Final = 4
+BUSY_TIMES: Final = 4
 """Times as long as another command takes from its start to its end."""
 KILLED: Final = 137
 TERMINATED: Final = 143
@@ -52,8 +52,15 @@ class Watch:
         return False
 
     async def dead(self) -> bool:
-        """Whether everything that held the pipe is dead, or dies very soon."""
-        with anyio.move_on_after(self.site.patience):
+        """Whether everything that held the pipe is dead, or dies very soon: a busy machine is given more time."""
+        if await self._gone(self.site.patience):
+            return True
+        began = anyio.current_time()
+        await self.site.run("true")
+        return await self._gone(BUSY_TIMES * (anyio.current_time() - began))
+
+    async def _gone(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
             await self._says("gone", b"GONE")
             return await self._watcher.wait() == 0
         return False
@@ -180,7 +187,7 @@ async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
         await site.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=site.directory))
     began = anyio.current_time()
     await site.run("true")
-    await anyio.sleep(max(CANCELLED_WAIT, CANCELLED_TIMES * (anyio.current_time() - began)))
+    await anyio.sleep(max(CANCELLED_WAIT, BUSY_TIMES * (anyio.current_time() - began)))
     await site.driver.write(site.at("go"), b"")
     usable = await collect(other)
     return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
