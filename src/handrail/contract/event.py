@@ -70,6 +70,10 @@ class Event:
     def __init__(
         self, seq: int, time: float, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]
     ) -> None:
+        if self.__class__ is not Event:  # a subclass has another layout
+            for name, value in zip(_Unsealed.__slots__, (call_id, data, parent, seq, time, type), strict=True):
+                _put(self, name, value)
+            return
         made: Any = self  # each call writes three events
         _put(made, "__class__", _Unsealed)
         made.seq = seq
