@@ -247,6 +247,8 @@ async def test_a_store_that_nobody_closed_is_closed_when_it_is_collected(tmp_pat
     open_one = sqlite3.connect(store.path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        gc.collect()
+        caught.clear()  # about what earlier tests left
         del session, store
         gc.collect()
         assert [str(each.message) for each in caught] == []

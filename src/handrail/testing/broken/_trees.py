@@ -100,11 +100,19 @@ class _Early(AlteredProcess):
 
 @TREES.running("waits for what a command left running")
 class _Held(AlteredProcess):
+    """Not for one that was signalled: its parent may die before its child, on a busy machine."""
+
+    signalled = False
+
+    async def signal(self, name: SignalName) -> None:
+        self.signalled = True
+        await super().signal(name)
+
     async def output(self) -> AsyncIterator[Chunk]:
         async for chunk in self.process.output():
             yield chunk
         await self.process.wait()
-        if self.notes:
+        if self.notes and not self.signalled:
             await anyio.sleep(6)
 
 
