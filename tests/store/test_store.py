@@ -257,6 +257,25 @@ async def test_a_store_that_nobody_closed_is_closed_when_it_is_collected(tmp_pat
         assert bool(caught) == (sys.version_info >= (3, 13))
 
 
+async def test_a_store_is_closed_also_when_its_connection_is_collected_before_it(tmp_path: Path) -> None:
+    """Objects that are collected together go in the order in which the last collection met them."""
+    stores, before = [Store(tmp_path / "sessions.db")], {*map(id, gc.get_objects())}
+    async with Session([add], store=stores[0], id="s") as session:
+        await session.call("add", {"a": 1, "b": 1})
+    del session
+    first = [each for each in gc.get_objects() if type(each) is sqlite3.Connection and id(each) not in before]
+    assert len(first) == 1
+    stores = [*stores]  # met later than the connection
+    gc.collect()
+    first.clear()
+    stores.append(stores)  # type: ignore[arg-type]  # so that only a collection ends it
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del stores
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
+
+
 async def test_a_session_belongs_to_one_at_a_time_and_the_refusal_names_the_other(store: Store) -> None:
     async with Session([add], store=store, id="mine") as session:
         await session.call("add", {"a": 1, "b": 1})

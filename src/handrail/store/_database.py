@@ -2,8 +2,8 @@
 
 import os
 import sqlite3
-import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
@@ -43,6 +43,8 @@ class Database:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
+        self._let_go: weakref.finalize[[sqlite3.Connection, int], Database] | None = None
+        """Closes the connection. Python may drop that first, and warn, if both are collected together."""
         self.opened = 0
         """How often a connection was opened."""
         self._file: tuple[int, int] | None = None
@@ -133,26 +135,20 @@ class Database:
     def close(self) -> None:
         """Close the connection. A later use opens it again."""
         with self._lock:
-            if self._connection is not None and self._owner == os.getpid():
-                with suppress(sqlite3.Error):
-                    self._connection.close()
-                self._connection = None
-
-    def __del__(self) -> None:
-        if self._connection is not None and self._owner != os.getpid():
-            INHERITED.append(self._connection)
-        elif not sys.is_finalizing():
-            self.close()
+            if self._let_go is not None:
+                self._let_go()
+            self._connection = self._let_go = None
 
     def _opened_one(self, *, create: bool) -> sqlite3.Connection:
         if self._connection is not None and self._owner != os.getpid():
-            INHERITED.append(self._connection)
-            self._connection = None
+            self.close()
         if self._read_only:  # it may be written now, and what SQLite knows of it may be old
             self.close()
         if self._connection is None:
             self._connection = self._open(create=create)
             self._owner = os.getpid()
+            self._let_go = weakref.finalize(self, _let_go, self._connection, self._owner)
+            self._let_go.atexit = False  # a thread may still use it
             self._file = self._file_now()
             self.opened += 1
         return self._connection
@@ -258,6 +254,14 @@ class Database:
         if code == sqlite3.SQLITE_READONLY:
             return Unavailable(f"{self.path} may not be written")
         return Unavailable(f"{self.path}: {error}")
+
+
+def _let_go(connection: sqlite3.Connection, owner: int) -> None:
+    if owner != os.getpid():
+        INHERITED.append(connection)
+        return
+    with suppress(sqlite3.Error):
+        connection.close()
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
