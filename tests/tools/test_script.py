@@ -699,6 +699,7 @@ async def test_a_script_that_is_refused_leaves_the_waiting_interpreter_to_the_ne
             return [each.pid for each in descendants(os.getpid()) if b"-I\0-u\0-c" in command(each.pid)]
 
         assert await anyio.to_thread.run_sync(lambda: eventually(lambda: bool(waiting())))
+        assert (await session.call("bash", {"command": "true"})).ok  # by then it is known here that it has started
         (spare,) = waiting()
         for code in ("tools.nowhere()", "1 +", "nothing_of_this = tools.nowhere()"):
             assert not (await session.call("script", {"code": code})).ok

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
-from handrail import Context, Failure, Result, Session, ToolFailed, tool
+from handrail import Budget, Context, Failure, Result, Session, ToolFailed, tool
 from handrail.tools.script import EngineName
 from tests.drivers.watching import command, descendants, eventually, lives
 from tests.tools.test_script import PNG, opened, trouble
@@ -33,7 +34,7 @@ async def spare(session: Session) -> int:
     """The interpreter that waits after a first script."""
     assert (await session.call("script", {"code": "1"})).ok
     await until(lambda: len(interpreters()) == 1)
-    await anyio.sleep(0.1)  # it may still be rehearsing, which changes nothing
+    assert (await session.call("bash", {"command": "true"})).ok  # by then it is known here that it has started
     return interpreters()[0]
 
 
@@ -43,8 +44,9 @@ async def test_an_interpreter_that_was_killed_while_it_waited_costs_no_script(dr
     for text in ("tools.glob(pattern='*')['count']", code):
         async with opened(driver, tmp_path) as session:
             pid = await spare(session)
+            (killed,) = (each for each in descendants(os.getpid()) if each.pid == pid)
             os.kill(pid, signal.SIGKILL)
-            assert eventually(lambda: pid not in interpreters())  # noqa: B023 - and this loop has not heard of it yet
+            assert eventually(lambda: not lives(killed))  # noqa: B023 - and this loop has not heard of it yet
             result = await session.call("script", {"code": text})
         assert result.ok, result
 
@@ -141,3 +143,47 @@ def test_scripts_call_tools_on_an_event_loop_that_anyio_did_not_start(tmp_path: 
     for result in asyncio.run(main()):
         assert result.ok, result
         assert result.value["result"] == [0, 0]
+
+
+OTHER_VERSION = """#!/bin/sh
+exec {python} -I -u -c 'import sys, _frozen_importlib_external as own
+own.MAGIC_NUMBER = b"none"
+exec(sys.argv[1])' "$4"
+"""
+"""A Python that cannot use what another version has compiled."""
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_another_version_of_python_is_given_the_program_as_text(other: bool, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text(
+        OTHER_VERSION.format(python=sys.executable) if other else f'#!/bin/sh\nexec {sys.executable} "$@"'
+    )
+    python.chmod(0o755)
+    code = (
+        "import sys, _frozen_importlib_external as own\n[own.MAGIC_NUMBER == b'none', tools.glob(pattern='*')['count']]"
+    )
+    async with opened("host", tmp_path, env={"PATH": f"{python.parent}:{os.environ['PATH']}"}) as session:
+        for _ in range(2):  # the second by an interpreter that waited
+            result = await session.call("script", {"code": code})
+            assert result.ok, result
+            assert result.value["result"] == [other, 1]
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_calls_leave_a_script_the_processors_that_it_may_use(driver: str, tmp_path: Path) -> None:
+    code = """
+import os
+before = os.sched_getaffinity(0)
+for n in range(200):
+    tools.todo(items=[])
+    if n == 100:
+        kept = os.sched_getaffinity(0) == before
+        os.sched_setaffinity(0, {min(before)})
+[kept, os.sched_getaffinity(0) == {min(before)}]
+"""
+    async with opened(driver, tmp_path, budget=Budget(script_calls=None)) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == [True, True]

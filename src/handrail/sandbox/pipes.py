@@ -39,6 +39,8 @@ class Pipes:
         self._poll.register(self._output, select.POLLIN)
         self._wrote = 0.0
         self._luck, self._pains = 1, 1
+        self._is_asleep = True
+        """Whether the command has not written yet: it sleeps until it has read, and may wake on this processor."""
         self._has_processors = len(os.sched_getaffinity(0)) > 1
         """Whether the command can run meanwhile."""
         self._room: Any = None
@@ -91,8 +93,8 @@ class Pipes:
         if self._luck <= 0 or self._take is None or not self._has_processors:
             return b""
         until, poll = perf_counter() + AWAKE, self._poll.poll
-        while not poll(0):
-            os.sched_yield()  # the command may be on this processor
+        while not poll(self._is_asleep):
+            os.sched_yield()
             if perf_counter() > until:
                 self._pains = min(2 * self._pains, RARELY)
                 self._luck = -self._pains
@@ -108,7 +110,7 @@ class Pipes:
     def _news(self) -> bytes:
         if perf_counter() - self._wrote < SOON:
             self._luck += 1
-        data = self._read()
+        data, self._is_asleep = self._read(), False
         if data == b"":
             self.pause()
             self._take = None

@@ -13,7 +13,7 @@ import sys
 import warnings
 from _thread import allocate_lock, get_ident, stack_size, start_new_thread
 from queue import Empty, SimpleQueue
-from time import perf_counter
+from time import perf_counter, thread_time
 
 TYPE_CHECKING = False  # as in _script_syntax.py
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ INSIDE = "a tool was called while another call was being made, for example by __
 SOON = 1e-3  # seconds in which a quick call is answered
 REHEARSALS = 40  # calls after which an interpreter has adapted itself to them
 AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
+ALONE = 0.9  # part of the time that a thread gets of a processor that it has for itself
+MOST_DISTURBED = 10  # times, after which 64 answers are waited for asleep
+PROCESSOR = 36  # its place in /proc/thread-self/stat, counted from the end of the name
 encode = json.JSONEncoder(allow_nan=False).encode
 decode = json.JSONDecoder().raw_decode
 plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that take 130 µs here
@@ -72,6 +75,8 @@ class Channel:
         self._poll.register(self._in, select.POLLIN)
         self._can_linger = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
         self._is_quick = self._can_linger
+        self._sleeps, self._disturbed = 0, 0
+        """How often the next answers are waited for asleep, and how often another needed this processor lately."""
         self._is_busy = False
         self._is_shared = False
         self._threads: list[int] = []
@@ -100,6 +105,7 @@ class Channel:
         self._sent.clear()
         self._pieces.clear()
         self._is_quick = self._can_linger
+        self._sleeps, self._disturbed = 0, 0
 
     def _start(self) -> None:
         """Start the two threads, which take signals from nobody. Without them an interpreter starts and ends faster."""
@@ -272,10 +278,24 @@ class Channel:
         return answer
 
     def _linger(self, until: float) -> None:
-        """Wait for something to read, without sleeping: to sleep and be woken takes longer than a quick call."""
-        poll = self._poll.poll
+        """Wait for something to read, without sleeping: to sleep and be woken takes longer than a quick call.
+
+        If the other side is on this processor, that keeps it from answering: then go to another one. To yield is not
+        enough where the kernel shares out processors among sessions or groups of processes.
+        """
+        if self._sleeps:
+            self._sleeps -= 1
+            return
+        poll, used, began = self._poll.poll, thread_time(), perf_counter()
         while not poll(0) and perf_counter() < until:
-            os.sched_yield()  # the other side may be on this processor
+            os.sched_yield()
+        took = perf_counter() - began
+        if thread_time() - used < ALONE * took:
+            self._disturbed = min(self._disturbed + 1, MOST_DISTURBED)
+            self._sleeps = (1 << self._disturbed) >> 4
+            move_away()
+        elif self._disturbed:
+            self._disturbed -= 1
 
     def ask(self, frame: dict[str, Any]) -> Any:
         """Send a request; what `answer` takes."""
@@ -310,6 +330,23 @@ class Channel:
         sent: Any = SimpleQueue()
         self._requests.put((data, sent))
         return bool(sent.get())
+
+
+def move_away() -> None:
+    """Let this thread run on another processor, and then on any again."""
+    try:
+        stat = os.open("/proc/thread-self/stat", os.O_RDONLY)
+        try:
+            here = int(os.read(stat, 4096).rpartition(b")")[2].split()[PROCESSOR])
+        finally:
+            os.close(stat)
+        allowed = os.sched_getaffinity(0)
+        try:
+            os.sched_setaffinity(0, allowed - {here})
+        finally:
+            os.sched_setaffinity(0, allowed)
+    except (OSError, ValueError, IndexError):
+        pass  # it may not, there is no other, or no /proc
 
 
 def value_of(data: bytes | None) -> Any:

@@ -394,7 +394,3 @@ def main() -> None:
         except Exception:  # noqa: BLE001 - the script may have closed or replaced it
             pass
     os._exit(0 if tell(ended, channel) else 1)
-
-
-if __name__ == "__main__":
-    main()

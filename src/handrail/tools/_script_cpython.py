@@ -1,10 +1,8 @@
 """The engine of the full language: the sandbox's own Python, one interpreter for each script, the next one waiting."""
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -18,18 +16,10 @@ from handrail.contract.limits import FRAME_BYTES
 from handrail.sandbox.conversation import CommandConversation
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
-from handrail.tools import _script_channel, _script_child, _script_syntax
 from handrail.tools._script_engine import BROKEN, Frame, ScriptCalls
+from handrail.tools._script_program import ARGV, program
 from handrail.tools.bash import watcher
 
-PARTS: Final = tuple(
-    re.sub("^from handrail.*\n", "", Path(str(part.__file__)).read_text(encoding="utf-8"), flags=re.MULTILINE)
-    for part in (_script_syntax, _script_channel, _script_child)
-)
-"""As they were when this process first needed them: a command that changes the files changes nothing here."""
-RUN: Final = "import sys\nfor part in sys.argv[1:]:\n    exec(part)"
-"""One part after the other: to compile them together leaves an interpreter a third larger, and longer to end."""
-ARGV: Final = ("python3", "-I", "-u", "-c", RUN, *PARTS)
 GO: Final = b'0 {"go": true}'
 LEAVING: Final = 0.01
 """Seconds that an interpreter has to end by itself after it has told how its script ended."""
@@ -67,7 +57,7 @@ class CPython:
     @classmethod
     async def open(cls, context: Context) -> "CPython":
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
-        return cls.waiting(context) or cls(context, await _started(context.sandbox))
+        return cls.waiting(context) or cls(context, await _ready(await _started(context.sandbox)))
 
     @classmethod
     def waiting(cls, context: Context) -> "CPython | None":
@@ -109,7 +99,7 @@ class CPython:
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
         if not await self._begin(code):  # it ended while it waited, and has run nothing
             await self._conversation.kill()
-            self._conversation, self._has_read = await _started(self._sandbox), False
+            self._conversation, self._has_read = await _ready(await _started(self._sandbox)), False
             await self._begin(code)
         async with anyio.create_task_group() as group:
             context, cancel = context_for_callbacks(), group.cancel_scope.cancel
@@ -207,6 +197,7 @@ def decoded(data: bytes) -> Any:
 
 
 async def _started(sandbox: Sandbox) -> CommandConversation:
+    """Start an interpreter, which needs the program next."""
     try:
         return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
     except FileNotFoundError as error:
@@ -215,12 +206,26 @@ async def _started(sandbox: Sandbox) -> CommandConversation:
         ) from error
 
 
+async def _ready(started: CommandConversation) -> CommandConversation:
+    """Give it the program. Whatever else is sent meanwhile comes after that."""
+    try:
+        await started.send(program())
+    except (OSError, Unavailable):
+        pass  # it has ended: who gives it a script is told
+    except BaseException:
+        await started.kill()
+        raise
+    return started
+
+
 async def _keep_spare(sandbox: Sandbox) -> None:
     """Start an interpreter for the next script."""
     try:
-        await _keep(sandbox, await _started(sandbox))
+        spare = await _started(sandbox)
     except (OSError, ValueError, Unavailable, HandrailError):
         return  # the next script starts one itself, or says why it cannot
+    await _keep(sandbox, spare)
+    await _ready(spare)
 
 
 async def _keep(sandbox: Sandbox, spare: CommandConversation) -> None:
