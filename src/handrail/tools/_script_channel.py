@@ -32,9 +32,23 @@ AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, i
 ALONE = 0.9  # part of the time that a thread gets of a processor that it has for itself
 MOST_DISTURBED = 10  # times, after which 64 answers are waited for asleep
 PROCESSOR = 36  # its place in /proc/thread-self/stat, counted from the end of the name
-encode = json.JSONEncoder(allow_nan=False).encode
-decode = json.JSONDecoder().raw_decode
+decode = json.JSONDecoder().scan_once
 plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that take 130 µs here
+
+
+def encoder() -> Any:
+    """As `json.JSONEncoder(allow_nan=False).encode`, which makes one for each value that it is given."""
+    plainly = json.JSONEncoder(allow_nan=False).encode
+    try:
+        own: Any = json.encoder
+        to_pieces = own.c_make_encoder(None, None, own.encode_basestring_ascii, None, ": ", ", ", False, False, False)
+        trial: Any = {"a": [1, "\u00e9", None]}
+        return (lambda value: "".join(to_pieces(value, 0))) if "".join(to_pieces(trial, 0)) == plainly(trial) else plainly
+    except (AttributeError, TypeError):  # another Python has another one, or none
+        return plainly
+
+
+encode = encoder()
 
 
 class ToolError(Exception):
@@ -77,6 +91,8 @@ class Channel:
         self._is_quick = self._can_linger
         self._sleeps, self._disturbed = 0, 0
         """How often the next answers are waited for asleep, and how often another needed this processor lately."""
+        self._used, self._looked = 0.0, 0.0
+        """The CPU time of this thread before the last wait, and how long that took without sleeping."""
         self._is_busy = False
         self._is_shared = False
         self._threads: list[int] = []
@@ -105,7 +121,7 @@ class Channel:
         self._sent.clear()
         self._pieces.clear()
         self._is_quick = self._can_linger
-        self._sleeps, self._disturbed = 0, 0
+        self._sleeps, self._disturbed, self._looked = 0, 0, 0.0
 
     def _start(self) -> None:
         """Start the two threads, which take signals from nobody. Without them an interpreter starts and ends faster."""
@@ -126,7 +142,7 @@ class Channel:
         """Wait for what comes before there are calls, as answers with number 0; None at the end."""
         frame = self._peek()
         self._drop(frame)
-        return decode(frame.partition(b" ")[2].decode("utf-8", "surrogatepass"))[0] if frame else None
+        return decode(frame.partition(b" ")[2].decode("utf-8", "surrogatepass"), 0)[0] if frame else None
 
     def watch_handlers(self) -> None:
         """`signal.signal` calls this one too."""
@@ -253,8 +269,8 @@ class Channel:
             with self._reading:
                 began = perf_counter()
                 if self._is_quick:
-                    self._linger(began + AWAKE)
-                answer = self._next(number) or self._answer_until(number)
+                    self._linger(began)
+                answer = self._next(b"%d " % number) or self._answer_until(number)
                 self._is_quick = self._can_linger and perf_counter() - began < SOON
         except OSError:
             answer = None
@@ -264,38 +280,42 @@ class Channel:
             self._close()
         return answer
 
-    def _next(self, number: int) -> bytes | None:
-        """The answer with this number, if it is what comes next, and alone: then it needs no putting together."""
+    def _next(self, start: bytes) -> bytes | None:
+        """The rest of the answer that starts so, if it is what comes next, and alone: it needs no putting together."""
         pieces = self._pieces
-        if any(pieces):
+        if pieces and any(pieces):
             return None
         pieces.clear()
         pieces.extend(map(os.read, (self._in,), (READ,)))
-        got, _, answer = pieces[0][4:].partition(b" ")
-        if got != b"%d" % number or 4 + int.from_bytes(pieces[0][:4], "big") != len(pieces[0]):
+        data = pieces[0]
+        if not data.startswith(start, 4) or 4 + int.from_bytes(data[:4], "big") != len(data):
             return None
         pieces.clear()
-        return answer
+        return data[4 + len(start) :]
 
-    def _linger(self, until: float) -> None:
+    def _linger(self, began: float) -> None:
         """Wait for something to read, without sleeping: to sleep and be woken takes longer than a quick call.
 
         If the other side is on this processor, that keeps it from answering: then go to another one. To yield is not
-        enough where the kernel shares out processors among sessions or groups of processes.
+        enough where the kernel shares out processors among sessions or groups of processes. What the last wait was
+        like is looked at only now, when there is time.
         """
-        if self._sleeps:
-            self._sleeps -= 1
-            return
-        poll, used, began = self._poll.poll, thread_time(), perf_counter()
-        while not poll(0) and perf_counter() < until:
-            os.sched_yield()
-        took = perf_counter() - began
-        if thread_time() - used < ALONE * took:
+        used, poll = thread_time(), self._poll.poll
+        if used - self._used < ALONE * self._looked:
             self._disturbed = min(self._disturbed + 1, MOST_DISTURBED)
             self._sleeps = (1 << self._disturbed) >> 4
             move_away()
-        elif self._disturbed:
+        elif self._looked and self._disturbed:
             self._disturbed -= 1
+        self._used, self._looked = used, 0.0
+        if self._sleeps:
+            self._sleeps -= 1
+            return
+        now, until = began, began + AWAKE
+        while not poll(0) and now < until:
+            os.sched_yield()
+            now = perf_counter()
+        self._looked = now - began
 
     def ask(self, frame: dict[str, Any]) -> Any:
         """Send a request; what `answer` takes."""
@@ -353,7 +373,7 @@ def value_of(data: bytes | None) -> Any:
     """The value in an answer. Raises ToolError."""
     if data is None:
         raise ToolError("unavailable", CLOSED)
-    answer = decode(data.decode("utf-8", "surrogatepass"))[0]
+    answer = decode(data.decode("utf-8", "surrogatepass"), 0)[0]
     if "error" in answer:
         raise ToolError(**answer["error"])
     return answer.get("value")
