@@ -32,7 +32,7 @@ AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, i
 ALONE = 0.9  # part of the time that a thread gets of a processor that it has for itself
 MOST_DISTURBED = 10  # times, after which 64 answers are waited for asleep
 PROCESSOR = 36  # its place in /proc/thread-self/stat, counted from the end of the name
-decode = json.JSONDecoder().scan_once
+decode: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # what its methods call
 plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that take 130 µs here
 
 
@@ -43,7 +43,9 @@ def encoder() -> Any:
         own: Any = json.encoder
         to_pieces = own.c_make_encoder(None, None, own.encode_basestring_ascii, None, ": ", ", ", False, False, False)
         trial: Any = {"a": [1, "\u00e9", None]}
-        return (lambda value: "".join(to_pieces(value, 0))) if "".join(to_pieces(trial, 0)) == plainly(trial) else plainly
+        return (
+            (lambda value: "".join(to_pieces(value, 0))) if "".join(to_pieces(trial, 0)) == plainly(trial) else plainly
+        )
     except (AttributeError, TypeError):  # another Python has another one, or none
         return plainly
 

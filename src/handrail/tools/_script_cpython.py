@@ -67,10 +67,7 @@ class CPython:
 
     def read(self, code: str) -> None:
         """Let the interpreter read a short script, which it runs later, or never. A long one is sent by `run`."""
-        try:
-            self._has_read = self._conversation.push(self._order(code))
-        except OSError:
-            pass  # it has ended; `run` starts another
+        self._has_read = self._push(self._order(code))
 
     def _order(self, code: str) -> bytes:
         places = {"cwd": self._sandbox.cwd, "workspace": self._sandbox.workspace}
@@ -114,7 +111,9 @@ class CPython:
     async def _begin(self, code: str) -> bool:
         """Let the interpreter run the script; False if it had ended before."""
         self._conversation.watch(self._watch)
-        return (self._has_read or await self._send(self._order(code))) and await self._send(GO)
+        if not self._has_read and not await self._send(self._order(code)):
+            return False
+        return self._push(GO) or await self._send(GO)
 
     async def _listen(self, calls: ScriptCalls, more: Callable[[], None], stop: Callable[[], None]) -> None:
         """Take and answer requests, until a call waits and `more` has started another task that takes the next ones.
@@ -123,7 +122,8 @@ class CPython:
         """
         loop, me, pass_on = running_loop(), object(), partial(self._pass_on, more)
         waiting = when_waiting(loop)
-        while "ended" not in (frame := await self._receive(calls)):
+        take = self._conversation.take
+        while "ended" not in (frame := await self._receive(calls) if (data := take()) is None else _read(calls, data)):
             self._last += 1
             number = frame.get("number")
             if type(number) is not int or number != self._last:
@@ -131,7 +131,9 @@ class CPython:
             self._open += 1
             when_waiting(loop)[me] = pass_on
             try:
-                await self._send(b"%d " % number + encoded(await calls.ask(calls.check(frame))))
+                answer = b"%d " % number + encoded(await calls.ask(calls.check(frame)))
+                if not self._push(answer):
+                    await self._send(answer)
             finally:
                 self._open -= 1
                 is_alone = waiting.pop(me, None) is not None
@@ -151,32 +153,41 @@ class CPython:
             self._is_unheard = True
 
     async def _receive(self, calls: ScriptCalls) -> Frame:
+        """Wait for the next frame, of which nothing is here yet."""
         try:
-            data = self._conversation.take()
-            if data is None:
-                data = await self._conversation.receive()
+            data = await self._conversation.receive()
         except HandrailError as error:
             raise calls.failed(f"{BROKEN}: {error}") from None
         if data is None:
             code = self._conversation.exit_code
             how = "" if code is None else f" (exit code {code})"
             raise calls.failed(f"The script's interpreter ended without a result{how}")
+        return _read(calls, data)
+
+    def _push(self, frame: bytes) -> bool:
+        """Whether it was sent without waiting."""
         try:
-            frame = decoded(data)
-        except (ValueError, RecursionError):
-            raise calls.failed(BROKEN) from None
-        if not isinstance(frame, dict):
-            raise calls.failed(BROKEN)
-        return frame
+            return self._conversation.push(frame)
+        except OSError:
+            return False
 
     async def _send(self, frame: bytes) -> bool:
         """Whether it was sent: not to an interpreter that has ended, which `_receive` tells."""
         try:
-            if not self._conversation.push(frame):
-                await self._conversation.send(frame)
+            await self._conversation.send(frame)
         except (OSError, Unavailable):
             return False
         return True
+
+
+def _read(calls: ScriptCalls, data: bytes) -> Frame:
+    try:
+        frame = decoded(data)
+    except (ValueError, RecursionError):
+        raise calls.failed(BROKEN) from None
+    if not isinstance(frame, dict):
+        raise calls.failed(BROKEN)
+    return frame
 
 
 def encoded(frame: Frame) -> bytes:
