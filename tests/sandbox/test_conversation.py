@@ -55,6 +55,31 @@ async def test_frames_of_any_size_come_back_whole_and_in_order(driver: str, tmp_
             assert await talk.receive() is None
 
 
+@pytest.mark.parametrize("driver", REAL)
+@pytest.mark.parametrize("size", [0, 1, 70_000, FRAME_BYTES])
+async def test_the_first_frame_comes_before_all_others_however_late_it_is_taken(
+    size: int, driver: str, tmp_path: Path
+) -> None:
+    async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
+        late = "import time; time.sleep(0.2)\n" + ECHO
+        talk = await sandbox.converse(["python3", "-I", "-c", late], first=b"f" * size)
+        pushed = talk.push(b"second")
+        assert pushed == (size < 65_000), "the control: what a pipe does not take is still to be sent"
+        with in_time():
+            async with anyio.create_task_group() as group:
+                if not pushed:
+                    group.start_soon(talk.send, b"second")
+                assert [await talk.receive() for _ in range(2)] == [b"f" * size, b"second"]
+            await talk.kill()
+
+
+async def test_a_first_frame_that_is_too_large_is_refused_and_nothing_goes_on(tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        with pytest.raises(ValueError, match="at most"):
+            await sandbox.converse(["sleep", "600"], first=bytes(FRAME_BYTES + 1))
+        assert (await sandbox.run("pgrep -c sleep || true")).stdout.strip() in ("", "0")
+
+
 async def test_a_frame_that_is_too_large_ends_the_command(tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
         talk = await sandbox.converse(["sh", "-c", r"printf '\377\377\377\377'; sleep 600"])

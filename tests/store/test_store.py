@@ -257,6 +257,47 @@ async def test_a_store_that_nobody_closed_is_closed_when_it_is_collected(tmp_pat
         assert bool(caught) == (sys.version_info >= (3, 13))
 
 
+LAST = """
+import asyncio, atexit, os, sys
+from handrail import Session, Store, tool
+
+store = Store(sys.argv[1])
+
+def open_files():
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found += "s.db" in os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            pass
+    return found
+
+atexit.register(lambda: print(open_files()))
+atexit.register(store.close)
+atexit.register(lambda: print(open_files()))
+
+@tool
+def one() -> int:
+    "One."
+    return 1
+
+async def main():
+    async with Session([one], store=store) as session:
+        await session.call("one", {})
+
+asyncio.run(main())
+"""
+
+
+def test_a_store_is_closed_by_whoever_closes_it_when_python_ends(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "always", "-c", LAST, str(tmp_path / "s.db")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after = map(int, ran.stdout.split())
+    assert before > 0, "the control"
+    assert after == 0
+    assert "unclosed database" not in ran.stderr
+
+
 async def test_a_store_is_closed_also_when_its_connection_is_collected_before_it(tmp_path: Path) -> None:
     """Objects that are collected together go in the order in which the last collection met them."""
     stores, before = [Store(tmp_path / "sessions.db")], {*map(id, gc.get_objects())}

@@ -3,16 +3,21 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from handrail import Budget, Context, Failure, Result, Session, ToolFailed, tool
-from handrail.tools.script import EngineName
-from tests.drivers.watching import command, descendants, eventually, lives
+from handrail import Budget, Context, Failure, Policy, Result, Session, ToolFailed, tool
+from handrail.tools.script import EngineName, script_tool
+from tests.drivers.watching import PATIENCE, command, descendants, eventually, lives
 from tests.tools.test_script import PNG, opened, trouble
 from tests.tools.world import REAL, World, in_time
 
@@ -187,3 +192,101 @@ for n in range(200):
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert result.value["result"] == [True, True]
+
+
+@pytest.mark.parametrize("does", ["exec sleep 1000", 'sleep 3; exec {python} "$@"'])
+async def test_a_script_has_its_time_also_while_its_interpreter_takes_no_program(does: str, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text("#!/bin/sh\n" + does.format(python=sys.executable))
+    python.chmod(0o755)
+    async with opened("host", tmp_path, env={"PATH": f"{python.parent}:{os.environ['PATH']}"}) as session:
+        with in_time():
+            result = await session.call("script", {"code": "1", "timeout": 1})
+    assert (result.ok, result.kind) == (False, "timeout")
+
+
+async def test_a_script_on_one_loop_does_not_take_the_place_of_a_program_from_another(tmp_path: Path) -> None:
+    there = asyncio.new_event_loop()
+    thread = threading.Thread(target=there.run_forever, daemon=True)
+    thread.start()
+
+    async def other() -> Session:
+        return Session([script_tool()], sandbox=session.sandbox, policy=Policy(mode="open"))
+
+    def on_it(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, there))
+
+    async with opened("host", tmp_path) as session:
+        second = await on_it(other())
+        for turns in range(12):
+            assert (await on_it(second.call("script", {"code": "1"}))).ok
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+                time.sleep(0.002)
+            result = await session.call("script", {"code": "2"})
+            assert result.ok, result
+    there.call_soon_threadsafe(there.stop)
+    await anyio.to_thread.run_sync(thread.join)
+    there.close()
+
+
+LEAVES_AT_ONCE = """
+import asyncio, sys
+from handrail import Policy, Session, open_sandbox
+from handrail.tools.script import script_tool
+
+async def main():
+    sandbox = await open_sandbox("host", workspace=sys.argv[1], allow_weaker=True).__aenter__()
+    session = await Session([script_tool()], sandbox=sandbox, policy=Policy(mode="open")).__aenter__()
+    print((await session.call("script", {"code": "1"})).ok)
+    for _ in range(int(sys.argv[2])):
+        await asyncio.sleep(0)
+    return sandbox, session
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_a_program_that_ends_right_after_a_script_does_not_hang(turns: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVES_AT_ONCE, str(tmp_path), str(turns)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert ran.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("driver", REAL)
+async def test_interrupts_between_calls_leave_no_descriptor_and_no_limit_behind(driver: str, tmp_path: Path) -> None:
+    code = """
+import os, signal, threading, time
+def state(): return [sorted(os.sched_getaffinity(0)), len(os.listdir('/proc/self/fd'))]
+before, main, on, over, hits = state(), threading.main_thread().ident, [False], [False], 0
+def shoot():
+    for n in range(1500):
+        time.sleep(n % 7 / 10000)
+        if on[0]: signal.pthread_kill(main, signal.SIGINT)
+    over[0] = True
+thread = threading.Thread(target=shoot)
+thread.start()
+while not over[0]:
+    try:
+        on[0] = True
+        tools.todo(items=[])
+        on[0] = False
+    except KeyboardInterrupt:
+        hits += 1
+    while on[0]:
+        try: on[0] = False
+        except KeyboardInterrupt: pass
+thread.join()
+[hits > 0, state() == before]
+"""
+    async with opened(driver, tmp_path, budget=Budget(calls=None, script_calls=None)) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    assert result.value["result"] == [True, True]
+
+
+async def test_a_key_that_is_not_json_says_so(real: World) -> None:
+    failed = await trouble(real, "ref = tools.bash(command='seq 1 5000')\nassert isinstance(ref, Ref)\nref[b'a']")
+    assert "the key is a bytes, which has no JSON form; use .decode() or .hex()" in failed.message

@@ -1,14 +1,15 @@
 """A CommandConversation: frames to a running command and back, over its input and output."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 
-from handrail.aio import OwnLoop, finish, on_own_loop, running_loop
+from handrail.aio import OwnLoop, finish, in_background, on_own_loop, running_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Process
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES, Caps
 from handrail.sandbox._running import Order, Running
 from handrail.sandbox.capture import Capture
@@ -110,6 +111,13 @@ class FramedCommand(Running):
         self.change()
 
 
+def framed(data: bytes) -> bytes:
+    """With its length before it. Raises ValueError for what is too large."""
+    if len(data) > FRAME_BYTES:
+        raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
+    return len(data).to_bytes(HEADER, "big") + data
+
+
 class CommandConversation:
     """Frames are bytes with their length before them: 4 bytes, the highest first; then at most 4 MiB."""
 
@@ -117,6 +125,8 @@ class CommandConversation:
         self.own_loop = own_loop
         self._command = command
         self._sending = anyio.Lock(fast_acquire=True)
+        self._first = b""
+        """What is left of the first frame. Nothing else is sent before it."""
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
@@ -141,9 +151,27 @@ class CommandConversation:
         """Of a command that has ended by itself or by a signal."""
         return self._command.exit_code
 
+    def begin(self, first: bytes) -> None:
+        """Send the first frame, without waiting for the command to take all of it. Raises ValueError as `send`."""
+        frame = framed(first)
+        with suppress(OSError):  # it has ended already; who sends or receives is told
+            self._first = frame[self._command.push(frame) :]
+        if self._first:
+            in_background(self._send_first())
+
+    async def _send_first(self) -> None:
+        with suppress(OSError, Unavailable):
+            async with self._sending:
+                await self._feed(b"")
+
+    async def _feed(self, frame: bytes) -> None:
+        first, self._first = self._first, b""
+        await self._command.feed(first + frame)
+
     def push(self, data: bytes) -> bool:
         """Send a small frame without waiting; whether it was sent. On another event loop than its own it is not."""
-        whole = len(data) <= AT_ONCE and not self._sending.locked() and self.own_loop.here()
+        free = not self._first and not self._sending.locked()
+        whole = len(data) <= AT_ONCE and free and self.own_loop.here()
         return whole and self._command.push(len(data).to_bytes(HEADER, "big") + data) > 0
 
     def take(self) -> bytes | None:
@@ -167,13 +195,11 @@ class CommandConversation:
     @on_own_loop
     async def send(self, data: bytes) -> None:
         """Send one frame. Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large."""
-        if len(data) > FRAME_BYTES:
-            raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
-        frame = len(data).to_bytes(HEADER, "big") + data
-        sent = 0 if self._sending.locked() else self._command.push(frame)
+        frame = framed(data)
+        sent = 0 if self._first or self._sending.locked() else self._command.push(frame)
         if sent < len(frame):
             async with self._sending:  # a frame goes out in one piece
-                await self._command.feed(frame[sent:])
+                await self._feed(frame[sent:])
 
     @on_own_loop
     async def receive(self) -> bytes | None:

@@ -133,11 +133,13 @@ class Sandbox(Files, AsyncWith):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         lasting: bool = False,
+        first: bytes | None = None,
     ) -> CommandConversation:
         """Start a command to talk to: frames over its input and output; what it writes to stderr is its log.
 
         It belongs to the call that this view is bound to, has its clock and ends with it; a `lasting` one ends when it
-        is killed, or with the sandbox. Raises OSError, ValueError or Unavailable.
+        is killed, or with the sandbox. `first` is a frame that it gets before all others, even if it takes it late.
+        Raises OSError, ValueError or Unavailable.
         """
         if isinstance(argv, str):
             raise ValueError("argv is a list of words, such as ['python3', 'serve.py'], not a line for the shell.")
@@ -146,10 +148,13 @@ class Sandbox(Files, AsyncWith):
         name = shared.number("run") if lasting else self._call_id or shared.number("run")
         clock = WallClock() if lasting else self._clock or WallClock()
         command = shared.begin(FramedCommand(name, order, shared.driver, clock, self._caps))
-        in_background(self._hear_out(command))
+        hearing = in_background(self._hear_out(command))
+        hearing.add_done_callback(lambda _: command.settled.set())  # it may be cancelled before it begins
         conversation = CommandConversation(command, shared.own_loop)
         try:
             await self._started(command)
+            if first is not None:
+                conversation.begin(first)
         except BaseException:
             await conversation.kill()
             raise

@@ -136,7 +136,9 @@ class Database:
         """Close the connection. A later use opens it again."""
         with self._lock:
             if self._let_go is not None:
-                self._let_go()
+                self._let_go.detach()  # it calls nothing when Python ends
+            if self._connection is not None:
+                _let_go(self._connection, self._owner)
             self._connection = self._let_go = None
 
     def _opened_one(self, *, create: bool) -> sqlite3.Connection:

@@ -31,23 +31,23 @@ REHEARSALS = 40  # calls after which an interpreter has adapted itself to them
 AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
 ALONE = 0.9  # part of the time that a thread gets of a processor that it has for itself
 MOST_DISTURBED = 10  # times, after which 64 answers are waited for asleep
-PROCESSOR = 36  # its place in /proc/thread-self/stat, counted from the end of the name
+STAT = "/proc/thread-self/stat"
+PROCESSOR = 36  # its place there, counted from the end of the name
 decode: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # what its methods call
 plain_signal: Any = sys.modules["_signal"]  # what `signal` wraps, in enums that take 130 µs here
 
 
 def encoder() -> Any:
     """As `json.JSONEncoder(allow_nan=False).encode`, which makes one for each value that it is given."""
-    plainly = json.JSONEncoder(allow_nan=False).encode
+    made, own = json.JSONEncoder(allow_nan=False), sys.modules["json.encoder"]
     try:
-        own: Any = json.encoder
-        to_pieces = own.c_make_encoder(None, None, own.encode_basestring_ascii, None, ": ", ", ", False, False, False)
-        trial: Any = {"a": [1, "\u00e9", None]}
-        return (
-            (lambda value: "".join(to_pieces(value, 0))) if "".join(to_pieces(trial, 0)) == plainly(trial) else plainly
-        )
+        to_text: Any = own.encode_basestring_ascii
+        to_pieces: Any = own.c_make_encoder(None, made.default, to_text, None, ": ", ", ", False, False, False)
+        if "".join(to_pieces({"a": [1, "\u00e9", None]}, 0)) == '{"a": [1, "\\u00e9", null]}':
+            return lambda value: "".join(to_pieces(value, 0))
     except (AttributeError, TypeError):  # another Python has another one, or none
-        return plainly
+        pass
+    return made.encode
 
 
 encode = encoder()
@@ -91,6 +91,7 @@ class Channel:
         self._poll.register(self._in, select.POLLIN)
         self._can_linger = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
         self._is_quick = self._can_linger
+        self._stat = opened(STAT)
         self._sleeps, self._disturbed = 0, 0
         """How often the next answers are waited for asleep, and how often another needed this processor lately."""
         self._used, self._looked = 0.0, 0.0
@@ -243,7 +244,7 @@ class Channel:
     def _forked(self) -> None:
         """A forked child has no tools, and none of its parent's threads."""
         self._close()
-        for fd in (self._in, self._out):
+        for fd in (self._in, self._out, self._stat):
             try:
                 os.close(fd)
             except OSError:
@@ -306,7 +307,7 @@ class Channel:
         if used - self._used < ALONE * self._looked:
             self._disturbed = min(self._disturbed + 1, MOST_DISTURBED)
             self._sleeps = (1 << self._disturbed) >> 4
-            move_away()
+            self._move()
         elif self._looked and self._disturbed:
             self._disturbed -= 1
         self._used, self._looked = used, 0.0
@@ -318,6 +319,15 @@ class Channel:
             os.sched_yield()
             now = perf_counter()
         self._looked = now - began
+
+    def _move(self) -> None:
+        """Let the main thread run on another processor, and then on any again."""
+        try:
+            here = int(os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()[PROCESSOR])
+            allowed = os.sched_getaffinity(0)
+            list(map(os.sched_setaffinity, (0, 0), (allowed - {here}, allowed)))
+        except (OSError, ValueError, IndexError):
+            pass  # it may not, there is no other, or no /proc
 
     def ask(self, frame: dict[str, Any]) -> Any:
         """Send a request; what `answer` takes."""
@@ -354,21 +364,11 @@ class Channel:
         return bool(sent.get())
 
 
-def move_away() -> None:
-    """Let this thread run on another processor, and then on any again."""
+def opened(path: str) -> int:
     try:
-        stat = os.open("/proc/thread-self/stat", os.O_RDONLY)
-        try:
-            here = int(os.read(stat, 4096).rpartition(b")")[2].split()[PROCESSOR])
-        finally:
-            os.close(stat)
-        allowed = os.sched_getaffinity(0)
-        try:
-            os.sched_setaffinity(0, allowed - {here})
-        finally:
-            os.sched_setaffinity(0, allowed)
-    except (OSError, ValueError, IndexError):
-        pass  # it may not, there is no other, or no /proc
+        return os.open(path, os.O_RDONLY)
+    except OSError:
+        return -1
 
 
 def value_of(data: bytes | None) -> Any:

@@ -82,7 +82,7 @@ class Ref:
         if isinstance(key, slice):
             return [self[at] for at in range(*key.indices(len(self)))]
         try:
-            return given(self._channel, self._channel.call({"part": self._ref, "key": key}))
+            return given(self._channel, self._channel.call({"part": self._ref, "key": plain(key, "the key")}))
         except ToolError as error:
             if error.kind == "not_found":
                 raise (KeyError if isinstance(key, str) else IndexError)(key) from None

@@ -57,7 +57,7 @@ class CPython:
     @classmethod
     async def open(cls, context: Context) -> "CPython":
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
-        return cls.waiting(context) or cls(context, await _ready(await _started(context.sandbox)))
+        return cls.waiting(context) or cls(context, await _started(context.sandbox))
 
     @classmethod
     def waiting(cls, context: Context) -> "CPython | None":
@@ -96,7 +96,10 @@ class CPython:
     async def run(self, code: str, calls: ScriptCalls) -> Frame:
         if not await self._begin(code):  # it ended while it waited, and has run nothing
             await self._conversation.kill()
-            self._conversation, self._has_read = await _ready(await _started(self._sandbox)), False
+            try:
+                self._conversation, self._has_read = await _started(self._sandbox), False
+            except Unavailable as error:  # the sandbox is closed
+                raise calls.failed(str(error), "unavailable") from None
             await self._begin(code)
         async with anyio.create_task_group() as group:
             context, cancel = context_for_callbacks(), group.cancel_scope.cancel
@@ -208,35 +211,20 @@ def decoded(data: bytes) -> Any:
 
 
 async def _started(sandbox: Sandbox) -> CommandConversation:
-    """Start an interpreter, which needs the program next."""
     try:
-        return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True)
+        return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True, first=program())
     except FileNotFoundError as error:
         raise Unavailable(
             "python3 is not installed in this sandbox: call the tools directly.", retryable=False
         ) from error
 
 
-async def _ready(started: CommandConversation) -> CommandConversation:
-    """Give it the program. Whatever else is sent meanwhile comes after that."""
-    try:
-        await started.send(program())
-    except (OSError, Unavailable):
-        pass  # it has ended: who gives it a script is told
-    except BaseException:
-        await started.kill()
-        raise
-    return started
-
-
 async def _keep_spare(sandbox: Sandbox) -> None:
     """Start an interpreter for the next script."""
     try:
-        spare = await _started(sandbox)
+        await _keep(sandbox, await _started(sandbox))
     except (OSError, ValueError, Unavailable, HandrailError):
         return  # the next script starts one itself, or says why it cannot
-    await _keep(sandbox, spare)
-    await _ready(spare)
 
 
 async def _keep(sandbox: Sandbox, spare: CommandConversation) -> None:
