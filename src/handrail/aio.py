@@ -282,18 +282,19 @@ class _RemoteWork:
 
     def _start(self) -> None:
         self._task = in_background(self._serve())
+        self._task.add_done_callback(self._ended)
 
     async def _serve(self) -> None:
         try:
             self.value = await self._work()
         except Exception as error:  # noqa: BLE001 - raised again on the caller's loop
             self.error = error
-        except BaseException as error:
+
+    def _ended(self, task: Any) -> None:
+        """Called also for a task that is cancelled before it begins."""
+        if task.cancelled() or task.exception() is not None:
             self.error = Unavailable("The work was cancelled because its event loop ended.", retryable=False)
-            self.error.__cause__ = error
-            raise
-        finally:
-            call_on(self._back, self._done.set)
+        call_on(self._back, self._done.set)
 
 
 class HasOwnLoop(Protocol):

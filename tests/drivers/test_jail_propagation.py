@@ -82,6 +82,7 @@ def test_control_a_guard_that_leaves_the_mounts_as_they_are_gets_it_and_is_found
     )
 
 
+@pytest.mark.timeout(3600)  # a suite of its own, in which each test has its own limit
 @needs_unshare
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is mapped to root to share his mounts is no ordinary user any more")
 def test_the_tests_of_the_jail_pass_where_mounts_are_shared() -> None:

@@ -1,5 +1,6 @@
 """A CommandConversation: whole frames both ways, and an end in bounded time whatever the command or its driver does."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -70,6 +71,29 @@ async def test_the_first_frame_comes_before_all_others_however_late_it_is_taken(
                 if not pushed:
                     group.start_soon(talk.send, b"second")
                 assert [await talk.receive() for _ in range(2)] == [b"f" * size, b"second"]
+            await talk.kill()
+
+
+@pytest.mark.parametrize("how", ["anyio", "asyncio"])
+@pytest.mark.parametrize("first", [None, b"f" * 99_000])
+async def test_a_frame_whose_sender_is_cancelled_goes_out_whole(first: bytes | None, how: str, tmp_path: Path) -> None:
+    async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
+        late = "import time; time.sleep(0.5)\n" + ECHO
+        talk = await sandbox.converse(["python3", "-I", "-c", late], first=first)
+        large = b"l" * (2 << 20)
+        if how == "anyio":
+            with anyio.move_on_after(0.1) as scope:
+                await talk.send(large)
+            assert scope.cancelled_caught, "the control"
+        else:
+            sending = asyncio.ensure_future(talk.send(large))
+            await anyio.sleep(0.1)
+            assert sending.cancel(), "the control"
+        frames = [*([] if first is None else [first]), large, b"next"]
+        with in_time():
+            async with anyio.create_task_group() as group:
+                group.start_soon(talk.send, b"next")
+                assert [await talk.receive() for _ in frames] == frames
             await talk.kill()
 
 

@@ -290,3 +290,26 @@ thread.join()
 async def test_a_key_that_is_not_json_says_so(real: World) -> None:
     failed = await trouble(real, "ref = tools.bash(command='seq 1 5000')\nassert isinstance(ref, Ref)\nref[b'a']")
     assert "the key is a bytes, which has no JSON form; use .decode() or .hex()" in failed.message
+
+
+IN_ANOTHER_THREAD = """
+import asyncio, sys
+from handrail import Policy, Session, open_sandbox
+from handrail.tools.script import script_tool
+
+async def main():
+    async with open_sandbox("host", workspace=sys.argv[1], allow_weaker=True) as sandbox:
+        async def there():
+            async with Session([script_tool()], sandbox=sandbox, policy=Policy(mode="open")) as session:
+                print((await session.call("script", {"code": "1"})).ok)
+        for _ in range(3):
+            await asyncio.to_thread(asyncio.run, there())
+
+asyncio.run(main())
+"""
+
+
+def test_the_loop_of_another_thread_ends_after_a_script(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IN_ANOTHER_THREAD, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert ran.stdout.split() == ["True"] * 3

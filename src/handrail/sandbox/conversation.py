@@ -124,9 +124,10 @@ class CommandConversation:
     def __init__(self, command: FramedCommand, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
         self._command = command
-        self._sending = anyio.Lock(fast_acquire=True)
-        self._first = b""
-        """What is left of the first frame. Nothing else is sent before it."""
+        self._outbox: list[tuple[bytes, Any]] = []
+        """What the command has not taken yet of each frame, and what its sender waits for, if he does.
+
+        One task sends all of it, so that a frame goes out whole even if its sender is cancelled."""
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
@@ -155,23 +156,40 @@ class CommandConversation:
         """Send the first frame, without waiting for the command to take all of it. Raises ValueError as `send`."""
         frame = framed(first)
         with suppress(OSError):  # it has ended already; who sends or receives is told
-            self._first = frame[self._command.push(frame) :]
-        if self._first:
-            in_background(self._send_first())
+            self._put(frame[self._command.push(frame) :], None)
 
-    async def _send_first(self) -> None:
-        with suppress(OSError, Unavailable):
-            async with self._sending:
-                await self._feed(b"")
+    def _put(self, rest: bytes, sent: Any) -> None:
+        if rest:
+            self._outbox.append((rest, sent))
+            if len(self._outbox) == 1:
+                in_background(self._send_all()).add_done_callback(self._stop_sending)
 
-    async def _feed(self, frame: bytes) -> None:
-        first, self._first = self._first, b""
-        await self._command.feed(first + frame)
+    async def _send_all(self) -> None:
+        while self._outbox:
+            rest, sent = self._outbox[0]
+            error: Exception | None = None
+            try:
+                await self._command.feed(rest)
+            except (OSError, Unavailable) as raised:
+                error = raised
+            del self._outbox[0]
+            if sent is not None and not sent.done():
+                if error is None:
+                    sent.set_result(None)
+                else:
+                    sent.set_exception(error)
+
+    def _stop_sending(self, task: Any) -> None:
+        """Of frames that are left, because the event loop ends, nobody waits for the rest."""
+        while task.cancelled() and self._outbox:
+            sent = self._outbox.pop()[1]
+            if sent is not None:
+                with suppress(RuntimeError):  # the loop is closed
+                    sent.cancel()
 
     def push(self, data: bytes) -> bool:
         """Send a small frame without waiting; whether it was sent. On another event loop than its own it is not."""
-        free = not self._first and not self._sending.locked()
-        whole = len(data) <= AT_ONCE and free and self.own_loop.here()
+        whole = len(data) <= AT_ONCE and not self._outbox and self.own_loop.here()
         return whole and self._command.push(len(data).to_bytes(HEADER, "big") + data) > 0
 
     def take(self) -> bytes | None:
@@ -194,12 +212,16 @@ class CommandConversation:
 
     @on_own_loop
     async def send(self, data: bytes) -> None:
-        """Send one frame. Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large."""
+        """Send one frame; one that is begun goes out whole, even if the caller is cancelled.
+
+        Raises BrokenPipeError when the command no longer reads, ValueError for a frame too large.
+        """
         frame = framed(data)
-        sent = 0 if self._first or self._sending.locked() else self._command.push(frame)
-        if sent < len(frame):
-            async with self._sending:  # a frame goes out in one piece
-                await self._feed(frame[sent:])
+        taken = 0 if self._outbox else self._command.push(frame)
+        if taken < len(frame):
+            sent = running_loop().create_future()
+            self._put(frame[taken:], sent)
+            await sent
 
     @on_own_loop
     async def receive(self) -> bytes | None:
