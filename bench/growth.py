@@ -21,7 +21,7 @@ ROUND: Final = 4.5
 A round is that call, two more events, the model's answer checked and recorded, and both of its messages built from the
 events and weighed, so that the conversation fits the model's context and is the same one when it is resumed.
 """
-UNLIMITED: Final = Budget(calls=None, refusals=None, seconds=None)
+UNLIMITED: Final = Budget(calls=None, refusals=None, requests=None)
 
 
 def rows(effort: Effort) -> list[Row]:

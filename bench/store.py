@@ -4,24 +4,30 @@ import json
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 
 from bench.floor import add, texts
 from bench.growth import SIZES, UNLIMITED, exponent
 from bench.measure import Effort, Row, Stopwatch, Times, interleave, row
-from handrail import Agent, Call, Session, Store
+from handrail import Agent, Call, Event, Session, Store, TextDelta
+from handrail.store.stored import StoredSession
 from handrail.testing import ScriptedModel, Turn
 
-ADDED: Final = 2.0
-"""How many times as many bare INSERTs as the round writes events the store may add to it."""
+ADDED: Final = 2.5
+"""How many times as many bare INSERTs as the round writes events the store may add to it, digests and end marks too."""
 EXPONENT: Final = 1.05
 TOGETHER: Final = 64
 LONG: Final = 100_000
+PIECES: Final = 800
+"""Pieces of a streamed answer."""
+PIECES_AT_ONCE: Final = 8
+"""Pieces that arrive together."""
 EVENT: Final = json.dumps([0.0, "call_ended", "call_1", None, {"tool": "add", "status": "ok", "result": "x" * 200}])
 
 
@@ -29,6 +35,8 @@ def rows(effort: Effort) -> Iterator[Row]:
     sizes = [effort.count(size) for size in SIZES]
     with _directory() as directory:
         yield from _rounds(effort, sizes, directory)
+        yield from _commits(directory)
+        yield from _pieces(effort, directory)
         yield from _many(effort, directory)
         yield from _reopened(effort, directory)
 
@@ -58,6 +66,28 @@ def _rounds(effort: Effort, sizes: list[int], directory: Path) -> Iterator[Row]:
     for kind in ("memory", "stored"):
         totals = [taken[f"{kind} {size}"].least * size for size in sizes]
         yield Row(f"{kind}: growth exponent", exponent(sizes, totals), "", bound=EXPONENT)
+
+
+def _commits(directory: Path) -> Iterator[Row]:
+    """How often the database is written to: the first round, and the first call, also write the session itself."""
+    for name, calls, rounds in (("a call", 0, 0), ("another call", 1, 0), ("a round", 0, 1), ("another round", 0, 2)):
+        more = anyio.run(_commits_of, calls + (rounds == 0), rounds, directory)
+        less = anyio.run(_commits_of, calls, max(0, rounds - 1), directory) if calls or rounds > 1 else 0
+        yield Row(f"commits of {name}", float(more - less), "")
+
+
+def _pieces(effort: Effort, directory: Path) -> Iterator[Row]:
+    """A streamed answer, whose pieces are stored before anybody sees them."""
+    count = effort.count(PIECES)
+    for shown in ("nobody", "a reader", "a stream"):
+        samples = {
+            kind: lambda where=where, shown=shown: anyio.run(_answer, count, shown, where)[0]  # type: ignore[misc]
+            for kind, where in (("memory", None), ("stored", directory))
+        }
+        taken = interleave(samples, effort.rounds)
+        commits = anyio.run(_answer, count, shown, directory)[1]
+        yield row(f"a piece of an answer, shown to {shown}, stored", taken["stored"], "µs", floor=taken["memory"])
+        yield Row(f"commits of {count:,} of them, shown to {shown}", float(commits), "")
 
 
 def _many(effort: Effort, directory: Path) -> Iterator[Row]:
@@ -123,6 +153,69 @@ async def _run(arguments: list[str], directory: Path | None) -> float:
         store.close()
         shutil.rmtree(store.path.parent)
     return watch.cpu / len(arguments)
+
+
+class _Counted(Store):
+    """A store that counts how often it is written to."""
+
+    commits = 0
+
+    def claim(self, id: str, *, exists: bool = False) -> StoredSession:
+        stored = super().claim(id, exists=exists)
+        write = stored.append
+
+        def append(events: Sequence[Event], changed: Sequence[Event] = ()) -> None:
+            self.commits += 1
+            write(events, changed)
+
+        stored.append = append  # type: ignore[method-assign]
+        return stored
+
+
+async def _commits_of(calls: int, rounds: int, directory: Path) -> int:
+    """Commits until the caller has the answer; a round is a run's, with one call and an answer after the last."""
+    with _Counted(Path(tempfile.mkdtemp(dir=directory)) / "sessions.db") as store:
+        agent = _agent(texts(rounds), store)
+        async with agent.session as session:
+            for text in texts(calls):
+                await session.call("add", text)
+            if rounds:
+                await agent.run("Add.")
+            return store.commits
+
+
+async def _answer(count: int, shown: str, directory: Path | None) -> tuple[float, int]:
+    """CPU time per piece, and commits. A provider sends a few pieces at a time."""
+    store = None if directory is None else _Counted(Path(tempfile.mkdtemp(dir=directory)) / "sessions.db")
+    seen: list[Event] = []
+    readers = [seen.append] if shown == "a reader" else []
+    async with Session(store=store, readers=readers) as session:
+        agent = Agent(_Streams(count), session=session)
+        with Stopwatch() as watch:
+            if shown == "a stream":
+                seen += [event async for event in agent.stream("Say it.")]
+            else:
+                await agent.run("Say it.")
+        commits = 0 if store is None else store.commits
+    if shown != "nobody" and len(seen) < count:
+        raise AssertionError("pieces are missing, so their time means nothing")
+    return watch.cpu / count, commits
+
+
+class _Streams:
+    """A model whose answer comes in pieces, several at a time."""
+
+    name = "streams"
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    async def ask(self, messages: object, tools: object, *, system: str) -> AsyncIterator[TextDelta | Turn]:
+        for number in range(self._count):
+            if number % PIECES_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+            yield TextDelta("word ")
+        yield Turn("word " * self._count)
 
 
 async def _events_of_a_round(directory: Path) -> int:

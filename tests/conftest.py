@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -28,6 +29,8 @@ def anyio_backend() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a script's background job, and in some CI
+        signal.signal(signal.SIGINT, lambda *_: None)  # still ignored here, but not in the programs that tests start
     config.stash[STDERR] = os.dup(2)  # now it is the real one; later pytest catches what a test prints
     if sys.platform == "linux" and stale():
         build()

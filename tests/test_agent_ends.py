@@ -85,7 +85,8 @@ async def test_plain_text_is_sent_back_once_and_then_there_is_no_output(text: st
     assert (outcome.reason, outcome.text, outcome.output) == ("no_output", "Oslo, I said.", None)
     (told,) = events_of(agent.session, "steered")
     assert told.data["why"] == "no_output"
-    assert agent.messages[-2] == Message("user", told.data["text"])
+    asked = told.data["text"] if text else f"Which city?\n\n{told.data['text']}"
+    assert agent.messages[-2] == Message("user", asked)
     assert (await agent.run("Please.")).output == City(name="Oslo", people=1)  # each run has its own chance
 
 
@@ -347,7 +348,7 @@ async def test_whatever_a_model_sends_the_session_is_whole_and_can_be_resumed(wh
     with Store(tmp_path / "s.db") as store:
         agent = Agent(Answers(BAD[what]), tools=[add], store=store)
         outcome = await agent.run("go")
-        assert outcome.reason in ("done", "model_error")
+        assert outcome.reason in ("done", "model_error", "cut")
         assert outcome.text
         await bad_input(agent, store)
 
@@ -364,9 +365,16 @@ async def test_the_same_call_for_ever_ends_by_a_limit() -> None:
     assert outcome.reason == "budget"
     kinds = [event.data["kind"] for event in endings(agent.session).values()]
     assert kinds == ["execution_error"] * 3 + ["rejected"] * 5 + ["budget_exhausted"]
-    endless = Agent(Answers(lambda n: [Turn("", (Call("1", "add", {"a": 1, "b": 1}),))]), tools=[add])
+    endless = Agent(Answers(lambda n: [Turn("", (Call("1", "add", {"a": n, "b": 1}),))]), tools=[add])
     assert (await endless.run("go")).reason == "round_limit"
     assert len(endings(endless.session)) == 64
+
+
+async def test_the_same_success_for_ever_ends_by_the_limit_of_refusals() -> None:
+    endless = Agent(Answers(lambda n: [Turn("", (Call("1", "add", {"a": 1, "b": 1}),))]), tools=[add])
+    assert (await endless.run("go")).reason == "budget"
+    kinds = [event.data["kind"] for event in endings(endless.session).values()]
+    assert kinds == [None] * 10 + ["rejected"] * 50 + ["budget_exhausted"]
 
 
 async def test_a_session_whose_tool_is_gone_can_be_resumed(tmp_path: Path) -> None:

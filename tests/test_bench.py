@@ -20,6 +20,11 @@ GUARDED = [
 ]  # fmt: skip
 PROMISED = {
     "adapters": ["pydantic-ai: a call of its own function tool", "pydantic-ai: what that adds"],
+    "answers": ["objects: a call that answers them", "longest wait of others", "from one tool to the next"],
+    "bombs": [
+        "requests", "requests out at once", "until all ended", "MiB in the transcript", "longest silence",
+        "an unknown name among", "nested 5,000 deep",
+    ],
     "calls": ["async tool", "def tool, in a thread", "calls of 10 ms in call_all, wall", "1 MiB of text as a result"],
     "derive": ["tools by @tool: derived and compiled"],
     "gates": [
@@ -38,6 +43,7 @@ PROMISED = {
         "bubblewrap for each command", "the line, against bash outside", "jails, made one after the other",
         "idle memory (PSS), mean of", *GUARDED,
     ],
+    "lanes": ["waiting: writers", "writers: growth exponent", "writers inside a call: growth exponent"],
     "mcp": [
         "a call in memory, 2025-11-25: ours, with all gates", "a call over stdio, 2026-07-28: ours, with all gates",
         "start until the first answer: handrail mcp", "clients at once: one more command each",

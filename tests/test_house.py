@@ -152,14 +152,14 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 PUBLIC = [
     "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Blobs",
-    "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "Command", "Completed", "Context",
-    "Decision", "Driver",
-    "Event", "Excerpt", "Failure", "Feature", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job",
-    "Limits", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome", "Pending",
-    "Policy", "Process", "Promise", "Report", "Result", "Rule", "STANDARD", "Sandbox", "Scrubber", "Session", "Step",
-    "Store", "Success", "Summary", "TaskState", "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn",
-    "Unavailable", "Usage",
-    "WeakerThanAsked", "builtin_tools", "open_sandbox", "plugin_tools", "read_envelope", "run_sync", "tool",
+    "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "CodeResult", "Command",
+    "CommandStream", "Completed", "Context", "Decision", "Driver", "Event", "Excerpt", "Failure", "Feature",
+    "FileExists", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job", "Limits", "ListFiles",
+    "Listing", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
+    "Pending", "Policy", "Process", "Promise", "ReadFile", "Report", "Result", "Rule", "RunCode", "STANDARD",
+    "Sandbox", "Scrubber", "Session", "SessionCheck", "Step", "Store", "StreamMark", "Success", "Summary", "TaskState",
+    "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn", "Unavailable", "Usage", "WeakerThanAsked",
+    "WriteFile", "Written", "builtin_tools", "open_sandbox", "plugin_tools", "read_envelope", "run_sync", "tool",
 ]  # fmt: skip
 
 

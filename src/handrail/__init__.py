@@ -45,6 +45,11 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.model import ThinkingDelta as ThinkingDelta
     from handrail.contract.model import Turn as Turn
     from handrail.contract.model import Usage as Usage
+    from handrail.contract.payload import FileExists as FileExists
+    from handrail.contract.payload import ListFiles as ListFiles
+    from handrail.contract.payload import ReadFile as ReadFile
+    from handrail.contract.payload import RunCode as RunCode
+    from handrail.contract.payload import WriteFile as WriteFile
     from handrail.contract.result import ArtifactRef as ArtifactRef
     from handrail.contract.result import Failure as Failure
     from handrail.contract.result import Image as Image
@@ -54,14 +59,20 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.drivers.open import open_sandbox as open_sandbox
     from handrail.policy.policy import Policy as Policy
     from handrail.policy.rule import Rule as Rule
+    from handrail.sandbox.completed import CodeResult as CodeResult
     from handrail.sandbox.completed import Completed as Completed
+    from handrail.sandbox.dispatch import Listing as Listing
+    from handrail.sandbox.dispatch import Written as Written
     from handrail.sandbox.job import Job as Job
     from handrail.sandbox.sandbox import Sandbox as Sandbox
+    from handrail.sandbox.streams import CommandStream as CommandStream
+    from handrail.sandbox.streams import StreamMark as StreamMark
     from handrail.scrub import Scrubber as Scrubber
     from handrail.session.pending import Pending as Pending
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
     from handrail.session.steering import TaskState as TaskState
+    from handrail.store.check import SessionCheck as SessionCheck
     from handrail.store.store import Store as Store
     from handrail.store.summary import Summary as Summary
     from handrail.toolkit.bridge import run_sync as run_sync

@@ -1,15 +1,13 @@
 """The loop: ask the model, run its calls, append the results, repeat; every call has one result."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Literal, Unpack
 
-import anyio
-
-from handrail.aio import finish, in_background
+from handrail.aio import finish
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError, NameConflict, describe_error
 from handrail.contract.event import Event
@@ -21,15 +19,16 @@ from handrail.log import report
 from handrail.policy.policy import Policy
 from handrail.session.asking import Asking, checked_model
 from handrail.session.child import ChildSession
-from handrail.session.loop_host import LoopHost, check_run
-from handrail.session.messages import Conversation
+from handrail.session.loop_host import LoopHost, check_run, watch_run
+from handrail.session.messages import READ_AT_ONCE, Conversation
 from handrail.session.options import SessionOptions
 from handrail.session.session import Session
 from handrail.session.steering import Steer, steer_to_listed_paths
 from handrail.session.typed_answer import SEND_BACK, answer_tool, is_answer_tool
 from handrail.session.window import Window
 from handrail.store.store import Store
-from handrail.toolkit.toolbox import Toolbox, ToolLike
+from handrail.toolkit.requests import BudgetSpent
+from handrail.toolkit.toolbox import Tools
 
 MAX_ROUNDS: Final = 64
 TASK: Final = "You do one task for another assistant. It gets your last answer and nothing else of what you say."
@@ -50,6 +49,8 @@ class Outcome:
     usage: Usage = field(default=Usage(), kw_only=True)
     output: Any = field(default=None, kw_only=True)
     """The object that `Agent(output=…)` asks for; None unless the reason is `done`."""
+    store_error: str = field(default="", kw_only=True)
+    """Why the store lacks the end of this run; empty if it has it, or there is no store."""
 
 
 @explains_misuse
@@ -65,7 +66,7 @@ class Agent:
         session: one of yours, with all of its options; then none of the others of a session may be given.
         policy: which calls run, which ask, and which are refused.
         approver: a function that asks a person. Without one, what asks is refused.
-        budget: how many calls, refusals and seconds one run may use.
+        budget: how many calls, requests, tokens, dollars and seconds one run may use.
         rounds: how often the model may be asked in one run.
         system: the system text of every request.
         store: keeps the session in a file, so that `Agent.resume` can go on with it.
@@ -76,7 +77,7 @@ class Agent:
     """
 
     def __init__(
-        self, model: Model, *, tools: Iterable[ToolLike] | Toolbox = (), sandbox: Any = None,
+        self, model: Model, *, tools: Tools = (), sandbox: Any = None,
         session: Session | None = None, policy: Policy = Policy(), approver: Approver | None = None,
         budget: Budget = Budget(), rounds: int = MAX_ROUNDS, system: str = "", store: Store | None = None,
         secrets: Sequence[str] = (), name: str = "", output: type[Any] | None = None,
@@ -92,6 +93,8 @@ class Agent:
             secrets=secrets,
         )  # fmt: skip
         self.rounds, self.system, self.name, self.steer = rounds, system, name, steer
+        self._base_system = system
+        """The system text without what tasks add to it; tasks inside tasks begin with it too."""
         self.model_name = str(getattr(model, "name", "") or type(model).__name__)
         self.session.opened_by |= {"model": self.model_name, "system": system}
         if self.session.scrubber is not None and (scrub := getattr(model, "scrub", None)) is not None:
@@ -137,6 +140,7 @@ class Agent:
     @property
     def messages(self) -> list[Message]:
         """The conversation so far, as the session's events tell it."""
+        self.session.flush()
         return self._conversation.follow(self.session)
 
     def __repr__(self) -> str:
@@ -145,6 +149,7 @@ class Agent:
     @property
     def usage(self) -> Usage:
         """What all requests of this agent took."""
+        self.session.flush()
         return self._asking.usage
 
     async def run(self, prompt: str, *, images: Sequence[Image] = ()) -> Outcome:
@@ -161,7 +166,7 @@ class Agent:
     def stream(self, prompt: str, *, images: Sequence[Image] = ()) -> AsyncIterator[Event]:
         """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""
         check_run(self.session, prompt, images)
-        return _watch(self.session, partial(self.run, prompt, images=images))
+        return watch_run(self.session, partial(self.run, prompt, images=images))
 
     async def _run(self, prompt: str, images: Sequence[Image]) -> Outcome:
         reason: Reason = "cancelled"
@@ -183,32 +188,37 @@ class Agent:
             self.session.host.outer = outer
             text = text if self.session.scrubber is None else self.session.scrubber.text(text)
             self.session.emit("run_ended", data={"reason": reason, "text": text, **state.as_data()})
-        return Outcome(reason, text, session_id=self.session.id, usage=self.usage, output=state.output)
+        if self.session.store_error:
+            await self.session.settle()
+        return Outcome(
+            reason, text, session_id=self.session.id, usage=self.usage, output=state.output,
+            store_error=self.session.store_error,
+        )  # fmt: skip
 
     async def _rounds(self, host: LoopHost, state: "_Run") -> End:
         for _ in range(self.rounds):
             try:
                 turn = await self._turn_in_time()
+            except BudgetSpent as spent:
+                return "budget", str(spent)
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 who = f"The model {type(self.model).__name__} (session {self.session.id!r})"
                 state.traceback = report(who, error)
                 return "model_error", describe_error(error)
-            if turn is None:
-                return "budget", f"The {self.session.shared.budget.seconds:g} s of this run are used up."
             end = await self._act(turn, host, state) if turn.calls else self._conclude(turn, state)
             if end is not None:
                 return end
         return "round_limit", f"The model was not done after {self.rounds} rounds."
 
-    async def _turn_in_time(self) -> Turn | None:
-        """The model's next answer; None if the run's seconds are used up before it is complete."""
+    async def _turn_in_time(self) -> Turn:
+        """The model's next answer. Raises BudgetSpent, also if the run's seconds are over before it is complete."""
         clock = self.session.shared.counts.clock
         if (left := clock.left()) == inf:
             return await self._asking.turn()
         if left > 0:
             with clock.limit(left):
                 return await self._asking.turn()
-        return None
+        raise BudgetSpent(f"The {self.session.shared.budget.seconds:g} s of this run are used up.")
 
     async def _act(self, turn: Turn, host: LoopHost, state: "_Run") -> End | None:
         """Run the calls of an answer. Returns how the run ends, if it does."""
@@ -224,14 +234,18 @@ class Agent:
             return self._send_back(text, state)
         if host.ended:
             return host.ended
-        if any(not result.ok and result.kind == "budget_exhausted" for result in results):
+        spent = any(not result.ok and result.kind == "budget_exhausted" for result in results)
+        if spent or self.session.shared.tasks_ended:
             return "budget", turn.text or "The budget of this run is used up."
+        if len(results) > READ_AT_ONCE:
+            await self._conversation.catch_up(self.session)
         self._steer_by_state(state)
         return None
 
     def _conclude(self, turn: Turn, state: "_Run") -> End | None:
         """What an answer without calls means. None: the model is asked again."""
         if turn.stop == "paused":
+            self.session.flush()  # the model is told of its answer, and may be a person
             return None
         if turn.stop == "refused":
             return "refused", turn.text or "The model refused to answer."
@@ -292,12 +306,13 @@ class Agent:
         try:
             with child.scope:
                 await child.enter(cwd)
-                parts = (self.system, TASK, f"Your role: {role}" if role.strip() else "")
+                parts = (self._base_system, TASK, f"Your role: {role}" if role.strip() else "")
                 system = "\n\n".join(part for part in parts if part)
                 agent = Agent(
                     self.model, session=child, rounds=self.rounds, system=system, name=role or self.name,
                     steer=self.steer,
                 )  # fmt: skip
+                agent._base_system = self._base_system
                 outcome = await agent.run(prompt)
         finally:
             self._asking.usage += Usage() if agent is None else agent.usage
@@ -335,7 +350,7 @@ class _Run:
 
 def _session_for(
     session: Session | None,
-    tools: Iterable[ToolLike] | Toolbox,
+    tools: Tools,
     *,
     sandbox: Any,
     policy: Policy,
@@ -361,32 +376,3 @@ def _session_for(
     if given:
         raise HandrailError(f"give {', '.join(given)} to the Session, because this Agent was given a session")
     return session
-
-
-async def _watch(session: Session, run: Callable[[], Awaitable[Any]]) -> AsyncIterator[Event]:
-    """The run has its own task, because a generator that is left early may be closed in another task."""
-    failed: list[BaseException] = []
-
-    async def work() -> None:
-        try:
-            await run()
-        except Exception as error:  # noqa: BLE001 - raised again below
-            failed.append(error)
-
-    seen = len(session.trace)
-    task, ended = in_background(work()), anyio.Event()
-    task.add_done_callback(lambda _: ended.set())
-    try:
-        async for event in session.events(seen):
-            yield event
-            if event.type == "run_ended" and event.parent == session.task:  # of this run, not of a task in it
-                break
-        else:
-            raise HandrailError(f"session {session.id} was closed before its run ended")
-    except BaseException:
-        task.cancel()
-        raise
-    finally:
-        await finish(ended.wait)
-    if failed:
-        raise failed[0]

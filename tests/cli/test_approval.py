@@ -54,6 +54,23 @@ def test_a_person_is_asked_in_the_terminal(typed: str, code: int, made: bool, tm
     assert "Fatal" not in screen.seen
 
 
+def test_a_long_difference_is_cut_in_its_middle_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"old {n}\n" for n in range(300)))
+    content = "".join(f"new\t{n}\n" for n in range(300))
+    call = ("call", "write", json.dumps({"path": "a.txt", "content": content, "overwrite": True}))
+    with terminal(*call, "--mode", "ask", cwd=tmp_path) as screen:
+        screen.wait_shown("kip?")
+        lines = screen.shown.splitlines()
+        screen.type("n\n\n")
+        screen.end()
+    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
+    about = boxed.index(next(line for line in boxed if line.startswith("why: ")))
+    assert about <= 41
+    assert any("lines left out" in line for line in boxed)
+    assert "-old 0" in boxed
+    assert "+new\\t299" in boxed
+
+
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_the_heading_comes_first_and_everything_fits(columns: int, tmp_path: Path) -> None:
     command = "echo " + "word " * 30 + "> made"

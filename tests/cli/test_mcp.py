@@ -40,9 +40,10 @@ def test_a_new_token_is_printed_to_standard_error_and_a_signal_ends_it(tmp_path:
     argv = [*MCP, "--http", "127.0.0.1:0", "--workspace", str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        address, token = server.stderr.readline(), server.stderr.readline()
+        starting, address, token = (server.stderr.readline() for _ in range(3))
         server.send_signal(signal.SIGINT)
         printed, rest = server.communicate(timeout=60)
+    assert starting == "handrail: starting\n"
     assert re.search(r"serving on http://127\.0\.0\.1:\d+/mcp$", address)
     assert re.search(r"clients need this token: [\w-]{43}$", token)
     assert (printed, rest) == ("", "")

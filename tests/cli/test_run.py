@@ -26,7 +26,7 @@ def test_the_answer_goes_to_standard_output_and_a_line_for_each_call_to_standard
     assert "jail: " in ran.stderr.splitlines()[0]
     assert "network none · policy contained · ScriptedModel" in ran.stderr.splitlines()[0]
     assert "✓ bash echo hi; exit 3 · exit 3 · " in ran.stderr
-    assert "tokens in" in ran.stderr
+    assert "tokens unknown" in ran.stderr
 
 
 def test_what_is_piped_in_is_added_to_the_prompt(work: Path, home: dict[str, str]) -> None:

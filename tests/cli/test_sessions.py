@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,7 +37,7 @@ def sessions(place: Path, *words: str) -> str:
 def test_the_list_has_a_line_for_each_and_json_for_programs(place: Path) -> None:
     first = sessions(place, "list").splitlines()[0]
     assert "done" in first
-    assert "1 calls  Say\\x1b[2J hi" in first
+    assert "1 calls  ~/work  Say\\x1b[2J hi" in first
     listed = json.loads(sessions(place, "list", "--json"))
     assert (listed[0]["state"], listed[0]["calls"], listed[0]["id"] in first) == ("done", 1, True)
 
@@ -138,3 +141,54 @@ def test_output_into_a_reader_that_has_gone_is_no_mistake(words: str, place: Pat
     env = {**ENV, "HOME": str(place)}
     ran = subprocess.run(["sh", "-c", line], cwd=place, env=env, capture_output=True, text=True, check=False)
     assert ran.stderr == ""
+
+
+def checked(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return plain("sessions", "check", *words, cwd=home / "work", env={"HOME": str(home)})
+
+
+def test_check_finds_no_damage_where_there_is_none(place: Path) -> None:
+    for words in ((), ("last",)):
+        ran = checked(place, *words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "  ok  " in ran.stdout
+        assert "DAMAGED" not in ran.stdout
+    told = json.loads(checked(place, "--json").stdout)
+    assert told["file"] == []
+    assert {(each["damage"], each["missing"], each["end_mark"]) for each in told["sessions"]} == {("", 0, "fits")}
+
+
+def test_check_tells_damage_by_its_code_and_what_to_type_works(place: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(place, home)
+    (path,) = home.rglob("sessions.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE events SET event = replace(event, 'echo hi', 'echo ho') WHERE key & 4294967295 > 1")
+    ran = checked(home)
+    assert (ran.returncode, "DAMAGED" in ran.stdout) == (1, True)
+    told = json.loads(checked(home, "last", "--json").stdout)["sessions"][0]
+    assert told["missing"] > 0
+    command = ran.stdout.partition("`handrail sessions ")[2].partition("`")[0].split()
+    assert command[:1] == ["fork"]
+    for words in (("show", told["id"]), ("export", told["id"], str(tmp_path / "out")), ("fork", told["id"])):
+        refused = plain("sessions", *words, cwd=home / "work", env={"HOME": str(home)})
+        assert (refused.returncode, "is damaged" in refused.stderr) == (2, True)
+    assert not (tmp_path / "out").exists()
+    forked = plain("sessions", *command, cwd=home / "work", env={"HOME": str(home)})
+    assert (forked.returncode, forked.stderr) == (0, "")
+    assert checked(home, forked.stdout.strip()).returncode == 0
+
+
+def test_check_of_a_file_that_is_no_store_says_so(place: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(place, home)
+    (path,) = home.rglob("sessions.db")
+    path.write_bytes(b"nothing of the kind" * 1_000)
+    ran = checked(home)
+    assert (ran.returncode, "is damaged, or is not a store" in ran.stdout) == (1, True)
+
+
+def test_check_without_sessions_finds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    ran = checked(tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")

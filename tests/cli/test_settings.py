@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from handrail.cli._config import accept
 from handrail.cli._settings import Configured, read_settings
 from tests.cli.story import bash, recorded
 from tests.cli.terminal import plain, terminal
@@ -138,10 +139,26 @@ def test_a_flag_comes_before_the_files_and_the_workspace_before_the_own_file(pla
     ],
 )
 def test_a_mistake_is_told_with_its_line_and_the_right_key(text: str, told: str, place: Path) -> None:
-    (place / "work/handrail.toml").write_text(text)
+    own(place, text)
     model = recorded(place / "r", ("Go", ["Done."]))
     code, _, said = handrail(place, "run", "Go", "--model", model)
     assert (code, told in said) == (2, True), said
+
+
+@pytest.mark.parametrize("text", ["[policy\n", 'modle = "x"\n', "\xff", "a = " + "[" * 50_000])
+def test_a_file_of_the_workspace_with_a_mistake_is_left_out_with_a_note_and_an_accepted_one_is_an_error(
+    text: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    file = place / "work/handrail.toml"
+    file.write_bytes(text.encode("latin-1"))
+    model = recorded(place / "r", ("Go", ["Done."]))
+    code, out, told = handrail(place, "run", "Go", "--model", model)
+    assert (code, out) == (0, "Done.\n"), told
+    assert "The file is not accepted, so all of it is left out" in told
+    accept(file, file.read_bytes())
+    assert handrail(place, "run", "Go", "--model", model)[0] == 2
 
 
 def test_init_writes_a_commented_file_that_can_be_read_once(place: Path) -> None:

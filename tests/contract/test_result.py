@@ -165,3 +165,18 @@ def test_both_kinds_of_result_have_the_same_fields() -> None:
     names = {name for name in dir(failure) if not name.startswith("_")}
     assert names == {name for name in dir(success) if not name.startswith("_")}
     assert {"value", "kind", "data", "field", "expected"} <= names
+
+
+@pytest.mark.parametrize("text", ["", "hello", "{", "[1]", '{"ok": 1}', '{"ok": false, "kind": "unheard of"}', "null"])
+def test_any_text_is_a_success_where_envelopes_are_not_required(text: str) -> None:
+    assert read_envelope(text, strict=False) == Success({"text": text})
+    with pytest.raises(BadEnvelope):
+        read_envelope(text)
+
+
+def test_an_envelope_is_read_as_one_whether_required_or_not() -> None:
+    for went in (Success({"n": 1}, ("w",)), Failure("not_found", "gone", field="path")):
+        assert read_envelope(json.dumps(went.to_envelope("t")), strict=False) == went
+    assert read_envelope("[TIMEOUT] slow", strict=False) == Failure("timeout", "slow")
+    with pytest.raises(BadEnvelope):
+        read_envelope({"ok": True}, strict=False)  # type: ignore[arg-type]

@@ -12,6 +12,16 @@ MARKER = re.compile(
 )
 
 
+class Printed:
+    """The whole of a text, as a sandbox has it."""
+
+    def __init__(self, data: bytes, *, incomplete: bool = False) -> None:
+        self.data, self.incomplete = data, incomplete
+
+    def __call__(self, start: int, length: int, /) -> bytes:
+        return self.data[start : start + length]
+
+
 def giving(value: Any, **options: Any) -> Tool:
     return Tool("t", OBJECT, lambda context, arguments: value, **options)
 

@@ -24,7 +24,7 @@ async def settle() -> None:
 async def test_readers_overlap_and_a_writer_waits_for_them() -> None:
     lane = Lane()
     one, two, writer = lane.reserve(False, "r1"), lane.reserve(False, "r2"), lane.reserve(True, "w")
-    assert (one.behind, two.behind, writer.behind) == ((), (), ("r1", "r2"))
+    assert (one.behind, two.behind, writer.behind) == (None, None, (one, 2))
     await one.enter()
     await two.enter()
     async with anyio.create_task_group() as tasks:
@@ -34,7 +34,7 @@ async def test_readers_overlap_and_a_writer_waits_for_them() -> None:
         one.leave()
         await settle()
         assert not writer.entered
-        assert writer.behind == ("r2",)
+        assert writer.behind == (two, 1)
         two.leave()
         await settle()
         assert writer.entered
@@ -46,7 +46,7 @@ async def test_a_reader_behind_a_waiting_writer_waits_so_that_the_writer_does_no
     lane = Lane()
     early, writer, late = lane.reserve(False, "r1"), lane.reserve(True, "w"), lane.reserve(False, "r2")
     await early.enter()
-    assert late.behind == ("w",)
+    assert late.behind == (writer, 1)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(late.enter)
         await settle()
@@ -74,7 +74,7 @@ async def test_a_cancelled_wait_gives_its_place_back() -> None:
             await second.enter()
         tasks.start_soon(third.enter)
         await settle()
-        assert third.behind == ("a",)
+        assert third.behind == (first, 1)
         first.leave()
         await settle()
         assert third.entered

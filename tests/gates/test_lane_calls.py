@@ -1,5 +1,6 @@
 """Calls that touch the same thing are kept apart, in the order asked, whatever they call inside and how they end."""
 
+from time import process_time
 from typing import Any
 
 import anyio
@@ -113,7 +114,27 @@ async def test_waiting_is_told_with_whom_it_waits_for() -> None:
     async with World().session() as session:
         await session.call_all([Call("a", "look", doing(2)), Call("b", "look", doing(2)), Call("w", "change", doing())])
     (waiting,) = events_of(session, "call_waiting")
-    assert (waiting.call_id, dict(waiting.data)) == ("w", {"lane": "sandbox", "behind": ["a", "b"]})
+    assert (waiting.call_id, dict(waiting.data)) == ("w", {"lane": "sandbox", "behind": ["a"], "count": 2})
+
+
+async def test_however_many_wait_each_event_names_one_and_counts_the_rest() -> None:
+    async with World().session() as session:
+        first = Call("w0", "change", doing(2_000))  # it lasts until all of them wait
+        await session.call_all([first, *(Call(f"w{n}", "change", doing(n % 2)) for n in range(1, 300))])
+    told = [dict(event.data) for event in events_of(session, "call_waiting")]
+    assert told == [{"lane": "sandbox", "behind": ["w0"], "count": n} for n in range(1, 300)]
+
+
+async def test_a_call_among_many_that_wait_inside_a_call_costs_what_one_among_few_does() -> None:
+    costs = []
+    for count in (25, 25, 400):  # the first warms up
+        async with World().session(budget=Budget(calls=None)) as session:
+            began = process_time()
+            inner = doing(0, *[("change", doing(1))] * count)
+            assert (await session.call("change", inner)).ok
+            costs.append((process_time() - began) / count)
+    assert len(events_of(session, "call_waiting")) == 399, "the control: they waited"
+    assert costs[2] < 5 * costs[1]  # it was 15 times as much, because each walked all the others, for each of them
 
 
 async def test_a_call_that_waits_for_approval_keeps_its_place() -> None:
@@ -177,5 +198,5 @@ async def test_five_hundred_writers_at_once_are_soon_done() -> None:
     world = World()
     async with world.session() as session:
         with anyio.fail_after(60):
-            await session.call_all([Call(f"{n}", "change", doing()) for n in range(500)])
+            await session.call_all([Call(f"{n}", "change", doing(n % 2)) for n in range(500)])
     assert world.order == [f"{n}" for n in range(500)]

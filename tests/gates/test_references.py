@@ -113,6 +113,43 @@ async def test_an_unknown_reference_is_refused_before_anybody_is_asked() -> None
         assert len(asked) == 1
 
 
+async def test_an_incomplete_artifact_is_refused_before_anybody_is_asked() -> None:
+    asked: list[ApprovalRequest] = []
+
+    async def approver(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return Decision.approve()
+
+    async with Session([length, nested], policy=Policy(ask=["*"]), approver=approver) as session:
+        cut = await session.artifacts.put("head tail", incomplete=True)
+        for name, arguments, field in (
+            ("length", {"text": ref(cut)}, "text"),
+            ("length", {"text": cut.to_wire()}, "text"),
+            ("nested", {"files": [], "options": {"x": ["a", ref(cut)]}}, "options.x[1]"),
+        ):
+            result = await session.call(name, arguments)
+            assert (result.ok, result.kind, result.field, asked) == (False, "invalid_args", field, [])
+            assert "incomplete" in result.message
+            assert "smaller parts" in result.message
+        whole = await session.artifacts.put("head and tail")
+        assert (await session.call("length", {"text": ref(whole)})).value == 13, "the control"
+
+
+async def test_an_artifact_that_becomes_incomplete_while_somebody_is_asked_is_refused() -> None:
+    with Artifacts() as store:
+        scope = store.scope("s")
+        kept = await scope.put("abc")
+
+        async def approver(request: ApprovalRequest) -> Decision:
+            await scope.put("abc", incomplete=True)
+            return Decision.approve()
+
+        async with Session([length], policy=Policy(ask=["length"]), approver=approver, artifacts=scope) as session:
+            result = await session.call("length", {"text": ref(kept)})
+    assert (result.ok, result.kind, result.field) == (False, "invalid_args", "text")
+    assert "incomplete" in result.message
+
+
 async def test_a_reference_that_vanishes_while_somebody_is_asked_fails_closed() -> None:
     ran: list[str] = []
 

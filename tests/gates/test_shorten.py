@@ -9,7 +9,7 @@ import pytest
 from handrail import Context, Failure, Session, Success, Tool, tool
 from handrail.artifacts.store import Artifacts
 from handrail.contract.excerpt import Excerpt, cut
-from tests.gates.shaping import MARKER, OBJECT, answer, giving, numbered
+from tests.gates.shaping import MARKER, OBJECT, Printed, answer, giving, numbered
 
 pytestmark = pytest.mark.anyio
 
@@ -46,9 +46,7 @@ async def test_what_a_timed_out_command_printed_is_cut_in_the_failure_too() -> N
 
 def printing(whole: str, head: int, tail: int) -> Excerpt:
     """What a sandbox gives of a text: its ends, and a way to read the whole."""
-    data = whole.encode()
-    left_out = len(whole) - head - tail
-    return Excerpt(whole[:head], whole[-tail:], left_out, len(whole), lambda at, length: data[at : at + length])
+    return Excerpt(whole[:head], whole[-tail:], len(whole) - head - tail, len(whole), Printed(whole.encode()))
 
 
 async def test_a_stream_that_the_sandbox_cut_is_not_cut_twice_and_shrinks_from_the_whole() -> None:

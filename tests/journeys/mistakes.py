@@ -113,6 +113,8 @@ TOOLS = [
     wrong(
         "@tool: no docstring", "@tool\ndef f(a: int):\n    return a", "tool f has no description", "write a docstring"
     ),
+    wrong("Tool: lane=''", 'Tool("t", SCHEMA, body, lane="")', "tool t: lane is ''", 'such as "database"'),
+    wrong("Tool: blank='no'", 'Tool("t", SCHEMA, body, blank="no")', "tool t: blank is 'no'", '"absent" or "keep"'),
     wrong("Tool: lane=5", 'Tool("t", SCHEMA, body, lane=5)', "tool t: lane is 5", 'such as "database"'),
     wrong(
         'Tool: deferred="yes"', 'Tool("t", SCHEMA, body, deferred="yes")', "tool t: deferred is 'yes'", "True or False"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Context, Session, open_sandbox, tool
+from handrail import Caps, Context, Session, open_sandbox, tool
 from handrail.testing import approve_all
 from handrail.tools.bash import bash
 from handrail.tools.read_artifact import read_artifact
@@ -34,6 +34,12 @@ async def make(size: int, context: Context) -> Any:
 
 
 @tool
+async def write(size: int) -> str:
+    """Write a long text."""
+    return "0123456789" * (size // 10)
+
+
+@tool
 async def digest(data: bytes) -> str:
     """Its sha256."""
     return sha256(data).hexdigest()
@@ -51,26 +57,27 @@ def most_memory() -> int:
     return int(found) * 1024
 
 
-async def pass_on(name: str) -> dict[str, Any]:
+async def pass_on(name: str, maker: str = "make") -> dict[str, Any]:
     """In a process of its own: what came out, how large the transcript is, and how much memory it took."""
-    async with Session([make, digest, count]) as session:
-        await session.call("make", {"size": MB})
+    async with Session([make, write, digest, count]) as session:
+        await session.call(maker, {"size": MB})
         await session.call(name, {next(iter(session.toolbox.find(name).parameters["properties"])): "x"})
         before = most_memory()
-        made = await session.call("make", {"size": SIZE})
+        made = await session.call(maker, {"size": SIZE})
         grown = most_memory() - before
         argument = {"digest": "data", "count": "text"}[name]
-        used = await session.call(name, {argument: made.value.to_wire()})
+        kept = made.value if maker == "make" else made.value.whole
+        used = await session.call(name, {argument: kept.to_wire()})
         memory = most_memory() - before
         told = sum(len(json.dumps(event.data, default=str)) for event in session.trace)
     return {"value": used.value, "told": told, "making": grown, "memory": memory}
 
 
-def in_a_process_of_its_own(name: str) -> dict[str, Any]:
+def in_a_process_of_its_own(name: str, maker: str = "make") -> dict[str, Any]:
     program = (
         "import anyio, json\n"
         "from tests.journeys.test_by_reference import pass_on\n"
-        f"print(json.dumps(anyio.run(pass_on, {name!r})))\n"
+        f"print(json.dumps(anyio.run(pass_on, {name!r}, {maker!r})))\n"
     )
     root = Path(__file__).parents[2]
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, cwd=root, timeout=120)
@@ -92,6 +99,50 @@ def test_200_megabytes_reach_another_tool_as_text() -> None:
     assert found["value"] == SIZE
     assert found["told"] < 10_000
     assert found["memory"] < SIZE * 3.3
+
+
+def test_200_megabytes_that_a_tool_returned_reach_another_tool_whole_and_past_the_context() -> None:
+    found = in_a_process_of_its_own("digest", "write")
+    assert found["value"] == sha256(b"0123456789" * (SIZE // 10)).hexdigest()
+    assert found["told"] < 110_000, "the ends of two texts, as the model is shown them"
+    assert found["making"] < SIZE * 1.3, "the text itself, which the tool made, and no copy of it"
+    assert found["memory"] < SIZE * 2.3
+
+
+async def printed(tmp_path: Path, size: int, caps: Caps) -> tuple[Any, Any, Any, int]:
+    """The answer of a command of so many bytes, what another tool makes of it, a page of it, the transcript's size."""
+    command = f"head -c {size} /dev/zero | tr '\\0' x"
+    async with (
+        open_sandbox("host", workspace=str(tmp_path), allow_weaker=True) as sandbox,
+        Session([bash, count, read_artifact], sandbox=sandbox, approver=approve_all, caps=caps) as session,
+    ):
+        ran = await session.call("bash", {"command": command, "timeout": 600})
+        assert ran.ok, ran
+        kept = ran.value["stdout"].whole
+        used = await session.call("count", {"text": kept.to_wire()})
+        page = await session.call("read_artifact", {"ref": kept.ref, "length": 100})
+        told = sum(len(json.dumps(event.data, default=str)) for event in session.trace if event.type != "output")
+    return ran, used, page, told
+
+
+async def test_200_megabytes_from_bash_reach_another_tool_where_the_spool_holds_them(tmp_path: Path) -> None:
+    ran, used, page, told = await printed(tmp_path, SIZE, Caps(spool=256 << 20))
+    assert used.value == SIZE
+    assert told < 300_000
+    assert not ran.value["stdout"].whole.incomplete
+    assert "incomplete" not in page.value
+
+
+async def test_what_bash_printed_beyond_its_spool_is_marked_and_refused_as_an_argument(tmp_path: Path) -> None:
+    ran, used, page, told = await printed(tmp_path, SIZE, Caps())
+    assert ran.value["stdout"].whole.incomplete
+    assert "incomplete output: a_" in ran.value["stdout"]
+    assert any("a part of the rest was discarded" in warning for warning in ran.warnings)
+    assert (used.ok, used.kind, used.field) == (False, "invalid_args", "text")
+    assert "incomplete" in used.message
+    assert page.value["incomplete"] is True
+    assert any("incomplete" in warning for warning in page.warnings)
+    assert told < 300_000
 
 
 async def test_a_file_of_the_sandbox_is_shared_and_read_by_another_tool(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 TOKEN: Final = "first-token-of-this-test"
@@ -19,7 +20,9 @@ class Address:
     """Where a server listens."""
 
     port: int
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    """Holds what it has written to stderr."""
 
     @property
     def url(self) -> str:
@@ -33,14 +36,20 @@ def http_server(directory: Path, *options: str, argv: Sequence[str] = HANDRAIL) 
     tokens.write_text(f"{TOKEN}\n{OTHER_TOKEN}\n")
     tokens.chmod(0o600)
     words = [*argv, "--http", "127.0.0.1:0", "--token-file", str(tokens), "--workspace", str(directory), *options]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    log = directory.parent / f"{directory.name}-stderr"
+    with log.open("wb") as stderr, subprocess.Popen(words, stderr=stderr) as process:
         try:
-            assert process.stderr is not None
-            line = process.stderr.readline()
-            found = re.search(r":(\d+)/mcp", line)
-            assert found, line
-            yield Address(int(found[1]), process)
+            yield Address(_port(process, log), process, log)
         finally:
             process.terminate()
             process.wait(30)
-            process.stderr and process.stderr.close()
+
+
+def _port(process: "subprocess.Popen[bytes]", log: Path) -> int:
+    """The port that it says it listens on."""
+    while True:
+        ended = process.poll() is not None
+        if found := re.search(r":(\d+)/mcp", log.read_text()):
+            return int(found[1])
+        assert not ended, log.read_text()
+        sleep(0.02)

@@ -15,7 +15,8 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from mcp.shared.exceptions import MCPError
 
 from handrail import HandrailError
-from handrail.mcp.http import LARGEST_REQUEST, Tokens, is_loopback, names_of
+from handrail.mcp.http import MAX_REQUEST_BYTES
+from handrail.serving import BearerTokens, is_loopback, names_of
 from tests.mcp.commands import OTHER_TOKEN, TOKEN, Address, http_server
 from tests.mcp.served import NEW, OLD, PROTOCOLS, envelope
 
@@ -149,11 +150,11 @@ async def test_only_the_right_request_ends_a_session_or_follows_its_events(serve
 def test_a_request_that_is_too_large_is_refused(server: Address, protocol: str, chunked: bool) -> None:
     right: dict[str, Any] = {"host": f"127.0.0.1:{server.port}", "origin": None, "token": f"Bearer {TOKEN}"}
     right |= {"method": "POST", "chunked": chunked, "protocol": protocol}
-    assert is_served(*answer(server, **right, size=LARGEST_REQUEST))
-    status, body = answer(server, **right, size=LARGEST_REQUEST + 1)
+    assert is_served(*answer(server, **right, size=MAX_REQUEST_BYTES))
+    status, body = answer(server, **right, size=MAX_REQUEST_BYTES + 1)
     assert status in (413, 0)
     assert not is_served(status, body)
-    status, body = answer(server, **{**right, "token": None}, size=LARGEST_REQUEST * 4)
+    status, body = answer(server, **{**right, "token": None}, size=MAX_REQUEST_BYTES * 4)
     assert status in (401, 0), "who has no token does not get to send that much"
 
 
@@ -226,7 +227,7 @@ async def test_without_a_token_there_is_no_connection(server: Address) -> None:
 )
 def test_a_token_that_is_easily_guessed_or_cannot_be_sent_is_refused(tokens: list[str]) -> None:
     with pytest.raises(HandrailError):
-        Tokens(tokens)
+        BearerTokens(tokens)
 
 
 def test_the_names_of_a_server_are_those_of_its_address() -> None:

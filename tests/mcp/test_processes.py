@@ -11,6 +11,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
+from handrail import HandrailError, Policy, Session, Unavailable
+from handrail.mcp import connect
 from tests.mcp.commands import HANDRAIL, TOKEN, http_server
 from tests.mcp.served import NEW, OLD, PROTOCOLS, until
 from tests.mcp.test_http import client_with
@@ -78,3 +80,21 @@ async def test_a_client_that_leaves_takes_its_processes_with_it(protocol: str, t
         await client.call_tool("bash", {"command": f"sleep {mark}", "background": True})
         assert running(mark)
     await until(lambda: not running(mark))
+
+
+async def test_a_server_of_root_makes_sandboxes_if_it_keeps_its_privileges(tmp_path: Path) -> None:
+    command = [*HANDRAIL, "--workspace", str(tmp_path)]
+    if os.geteuid() == 0:
+        with pytest.raises(Unavailable, match="privileges='kept'"):
+            async with connect("plain", command=command):
+                pass
+    async with (
+        connect("kept", command=command, privileges="kept") as server,
+        Session(server.tools, policy=Policy(mode="open")) as session,
+    ):
+        assert "hello" in str((await session.call("kept__bash", {"command": "echo hello"})).value)
+
+
+def test_other_privileges_are_refused() -> None:
+    with pytest.raises(HandrailError, match="'dropped' or 'kept'"):
+        connect("x", command=["true"], privileges="all")  # type: ignore[arg-type]

@@ -190,6 +190,26 @@ async def test_what_was_cut_is_a_resource_that_is_read_whole_or_by_range(protoco
 
 
 @both
+async def test_a_resource_that_lacks_a_part_says_so_where_it_is_named_listed_and_read(protocol: str) -> None:
+    @tool
+    async def keep(incomplete: bool, context: Context) -> Any:
+        """Keep a text."""
+        return await context.artifacts.put(f"kept {incomplete}", incomplete=incomplete)
+
+    async with client_of(server_of(keep), protocol) as client:
+        links, contents = {}, {}
+        for incomplete in (True, False):
+            answer = await client.call_tool("keep", {"incomplete": incomplete})
+            [links[incomplete]] = [block for block in answer.content if isinstance(block, types.ResourceLink)]
+            [contents[incomplete]] = (await client.read_resource(links[incomplete].uri)).contents
+        listed = {each.uri: each for each in (await client.list_resources()).resources}
+    for incomplete, link in links.items():
+        mark = {"handrail/incomplete": True} if incomplete else None
+        assert [each.meta for each in (link, contents[incomplete], listed[link.uri])] == [mark, mark, mark]
+        assert ("Incomplete" in (listed[link.uri].description or "")) is incomplete
+
+
+@both
 async def test_live_output_comes_as_progress_before_the_answer(protocol: str) -> None:
     more = anyio.Event()
 

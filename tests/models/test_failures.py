@@ -130,7 +130,7 @@ async def test_nobody_at_the_address_is_a_failure_that_may_pass(provider: str) -
         with pytest.raises(ModelFailed) as failed:
             await ask(model_at(wire, provider), PROMPT)
     assert failed.value.transient
-    assert "could not be reached" in str(failed.value)
+    assert "no server answers at http://127.0.0.1" in str(failed.value)
 
 
 @every_provider
@@ -301,9 +301,7 @@ async def test_tokens_are_counted_with_what_was_cached_and_reasoned(provider: st
     assert used == Usage(
         wanted.input_tokens, wanted.output_tokens, wanted.cache_read, wanted.cache_write, wanted.reasoning, used.cost
     )
-    if provider != "google":
-        assert used.cost
-        assert 0 < used.cost < 0.1
+    assert used.cost is None, "a server on loopback has no price, whatever its model is called"
 
 
 async def test_leaving_an_answer_early_ends_its_connection() -> None:

@@ -101,5 +101,5 @@ def test_what_is_wrong_is_said(file: Path, tmp_path: Path) -> None:
     with pytest.raises(HandrailError, match="temperature"):
         open_model(f"gguf:{file}", heat=1)
     (tmp_path / "bad.gguf").write_bytes(b"no")
-    with pytest.raises(HandrailError, match="cannot be loaded"):
+    with pytest.raises(HandrailError, match="is not a GGUF file"):
         open_model(f"gguf:{tmp_path / 'bad.gguf'}")

@@ -42,7 +42,7 @@ def test_options_of_the_provider_are_passed_on() -> None:
 def test_a_missing_key_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    for name, key in (("anthropic:x", "ANTHROPIC"), ("openai:x", "OPENAI"), ("google:x", "GOOGLE")):
+    for name, key in (("anthropic:x", "ANTHROPIC"), ("openai:x", "OPENAI"), ("google:x", "GEMINI")):
         with pytest.raises(HandrailError, match=f"{key}_API_KEY"):
             open_model(name)
 
@@ -54,7 +54,8 @@ def test_an_address_is_given_once() -> None:
 
 def test_the_name_of_a_model_may_have_colons_and_an_at_sign() -> None:
     assert open_model("ollama:qwen3:8b@http://localhost:1").name == "ollama:qwen3:8b@http://localhost:1"  # type: ignore[attr-defined]
-    open_model("openai-chat:team@model", api_key="k")
+    open_model("openai-chat:@team/model", api_key="k")
+    open_model("anthropic:model@20260101", api_key="k")
 
 
 def run(program: str) -> str:
@@ -81,7 +82,7 @@ def test_without_the_local_extra_the_error_says_what_to_install() -> None:
         "import sys\nsys.modules['xllamacpp'] = None\nfrom handrail.models import open_model\n"
         "try:\n    open_model('gguf:x')\nexcept Exception as error:\n    print(error)"
     )
-    assert "gguf:x needs the package xllamacpp: pip install 'handrail[local]'" in printed
+    assert "gguf:x needs the extra 'local': pip install 'handrail[local]'" in printed
 
 
 @pytest.mark.parametrize(("first", "loaded"), [("handrail", False), ("handrail.models", True)])

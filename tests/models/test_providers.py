@@ -1,6 +1,8 @@
 """Every provider's protocol through its official SDK, against a server that is not ours; what goes over the wire."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -266,3 +268,23 @@ async def test_the_key_is_sent_where_it_belongs_and_nowhere_else(wire: Wire, pro
     assert KEY not in seen.path
     assert KEY not in seen.raw.decode()
     assert sum(KEY in value for value in seen.headers.values()) == 1
+
+
+@every_provider
+async def test_what_is_said_after_results_is_in_one_message_with_them(wire: Wire, provider: str) -> None:
+    model = model_at(wire, provider)
+    prompt = Message("user", "Look at two files.")
+    answer, results = answered(await ask(model, prompt), SEEN, MISSING)
+    with suppress(ModelFailed):  # the server knows no answer to this
+        await ask(model, prompt, answer, replace(results, text="Look behind you.", images=(PICTURE,)))
+    body = wire.seen[1].body
+    assert called_and_answered(provider, body) == (["call-1", "call-2"], ["call-1", "call-2"])
+    written = json.dumps(body)
+    assert written.count("Look behind you.") == 1
+    assert written.index("call-2") < written.index("Look behind you.")
+    if provider == "anthropic":
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+        kinds = [block["type"] for block in body["messages"][-1]["content"]]
+        assert kinds == ["tool_result", "tool_result", "text", "image"]
+    elif provider in ("openai-chat", "ollama"):
+        assert [message["role"] for message in body["messages"][-4:]] == ["assistant", "tool", "tool", "user"]

@@ -296,7 +296,7 @@ async def test_retries_and_refusals_of_a_run_are_played_back(tmp_path: Path) -> 
 async def test_a_question_without_an_answer_is_no_part_of_the_recording(tmp_path: Path) -> None:
     class Slow(ScriptedModel):
         async def ask(self, messages: Any, tools: Any, *, system: str = "") -> AsyncIterator[ModelEvent]:
-            if len(messages) == 1:
+            if messages[-1].text == "One.":
                 yield TextDelta("I wait")
                 await anyio.sleep_forever()
             async for event in super().ask(messages, tools, system=system):
@@ -311,3 +311,22 @@ async def test_a_question_without_an_answer_is_no_part_of_the_recording(tmp_path
     assert (await first.run("Two.")).text == "Done."
     player = open_model(f"recorded:{path}")
     assert (await ask(player, Message("user", "One."), Message("user", "Two."))).text == "Done."
+
+
+async def test_arguments_that_nobody_can_read_are_recorded_and_played_back(tmp_path: Path) -> None:
+    value: Any = 1
+    for _ in range(5_000):
+        value = [value]
+    deep = '{"path": ' + "[" * 5_000 + "]" * 5_000 + "}"
+
+    @tool
+    def look(path: str) -> str:
+        """Look."""
+        return path
+
+    calls = (Call("1", "look", deep), Call("2", "look", {"path": value}))
+    recorded, path = recording(tmp_path, ScriptedModel([Turn("", calls, "tool_use"), "Done."]))
+    for open_it in (lambda: recorded, lambda: open_model(f"recorded:{path}")):
+        agent = Agent(open_it(), tools=[look])
+        assert (await agent.run("Go.")).text == "Done."
+        assert {result.kind for result in agent.messages[2].results} == {"invalid_args"}

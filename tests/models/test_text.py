@@ -102,3 +102,17 @@ async def test_a_provider_s_model_is_opened_with_calls_as_text() -> None:
 def test_calls_are_native_or_text() -> None:
     with pytest.raises(Exception, match="'native' or 'text'"):
         open_model("ollama:x", calls="json")
+
+
+async def test_arguments_that_nobody_can_read_go_back_as_they_were_written() -> None:
+    deep = '{"path": ' + "[" * 5_000 + "]" * 5_000 + "}"
+    inner = ScriptedModel(["Done."])
+    failed = Success("refused")
+    history = [
+        Message("user", "Go."),
+        Message("assistant", calls=(Call("1", "look", deep),)),
+        Message("tool", results=(failed,)),
+    ]
+    turn = await ask(TextCalls(inner), *history)
+    assert turn.text == "Done."
+    assert json.dumps(deep)[1:-1] in inner.requests[0].messages[1].text

@@ -50,7 +50,9 @@ def test_whatever_the_text_what_is_shown_can_be_printed_and_plain_text_stays(tex
     assert all(char in "\n\t" or unicodedata.category(char) not in hidden for char in shown)
     assert "\n" not in visible(text, lines=False)
     assert visible(shown) == shown
-    render("tool", {"a": text, text: 1})
+    told = render("tool", {"a": text, text: 1})
+    assert "\t" not in told
+    assert len(told.split("\n")) <= 40
 
 
 def test_what_people_write_stays_readable() -> None:
@@ -92,7 +94,67 @@ def test_a_megabyte_is_shortened_and_said_to_be() -> None:
     assert " end" in shown
     assert "996,010 of 1,000,010 characters left out" in shown
     many = render("write", {f"k{n}": n for n in range(200)})
-    assert "and 150 more arguments" in many
+    assert "and 170 more arguments" in many
+    assert "k199: 199" in many
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a long script": {"command": "\n".join(f"echo {n}" for n in range(600)) + "\nrm -rf ~"},
+    "many lines in many arguments": {f"k{n}": "a\n" * 50 + "rm -rf ~" for n in range(45)},
+    "one argument after long ones": {"a": "x\n" * 500, "b": "y\n" * 500, "command": "ls\nrm -rf ~"},
+    "many arguments": {**{f"k{n}": n for n in range(1_000)}, "command": "rm -rf ~"},
+    "keys that look like others": {**{f"{n}p\u0430y": "x" for n in range(60)}, "command": "rm -rf ~"},
+    "tabs and blank lines": {"command": "ls" + "\t" * 3_000 + "\n" * 3_000 + "rm -rf ~"},
+    "one long line": {"command": "x" * 90_000 + "rm -rf ~"},
+    "long lines": {"command": "\n".join("x" * 900 for _ in range(90)) + "\nrm -rf ~"},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_text_has_at_most_40_lines_no_tabs_and_shows_the_end(what: str) -> None:
+    shown = render("bash", HOSTILE[what])
+    assert len(shown.split("\n")) <= 40
+    assert "\t" not in shown
+    assert "rm -rf ~" in shown
+    assert "left out" in shown or "more arguments" in shown, "what is missing is said"
+
+
+def test_lines_that_are_left_out_are_counted() -> None:
+    lines = [f"line {n}" for n in range(1_000)]
+    shown = render("bash", {"command": "\n".join(lines), "cwd": "."}).split("\n")
+    assert len(shown) == 40
+    (marker,) = [line.strip() for line in shown if "left out" in line]
+    kept = sum(f"    {line}" in shown for line in lines)
+    assert marker == f"[… {1_000 - kept} of 1,000 lines left out …]"
+    assert shown[2] == "    line 0"
+    assert shown[-2:] == ["    line 999", "  cwd: ."]
+
+
+def test_a_short_argument_beside_long_ones_is_shown_whole() -> None:
+    short = "cd src\nmake\nmake install"
+    shown = render("bash", {"a": "x\n" * 500, "command": short, "b": "y\n" * 500})
+    assert "\n".join(f"    {line}" for line in short.split("\n")) in shown
+
+
+def test_what_fits_is_shown_as_it_is() -> None:
+    command = "\n".join(f"echo {n}" for n in range(38))
+    shown = render("bash", {"command": command})
+    assert shown.split("\n") == ["bash", "  command:", *(f"    echo {n}" for n in range(38))]
+    assert render("bash", {"command": "a\tb\nc"}) == "bash\n  command:\n    a\\tb\n    c"
+
+
+async def test_repairs_that_need_approval_are_named_before_those_that_do_not() -> None:
+    @tool(effects=["writes"])
+    async def store(numbers: list[int], name: str) -> str:
+        return name
+
+    person = saying(Decision.approve())
+    async with Session([store], policy=ASK, approver=person) as session:
+        await session.call("store", {"numbers": [f"{n}" for n in range(100)], "name": 15})
+    (request,) = person.asked
+    assert request.repairs[0] == "name: 15 became '15'"
+    assert len(request.repairs) == 11
+    assert request.repairs[-1] == "… and 91 more"
 
 
 def test_a_value_cannot_pose_as_another_argument() -> None:

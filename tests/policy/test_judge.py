@@ -1,12 +1,13 @@
 """The table of docs/policy.md, cell by cell, through the only door: what runs, what asks, what is refused."""
 
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handrail import ApprovalRequest, Decision, Policy, Result, Sandbox, Session, Tool
+from handrail.cli._settings import STRICTEST_LAST
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.driver import Feature, Promise, Report
 from handrail.policy.policy import Mode
@@ -37,9 +38,9 @@ TABLE = """
     ask        reaches_out  asks asks asks   asks asks asks   asks asks asks
     ask        spends       asks asks asks   asks asks asks   asks asks asks
     strict     nothing      runs runs runs   asks asks asks   asks asks asks
-    strict     reads        runs runs runs   asks asks asks   asks asks asks
-    strict     writes       runs asks asks   asks asks asks   asks asks asks
-    strict     executes     runs asks asks   asks asks asks   asks asks asks
+    strict     reads        runs asks asks   asks asks asks   asks asks asks
+    strict     writes       asks asks asks   asks asks asks   asks asks asks
+    strict     executes     asks asks asks   asks asks asks   asks asks asks
     strict     reaches_out  asks asks asks   asks asks asks   asks asks asks
     strict     spends       asks asks asks   asks asks asks   asks asks asks
     open       nothing      runs runs runs   runs runs runs   runs runs runs
@@ -103,6 +104,14 @@ def test_the_table_here_is_the_table_of_the_page() -> None:
     assert [row for row in shown if row[0] in MODES] == rows
     assert set(cells()) == set(product(MODES, EFFECTS, RISKS, SANDBOXES))
     assert len(cells()) * 3 == 648
+
+
+def test_a_stricter_mode_asks_wherever_a_looser_one_does() -> None:
+    found = cells()
+    for looser, stricter in pairwise(STRICTEST_LAST):
+        cell_pairs = [(found[looser, *rest], found[stricter, *rest]) for rest in product(EFFECTS, RISKS, SANDBOXES)]
+        assert ("asks", "runs") not in cell_pairs, (looser, stricter)
+        assert ("runs", "asks") in cell_pairs, (looser, stricter)
 
 
 @pytest.mark.parametrize(("mode", "effect"), [(m, e) for m in MODES for e in EFFECTS])

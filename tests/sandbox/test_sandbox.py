@@ -101,6 +101,13 @@ async def test_a_pipeline_that_printed_nothing_is_noted() -> None:
         assert (await sandbox.run(line)).notes == (), line
 
 
+async def test_a_silent_pipeline_that_failed_says_so_by_its_exit_code_alone() -> None:
+    sandbox = Sandbox(MemoryDriver(commands=lambda command: Script(exit_code=int(str(command.line)[-1]))))
+    assert "printed nothing at all" in (await sandbox.run("a | exit 0")).notes[0], "the control"
+    assert (await sandbox.run("a | exit 1")).notes == ()
+    assert "errors went to /dev/null" in (await sandbox.run("a 2>/dev/null | exit 1")).notes[0]
+
+
 async def test_silence_is_not_noted_where_a_signal_may_have_taken_what_was_printed() -> None:
     """A program that a signal ends takes along what it had not written yet."""
     ends: dict[str, Script] = {

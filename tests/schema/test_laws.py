@@ -116,8 +116,13 @@ def test_every_bounce_is_short_and_its_example_validates(value: Any, name: str) 
     assert VALIDATORS[name].is_valid(answer.data["example"])
 
 
+plain_schemas: list[dict[str, Any]] = [
+    {"type": "integer"}, {"type": "string"}, {"type": "boolean"}, {"enum": ["a", "B"]}, {},
+    {"type": "string", "minLength": 1}, {"type": "string", "blank": "absent"}, {"type": "string", "aliases": ["A1"]},
+    {"type": "string", "default": ""}, {"type": "number", "minimum": 2}, {"type": ["string", "null"], "default": None},
+]  # fmt: skip
 schemas = st.recursive(
-    st.sampled_from([{"type": "integer"}, {"type": "string"}, {"type": "boolean"}, {"enum": ["a", "B"]}, {}]),
+    st.sampled_from(plain_schemas),
     lambda inner: (
         st.builds(lambda item: {"type": "array", "items": item}, inner)
         | st.builds(lambda a, b: {"anyOf": [a, b]}, inner, inner)
@@ -141,6 +146,29 @@ def test_the_laws_hold_for_any_schema(properties: Any, value: Any, own: bool) ->
     again = preflight(answer.arguments, validator, own=own)
     assert isinstance(again, Prepared)
     assert canonical(again.arguments) == canonical(answer.arguments)
+
+
+@settings(QUICK, max_examples=400)
+@given(
+    st.dictionaries(words, schemas, max_size=4), st.sets(words, max_size=3), st.dictionaries(words, values, max_size=4),
+    st.booleans(), st.booleans(), st.sampled_from([{}, {"blank": "absent"}, {"additionalProperties": False}]),
+)  # fmt: skip
+def test_every_example_in_a_bounce_passes_preflight_as_it_is(
+    properties: Any, required: set[str], value: Any, own: bool, typed: bool, more: Any
+) -> None:
+    needed = sorted(required & properties.keys())
+    schema = {"type": "object", "properties": properties, "required": needed, **more}
+    validator = Validator(schema, typed=typed)
+    answer = preflight(value, validator, own=own)
+    if isinstance(answer, Prepared):
+        return
+    assert answer.data is not None
+    example = answer.data.get("example")
+    if example is not None:
+        again = preflight(example, validator, own=own)
+        assert isinstance(again, Prepared), again
+        assert again.arguments is example
+        assert again.repairs == again.warnings == ()
 
 
 def as_text_values(value: dict[str, Any]) -> dict[str, Any]:

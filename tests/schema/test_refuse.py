@@ -143,7 +143,59 @@ def test_a_bounce_never_shows_the_form_of_a_reference() -> None:
     )
     sent = ['{"tags": "\\u00e9 x"}', '{"tags": "$artifact x"}', '{"tags": [{"$artifact": "a1"}], "n": "x"}']
     for text in sent:
-        failure = prepare(text, checks, tool="t", artifact=lambda _: True)
+        failure = prepare(text, checks, tool="t", artifact=lambda _: "")
         assert isinstance(failure, Failure)
         assert "$artifact, size" not in f"{failure.message} {failure.data}"
         assert failure.field == ("n" if "n" in text[9:] and "a1" in text else "tags")
+
+
+SAID: dict[str, tuple[dict[str, Any], Any, str, str]] = {
+    "an empty text": ({"type": "string", "minLength": 1}, "", "`v` must not be empty", "a string, not empty"),
+    "an empty list": (
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 1},
+        [],
+        "`v` must not be empty",
+        "a list, each item an integer, not empty, at most 1 item",
+    ),
+    "an empty list that may be null": (
+        {"anyOf": [{"type": "array", "minItems": 2}, {"type": "null"}]},
+        [],
+        "`v` must not be empty",
+        "a list, at least 2 items",
+    ),
+    "a text of another kind": (
+        {"type": "string", "minLength": 1, "maxLength": 1},
+        [1, 2],
+        "`v` must be a string, not empty, at most 1 character; received [1, 2]",
+        "a string, not empty, at most 1 character",
+    ),
+    "no limit at all": ({"type": "string", "minLength": 0}, [1, 2], "`v` must be a string; received", "a string"),
+    "an object for a list or null": (
+        {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+        {"a": 1},
+        "`v` must be a list, each item an integer or null",
+        "a list, each item an integer or null",
+    ),
+    "a property with a description": (
+        {"type": "integer", "description": "How many\n lines."},
+        "many",
+        "`v` must be an integer; received",
+        "an integer: How many lines.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_wrong_reads_well(name: str) -> None:
+    schema, sent, said, expected = SAID[name]
+    failure = prepare({"v": sent}, Validator(closed({"v": schema}, "v")), tool="t")
+    assert isinstance(failure, Failure)
+    assert said in failure.message
+    assert failure.expected == expected
+
+
+def test_a_missing_property_is_expected_as_its_description_says() -> None:
+    path = {"type": "string", "minLength": 1, "description": "The file, relative to the workspace."}
+    failure = prepare({}, Validator(closed({"path": path}, "path")), tool="t")
+    assert isinstance(failure, Failure)
+    assert failure.expected == "a string, not empty: The file, relative to the workspace."

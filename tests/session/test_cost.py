@@ -11,7 +11,7 @@ from handrail import Agent, Budget, Call, Session
 from handrail.testing import ScriptedModel, Turn
 
 pytestmark = pytest.mark.anyio
-UNLIMITED = Budget(calls=None)
+UNLIMITED = Budget(calls=None, requests=None)
 
 
 async def trivial(n: int) -> int:

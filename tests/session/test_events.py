@@ -1,8 +1,10 @@
-"""Jobs and repairs are in the transcript when they happen, not only in an answer."""
+"""Jobs and repairs are in the transcript when they happen; what is no event is refused where it is emitted."""
+
+from typing import Any
 
 import pytest
 
-from handrail import Context, Sandbox, Session
+from handrail import Context, HandrailError, Sandbox, Session
 from handrail.drivers.memory import MemoryDriver, Script
 from tests.journeys.evidence import events_of
 
@@ -69,3 +71,25 @@ async def test_what_preflight_changed_is_an_event_before_the_tool_runs_and_nothi
     assert repaired.data["arguments"] == {"n": 21}
     (repair,) = repaired.data["repairs"]
     assert (repair["path"], repair["before"], repair["after"]) == ("n", "21", 21)
+
+
+@pytest.mark.parametrize(
+    ("event", "named"),
+    [
+        ({"type": "mine"}, "'mine' is not a type of event"),
+        ({"type": "warnings"}, "did you mean 'warning'"),
+        ({"type": None}, "None is not a type of event"),
+        ({"type": "user"}, "'text' in the data of the event user is None; write a str"),
+        ({"type": "run_ended", "data": {"reason": "done", "text": 5}}, "'text' in the data .* is 5"),
+        ({"type": "warning", "data": ["x"]}, "the data of the event warning is a list"),
+        ({"type": "warning", "call_id": 5}, "call_id .* is 5"),
+    ],
+)
+async def test_an_event_that_nobody_could_read_later_is_refused_where_it_is_emitted(
+    event: dict[str, Any], named: str
+) -> None:
+    async with Session() as session:
+        session.emit("warning", data={"message": "an event"})
+        with pytest.raises(HandrailError, match=named):
+            session.emit(**event)
+    assert [each.type for each in session.trace] == ["session_started", "warning"]

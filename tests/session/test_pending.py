@@ -196,6 +196,18 @@ async def test_a_call_that_is_cancelled_before_its_task_began_ends_once_and_give
     assert endings(session)[pending.id].data["kind"] == "cancelled"
 
 
+@pytest.mark.parametrize("parked", [True, False])
+async def test_a_cancelled_call_gives_the_result_that_the_transcript_has(parked: bool) -> None:
+    async with Session([save], policy=ASK) as session:
+        pending = session.begin("save", {"path": "x"}, origin="mcp")
+        if parked:
+            assert isinstance(await pending.next(), ApprovalRequest)
+        pending.cancel()
+        result = await result_of(pending)
+    ended = endings(session)[pending.id].data
+    assert (ended["kind"], ended["result"]["message"], ended["origin"]) == ("cancelled", result.message, "mcp")
+
+
 async def test_the_call_goes_on_when_its_caller_is_cancelled() -> None:
     started: list[Pending] = []
 

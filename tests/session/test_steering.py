@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Agent, Call, Message, Sandbox, Store, TaskState, builtin_tools
+from handrail import Agent, Call, Sandbox, Store, TaskState, builtin_tools
 from handrail.testing import MemoryDriver, ScriptedModel, Turn
 from tests.journeys.evidence import events_of
 
@@ -40,7 +40,27 @@ async def test_after_a_path_was_not_found_the_model_is_told_one_of_the_last_list
     (told,) = events_of(agent.session, "steered")  # once: the same advice twice helps nobody
     assert told.data["why"] == "state"
     assert "main.py was not found. The last listing has src/main.py" in told.data["text"]
-    assert Message("user", told.data["text"]) in agent.messages
+    assert [message.text for message in agent.messages if message.role == "tool"] == ["", told.data["text"], ""]
+
+
+async def test_the_path_of_the_state_is_the_results_own_and_else_the_one_that_was_called_with() -> None:
+    async def home() -> dict[str, Any]:
+        """List a directory."""
+        entries = [{"name": "notes", "path": "/srv/data/notes", "type": "file"}]
+        return {"kind": "listing", "path": "/srv/data", "entries": entries, "entry_count": 1, "truncated": False}
+
+    def calling(name: str, **arguments: Any) -> Turn:
+        return Turn("", (Call("1", name, arguments),))
+
+    seen: list[TaskState] = []
+    lines = [calling("home"), calling("home", path="~"), calling("read", file_path="src/man.py"), "done"]
+    agent = agent_of(lines, steer=seen.append)
+    agent.session.toolbox.add(home)
+    await agent.run("go")
+    assert [(state.last, state.path) for state in seen] == [
+        ("full_listing", "/srv/data"), ("other", "~"), ("not_found", "src/man.py"),
+    ]  # fmt: skip
+    assert seen[0].listed == ("/srv/data/notes",)
 
 
 async def test_without_a_listing_or_a_function_nothing_is_told() -> None:
@@ -57,7 +77,7 @@ async def test_a_function_of_ones_own_steers_and_one_that_raises_is_a_warning() 
 
     agent = agent_of([reading("src"), reading("src/main.py"), "done"], steer=steer)
     assert (await agent.run("go")).reason == "done"
-    assert agent.messages[3] == Message("user", "You saw a full_listing.")
+    assert (agent.messages[2].role, agent.messages[2].text) == ("tool", "You saw a full_listing.")
     (warning,) = events_of(agent.session, "warning")
     assert "a bug of mine" in warning.data["message"]
 

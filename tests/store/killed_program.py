@@ -39,7 +39,7 @@ class Late(StoredSession):
 class LateStore(Store):
     def claim(self, id: str, *, exists: bool = False) -> StoredSession:
         stored = super().claim(id, exists=exists)
-        return Late(stored._database, stored._claim, stored.id, stored._number)
+        return Late(stored._database, stored._claim, stored._mark, stored.id, stored._number)
 
 
 async def main(directory: Path, late: bool) -> None:
@@ -67,4 +67,5 @@ async def main(directory: Path, late: bool) -> None:
     sys.stdout.write(json.dumps(["ended", outcome.reason]) + "\n")
 
 
-asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "late"))
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2] == "late"))

@@ -29,12 +29,15 @@ from handrail import (
     Sandbox,
     Session,
     Store,
+    Tool,
     Turn,
     Usage,
     builtin_tools,
 )
 from handrail.testing import MemoryDriver, ScriptedModel
+from handrail.tools.task import task
 
+COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 pytestmark = pytest.mark.anyio
 
 
@@ -107,6 +110,25 @@ async def test_a_resumed_session_tells_the_model_the_same_messages_byte_for_byte
     assert [*store.events(before.session.id)] == [*after.session.trace]
 
 
+async def test_a_resumed_session_goes_on_counting_its_calls(store: Store) -> None:
+    async def twice(context: Context) -> int:
+        """Call another tool twice."""
+        return sum([(await context.use("add", {"a": 1, "b": number})).value for number in (1, 2)])
+
+    lines = [turn(("task", {"prompt": "go"})), turn(("twice", {})), "did it", turn(("add", {"a": 1, "b": 1})), "done"]
+    agent = Agent(ScriptedModel(lines), tools=[add, twice, task], store=store)
+    async with agent:
+        await agent.run("go")
+        await agent.session.call("add", {"a": 1, "b": 1}, id="a/1/b")  # which looks like one of a task
+        await agent.session.call("twice")
+    assert agent.session.call_count == 6  # those of the task are not the session's
+    again = Session.resume(store, agent.session.id, tools=[add, twice, task])
+    assert again.call_count == 6
+    async with again:
+        await again.call("add", {"a": 1, "b": 1})
+    assert again.call_count == 7
+
+
 async def test_what_another_model_wanted_back_is_not_given_to_this_one(store: Store) -> None:
     before = await filled(store)
     assert before.messages[1].keep is not None
@@ -163,6 +185,7 @@ async def test_an_export_loads_into_the_same_session(store: Store, tmp_path: Pat
         (lambda lines: [*lines[:4], lines[4].replace('"', "'", 1), *lines[5:]], "line 5 "),
         (lambda lines: [*lines[:-1], json.dumps({"base64": "AAAA"})], "content"),
         (lambda lines: [*lines[:-1], json.dumps({"base64": "%"})], "line "),
+        (lambda lines: [lines[0], lines[1].replace("session_started", "mine"), *lines[2:]], "line 2 .*type 'mine'"),
         (lambda lines: ["[" * 100_000], "line 1 "),
         (lambda lines: [json.dumps({"handrail": 99, "session": "x"})], "line 1 "),
     ],
@@ -374,6 +397,35 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         assert strict.shared.remembered == []
 
 
+async def test_a_loaded_session_brings_no_rules_and_a_resumed_one_only_those_about_one_value(store: Store) -> None:
+    asked: list[str] = []
+
+    async def approver(request: Any) -> Decision:
+        asked.append(request.arguments["command"])
+        return Decision.remember()
+
+    def options() -> dict[str, Any]:
+        bash = Tool("bash", COMMAND, lambda context, arguments: "ran", effects=["executes"])
+        return {"tools": [bash], "policy": Policy(mode="ask"), "approver": approver}
+
+    async def call_both(session: Session) -> list[str]:
+        asked.clear()
+        for line in ("ls", "ls *.py"):
+            assert (await session.call("bash", {"command": line})).ok
+        return list(asked)
+
+    async with Session(**options(), store=store, id="s") as session:
+        assert await call_both(session) == ["ls", "ls *.py"]
+        assert await call_both(session) == [], "the control: both are remembered"
+    exported = list(store.export("s"))
+    assert any('"rule"' in line for line in exported), "the control"
+    async with Session.resume(store, "s", **options()) as again:
+        assert await call_both(again) == ["ls *.py"]
+    loaded = store.load(exported)
+    async with Session.resume(store, loaded, **options()) as other:
+        assert await call_both(other) == ["ls", "ls *.py"]
+
+
 async def test_another_workspace_or_a_weaker_sandbox_is_refused_unless_allowed(store: Store) -> None:
     async with Session([add], sandbox=Sandbox(MemoryDriver()), store=store, id="s") as session:
         await session.call("add", {"a": 1, "b": 1})
@@ -496,13 +548,13 @@ async def test_two_programs_may_create_one_store_at_the_same_moment(tmp_path: Pa
     program = """
 import asyncio, sys
 from handrail import Session, Store
-async def one() -> int:
+async def one(number: int) -> int:
     "One."
-    return 1
+    return number
 async def main():
     async with Session([one], store=Store(sys.argv[1])) as session:
-        for _ in range(20):
-            assert (await session.call("one")).ok
+        for number in range(20):
+            assert (await session.call("one", {"number": number})).ok
 asyncio.run(main())
 """
     path = tmp_path / "sessions.db"

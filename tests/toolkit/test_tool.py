@@ -53,6 +53,8 @@ def test_a_good_name_is_not(name: str) -> None:
         ({"output_cap": 0.5}, "output_cap is 0.5"),
         ({"description": 5}, "description is 5; write a text"),
         ({"lane": 5}, 'lane is 5; write a name such as "database"'),
+        ({"lane": ""}, "lane is ''; write a name such as"),
+        ({"lane": " "}, "lane is ' '; write a name such as"),
         ({"deferred": "yes"}, "deferred is 'yes'; write True or False"),
         ({"isolate": 1}, "isolate is 1; write True or False"),
         ({"risk": None}, 'risk is None; write "safe", "high" or "critical"'),

@@ -45,7 +45,7 @@ EVERYWHERE = [
     row("latin", FINE, FINE, FINE, FINE, BAD, FINE),
 ]
 ON_DISK = [
-    row("../outside", OUTSIDE, f"{NO} {FINE}", OUTSIDE, OUTSIDE, OUTSIDE, f"{BAD} {SHARE_GONE}"),
+    row("../outside", OUTSIDE, BAD, BAD, OUTSIDE, OUTSIDE, f"{BAD} {SHARE_GONE}"),
     row("/etc/shadow", OUTSIDE, NO, OUTSIDE, OUTSIDE, OUTSIDE, f"{BAD} {SHARE_GONE}"),
     row("fifo", BAD, BAD, BAD, BAD, BAD, BAD),
     row("socket", BAD, BAD, BAD, BAD, BAD, BAD),

@@ -38,7 +38,6 @@ async def test_a_command_answers_with_everything_that_is_known_of_it(real: World
     assert value.pop("duration_ms") >= 0
     assert value == {
         "exit_code": 3, "stdout": "out\n", "stderr": "err\n", "cwd": real.sandbox.workspace, "ended_by": "exit",
-        "notes": [],
     }  # fmt: skip
 
 
@@ -55,11 +54,15 @@ async def test_a_command_of_two_megabytes_works(real: World) -> None:
 
 async def test_pipefail_and_its_notes(real: World) -> None:
     assert (await real.value("bash", command="false | cat"))["exit_code"] == 1
-    piped = await real.value("bash", command="yes | head -1")
-    assert (piped["exit_code"], piped["stdout"]) == (141, "y\n")
-    assert any("141 is harmless" in note for note in piped["notes"])
-    silent = await real.value("bash", command="ls /nowhere 2>/dev/null | cat")
-    assert any("printed nothing at all" in note for note in silent["notes"])
+    piped = await real.call("bash", command="yes | head -1")
+    assert (piped.value["exit_code"], piped.value["stdout"]) == (141, "y\n")
+    assert any("141 is harmless" in note for note in piped.warnings)
+    silent = await real.call("bash", command="printf '' | cat")
+    assert any("The pipeline printed nothing at all" in note for note in silent.warnings)
+    failed = await real.call("bash", command="printf '' | grep x")
+    assert (failed.value["exit_code"], failed.warnings) == (1, ())  # the exit code says it
+    hidden = await real.call("bash", command="ls /nowhere 2>/dev/null | cat")
+    assert ["errors went to /dev/null" in note for note in hidden.warnings] == [True]
 
 
 async def test_each_call_is_a_new_shell_and_only_files_are_kept(real: World) -> None:
@@ -71,9 +74,9 @@ async def test_each_call_is_a_new_shell_and_only_files_are_kept(real: World) -> 
 
 async def test_what_is_left_running_is_ended_and_that_is_said(real: World) -> None:
     with in_time():
-        value = await real.value("bash", command="sleep 600 & echo started")
-    assert (value["exit_code"], value["stdout"]) == (0, "started\n")
-    assert any("background" in note for note in value["notes"])
+        result = await real.call("bash", command="sleep 600 & echo started")
+    assert (result.value["exit_code"], result.value["stdout"]) == (0, "started\n")
+    assert any("background" in note for note in result.warnings)
 
 
 @pytest.mark.parametrize("limit", ["timeout", "idle_timeout"])
@@ -165,8 +168,22 @@ async def test_reading_on_passes_over_what_was_discarded_and_says_so(tmp_path: P
     assert start == len(command_output(300_000))
     assert pages[0].startswith("1\n2\n")
     assert pages[-1].endswith("299999\n300000\n")
-    assert "bytes were discarded here" in "".join(pages)
+    whole = "".join(pages)
+    assert "discarded" not in whole, "nothing stands in the text for what is missing"
+    assert len(whole) < start
     assert re.search(r"Bytes 131,072 to [\d,]+ were discarded", notes)
+
+
+async def test_a_value_of_a_program_that_is_larger_than_what_is_kept_is_said_to_be_lost(tmp_path: Path) -> None:
+    sandbox = Sandbox(await open_host(workspace=str(tmp_path)))
+    async with Session(
+        builtin_tools(), sandbox=sandbox, policy=Policy(mode="open"), caps=Caps(spool=256 << 10)
+    ) as session:
+        lost = await session.call("run_code", {"code": "'x' * 300_000"})
+        kept = await session.call("run_code", {"code": "'x' * 200_000"})
+    assert (lost.ok, "text" in lost.value) == (True, False)
+    assert any("has more than 262,144 bytes and is lost" in warning for warning in lost.warnings)
+    assert kept.value["text"].startswith("'xxx"), "the control"
 
 
 async def test_a_shortened_tail_names_the_range_that_was_left_out(real: World) -> None:

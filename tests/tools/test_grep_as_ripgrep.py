@@ -257,6 +257,17 @@ def test_a_binary_file_is_named_and_never_searched_even_if_the_nul_comes_late(bo
     assert f"{name}/x.bin" in alone.warnings[0]
 
 
+def test_compiled_files_of_python_are_not_named_unless_their_directory_is_searched(both: Both) -> None:
+    cached = "src/__pycache__/a.cpython-311.pyc"
+    name = both.plant({cached: b"foo\0", "src/a.py": b"foo\n", "src/b.bin": b"\0"})
+    result = both.grep(pattern="foo", path=name)
+    assert result.value["binary_files"] == [f"{name}/src/b.bin"]
+    assert "__pycache__" not in "".join(result.warnings)
+    assert "b.bin" in result.warnings[0], "the control"
+    inside = both.grep(pattern="foo", path=f"{name}/src/__pycache__")
+    assert inside.value["binary_files"] == [f"{name}/{cached}"]
+
+
 def test_many_binary_files_are_counted_and_the_first_are_named(both: Both) -> None:
     name = both.plant({f"{number:02}.bin": b"\0" for number in range(50)})
     result = both.grep(pattern="foo", path=name)

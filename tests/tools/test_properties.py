@@ -73,6 +73,11 @@ async def reading_job(world: World) -> Arguments:
     return {"job": (await world.value("bash", command="cat > read", background=True, input=True))["job"]}
 
 
+async def late_reader(world: World) -> Arguments:
+    command = "sleep 1.5; timeout 3 cat > read; echo $?"
+    return {"job": (await world.value("bash", command=command, background=True, input=True))["job"]}
+
+
 async def patient_job(world: World) -> Arguments:
     command = "timeout 3 cat > read; echo $?"
     return {"job": (await world.value("bash", command=command, background=True, input=True))["job"]}
@@ -107,6 +112,9 @@ CASES: dict[str, Case] = {
     "read.path": of({}, "path", "a.txt", "b.txt"),
     "read.offset": of({"path": "a.txt"}, "offset", 2, 3),
     "read.limit": of({"path": "a.txt"}, "limit", 1, 2),
+    "read.path of a directory": of({}, "path", "sub", "other"),
+    "read.offset of a directory": of({"path": "."}, "offset", 2, 3),
+    "read.limit of a directory": of({"path": "."}, "limit", 1, 2),
     "write.path": of({"content": "x"}, "path", "new", "newer"),
     "write.content": of({"path": "new"}, "content", "x", "y"),
     "write.overwrite": of({"path": "a.txt", "content": "mine\n"}, "overwrite", True, False, changed_after_reading),
@@ -129,6 +137,9 @@ CASES: dict[str, Case] = {
     "grep.context": of({"pattern": "apple", "path": "a.txt"}, "context", 1, 2),
     "grep.ignore_case": of({"pattern": "APPLE"}, "ignore_case", True, False),
     "grep.no_ignore": of({"pattern": "apple"}, "no_ignore", True, False),
+    "grep.pattern in one file": of({"path": "a.txt"}, "pattern", "banan", "cherr"),
+    "grep.context in a directory": of({"pattern": "apple apple", "path": "."}, "context", 1, 2),
+    "grep.ignore_case in one file": of({"pattern": "APPLE", "path": "a.txt"}, "ignore_case", True, False),
     "bash.command": of({}, "command", "echo one > made", "echo two > made"),
     "bash.timeout": of({"command": SLOW}, "timeout", 1, 30),
     "bash.idle_timeout": of({"command": SLOW}, "idle_timeout", 1, 30),
@@ -141,6 +152,7 @@ CASES: dict[str, Case] = {
     "process.action": of({"job": "job-1"}, "action", "poll", "tail", two_jobs),
     "process.job": of({"action": "poll"}, "job", "job-1", "job-2", two_jobs),
     "process.timeout": of({"action": "wait"}, "timeout", 0.1, 30, slow_job),
+    "process.timeout of send": of({"action": "send", "text": "x" * 200_000}, "timeout", 0.2, 30, late_reader),
     "process.text": of({"action": "send", "close": True}, "text", "one\n", "two\n", reading_job),
     "process.close": of({"action": "send", "text": "x\n"}, "close", True, False, patient_job),
     "process.start": of({"action": "output", "job": "job-1"}, "start", 0, 4, two_jobs),
@@ -154,6 +166,7 @@ CASES: dict[str, Case] = {
     "read_artifact.length": of({}, "length", 20, 40, artifact),
     "share_artifact.path": of({}, "path", "a.txt", "b.txt"),
     "share_artifact.filename": of({"path": "a.txt"}, "filename", "one.txt", "two.txt"),
+    "share_artifact.filename of a text": of({"content": "x"}, "filename", "one.txt", "two.txt"),
     "share_artifact.content": of({"path": "a.txt"}, "content", "x", "yy"),
     "todo.items": items({"content": "x", "status": "pending"}, {"content": "y", "status": "pending"}),
     "todo.items[].content": items({"content": "x", "status": "pending"}, {"content": "y", "status": "pending"}),
@@ -361,12 +374,38 @@ def as_if_from(value: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any
     return {**value, "start_line": first, "end_line": first + value["text"].count("\n") - 1}
 
 
+def only_for(name: str, broken: Tool, path: str) -> Tool:
+    """A built-in tool that is broken for this path alone, and honest everywhere else."""
+    honest = next(each for each in builtin_tools("all") if each.name == name)
+
+    async def body(context: Context, asked: Mapping[str, Any]) -> Any:
+        return await (broken if asked["path"] == path else honest).body(context, asked)
+
+    return replace(honest, body=body)
+
+
+def as_if_listed(value: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**value, "truncated": True}
+
+
 def as_if_in(value: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, "cwd": f"{value['cwd']}/{asked['cwd']}"}
 
 
 FAULTS: dict[str, tuple[Tool, str]] = {
     "read ignores offset": (ignoring("read", {"offset": 1}, as_if_from), "read.offset"),
+    "read ignores limit for directories": (
+        only_for("read", ignoring("read", {"limit": None}, as_if_listed), "."),
+        "read.limit of a directory",
+    ),
+    "read ignores offset for directories": (
+        only_for("read", ignoring("read", {"offset": 1}), "."),
+        "read.offset of a directory",
+    ),
+    "grep ignores context in directories": (
+        only_for("grep", ignoring("grep", {"context": 0}), "."),
+        "grep.context in a directory",
+    ),
     "glob ignores pattern": (
         ignoring("glob", {"pattern": "*"}, lambda value, asked: {**value, "pattern": asked["pattern"]}),
         "glob.pattern",

@@ -17,6 +17,18 @@ async def session() -> AsyncIterator[Session]:
         yield session
 
 
+@pytest.mark.parametrize("data", ["text", PNG])
+async def test_every_page_of_an_incomplete_artifact_says_that_it_is(session: Session, data: str | bytes) -> None:
+    cut = await session.artifacts.put(data, incomplete=True)
+    for start in (0, 2):
+        result = await session.call("read_artifact", {"ref": cut.ref, "start": start})
+        assert result.value["incomplete"] is True
+        assert any("incomplete" in warning for warning in result.warnings)
+    whole = await session.artifacts.put("whole")
+    control = await session.call("read_artifact", {"ref": whole.ref})
+    assert ("incomplete" in control.value, control.warnings) == (False, ())
+
+
 async def test_every_part_of_a_long_text_can_be_read_and_says_where_to_go_on(session: Session) -> None:
     whole = "".join(f"{n} é🎉\n" for n in range(12_000))
     kept = await session.artifacts.put(whole)

@@ -408,6 +408,22 @@ async def test_an_endless_script_is_ended_in_time_with_its_calls(
         assert (await session.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
 
 
+@pytest.mark.parametrize("driver", REAL)
+async def test_a_script_ends_with_the_seconds_of_its_run_and_says_what_it_did(
+    driver: str, engine: EngineName, tmp_path: Path
+) -> None:
+    code = "print('on')\ntools.write(path='a.txt', content='a')\nwhile True: pass"
+    async with opened(driver, tmp_path, engine=engine, budget=Budget(seconds=4)) as session:
+        assert (await session.call("script", {"code": "1"})).ok  # the first start of an interpreter may take long
+        session.begin_run()
+        with in_time():
+            result = await session.call("script", {"code": code})
+    assert isinstance(result, Failure)
+    assert (result.kind, result.data["logs"]) == ("budget_exhausted", "on\n")
+    assert result.message.startswith("The seconds of this run are used up: the script was ended with its calls.")
+    assert "1 call was finished" in result.message
+
+
 async def test_a_cancelled_script_ends_whatever_it_catches(scripted: World) -> None:
     nap = f"{time_ns()}"  # other tests sleep too, and the host sees them all
     code = f"""

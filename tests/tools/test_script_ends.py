@@ -220,11 +220,11 @@ async def test_a_script_on_one_loop_does_not_take_the_place_of_a_program_from_an
     async with opened("host", tmp_path) as session:
         second = await on_it(other())
         for turns in range(12):
-            assert (await on_it(second.call("script", {"code": "1"}))).ok
+            assert (await on_it(second.call("script", {"code": f"{turns}"}))).ok
             for _ in range(turns):
                 await anyio.lowlevel.checkpoint()
                 time.sleep(0.002)
-            result = await session.call("script", {"code": "2"})
+            result = await session.call("script", {"code": f"2 + {turns}"})
             assert result.ok, result
     there.call_soon_threadsafe(there.stop)
     await anyio.to_thread.run_sync(thread.join)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from handrail import Budget, Context, Failure, Image, ToolFailed, tool
+from handrail import Budget, Caps, Context, Failure, Image, ToolFailed, tool
 from handrail.contract.limits import CALL_DEPTH
 from handrail.tools.script import EngineName
 from tests.tools.test_script import PNG, opened
@@ -65,6 +65,52 @@ async def test_a_tool_cannot_call_a_script_for_a_script(engine: EngineName, tmp_
         made = [event for event in session.trace if event.type == "call_started"]
     assert "script cannot be called from script" in result.message
     assert len(made) < CALL_DEPTH
+
+
+@tool
+def length(text: str) -> int:
+    """How long it is."""
+    return len(text)
+
+
+PRINTED = """
+ran = tools.bash(command="seq 1 200000; seq 1 2000 >&2")
+def used(ref):
+    try:
+        return tools.length(text=ref)
+    except ToolError as error:
+        return str(error)
+[ran["stdout"].incomplete, used(ran["stdout"]), ran["stderr"].incomplete, used(ran["stderr"])]
+"""
+
+
+async def test_a_script_is_told_that_output_beyond_the_spool_is_incomplete_and_cannot_pass_it_on(
+    engine: EngineName, tmp_path: Path
+) -> None:
+    async with opened("jail", tmp_path, [length], engine=engine, caps=Caps(spool=256 << 10)) as session:
+        result = await session.call("script", {"code": PRINTED})
+    assert result.ok, result
+    cut, refused, whole, used = result.value["result"]
+    assert (cut, whole) == (True, False)
+    assert used == len("".join(f"{n}\n" for n in range(1, 2_001))), "the control: its other stream is whole"
+    assert "incomplete" in refused
+
+
+@tool
+async def cut_rows(context: Context) -> Any:
+    """An artifact of JSON that lacks a part."""
+    rows = json.dumps([{"text": "x" * 9_000}, 5])
+    return await context.artifacts.put(rows, media_type="application/json", incomplete=True)
+
+
+async def test_a_part_of_what_is_incomplete_is_incomplete(tmp_path: Path) -> None:
+    code = 'rows = tools.cut_rows()\n[repr(rows), rows[0].incomplete, rows[0]["text"].incomplete, rows[1]]'
+    async with opened("jail", tmp_path, [cut_rows]) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    shown, inner, deeper, number = result.value["result"]
+    assert "incomplete" in shown
+    assert (inner, deeper, number) == (True, True, 5)
 
 
 @tool
@@ -276,3 +322,22 @@ async def test_a_result_of_nearly_200_levels_comes_back_as_it_was(tmp_path: Path
     while isinstance(made, list):
         made, levels = made[0], levels + 1
     assert (levels, made) == (198, "?"), "half a pair of surrogates is replaced in every answer"
+
+
+@tool
+async def letters(count: int) -> str:
+    """So many letters."""
+    return "x" * count
+
+
+@pytest.mark.parametrize("most", [4_096, 100, 0, None])
+async def test_a_budget_says_how_large_a_value_a_script_is_given(
+    engine: EngineName, tmp_path: Path, most: int | None
+) -> None:
+    code = "[n for n in (100, 101, 4096, 4097) if isinstance(tools.letters(count=n), str)]"
+    budget = Budget() if most == 4_096 else Budget(script_inline_bytes=most)
+    async with opened("jail", tmp_path, [letters], engine=engine, budget=budget) as session:
+        result = await session.call("script", {"code": code})
+    assert result.ok, result
+    wanted = [n for n in (100, 101, 4096, 4097) if most is None or n <= most]
+    assert result.value["result"] == wanted

@@ -78,6 +78,7 @@ async def test_the_filename_is_what_the_user_sees(session: Session) -> None:
 async def test_content_is_shared_without_a_file_and_nothing_is_written(session: Session, driver: FailingDriver) -> None:
     kept = (await shared(session, path="notes/new.md", content="# Grüße")).value["artifact"]
     assert (kept.name, await session.artifacts.read(kept)) == ("new.md", "# Grüße".encode())
+    assert kept.media_type == "text/markdown"
     with pytest.raises(FileNotFoundError):
         await driver.stat("/workspace/notes/new.md")
 
@@ -170,12 +171,24 @@ async def test_content_with_a_filename_needs_no_path(session: Session) -> None:
     result = await shared(session, content="# Hi", filename="notes.md")
     assert (result.value["name"], await session.artifacts.read(result.value["artifact"])) == ("notes.md", b"# Hi")
     assert "path" not in result.value
-    empty = await shared(session, content="", filename="empty.txt", path="/etc/passwd")
+    empty = await shared(session, content="", filename="empty.txt")
     assert (empty.value["size"], "path" in empty.value) == (0, False)
     for arguments, field in (({}, "path"), ({"filename": "x.md"}, "path"), ({"content": "x"}, "filename")):
         refused = await session.call("share_artifact", arguments)
         assert not refused.ok
         assert (refused.kind, refused.field) == ("invalid_args", field)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+async def test_blank_content_beside_a_path_is_absent(session: Session, blank: str) -> None:
+    kept = (await shared(session, path="report.txt", content=blank, filename="")).value["artifact"]
+    assert (kept.name, await session.artifacts.read(kept)) == ("report.txt", b"the report")
+    named = (await shared(session, path="report.txt", content=blank, filename="other.txt")).value["artifact"]
+    assert (named.name, named.ref) == ("other.txt", kept.ref)
+    missing = await session.call("share_artifact", {"path": "nowhere.md", "content": blank})
+    assert (missing.ok, missing.kind, missing.field) == (False, "execution_error", "path")
+    control = (await shared(session, path="report.txt", content="x")).value["artifact"]
+    assert await session.artifacts.read(control) == b"x"
 
 
 @pytest.mark.parametrize("path", [".", "./", "/", "..", "dir", "dir/..", "/workspace"])

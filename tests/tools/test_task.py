@@ -30,6 +30,7 @@ from handrail import (
     open_sandbox,
     tool,
 )  # fmt: skip
+from handrail.agent import TASK
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
 from tests.journeys.evidence import endings, events_of
@@ -89,6 +90,20 @@ async def test_a_task_returns_its_text_and_its_events_are_under_the_parent() -> 
     assert "Be brief." in child[2]
     assert "a clerk" in child[2]
     assert len(agent.messages) == 4  # nothing of the child's conversation
+
+
+async def test_a_task_inside_a_task_is_told_once_that_it_is_one() -> None:
+    answers = {
+        "go": [doing(prompt="one", role="a clerk"), "done"],
+        "one": [doing(prompt="two", role="a cook"), "done"],
+        "two": [doing(prompt="three"), "done"],
+    }
+    model = ByPrompt(answers)
+    await Agent(model, tools=[task], system="Be brief.").run("go")
+    systems = {prompt: system for prompt, _, system in model.asked}
+    assert systems["go"] == "Be brief."
+    for prompt, role in (("one", "\n\nYour role: a clerk"), ("two", "\n\nYour role: a cook"), ("three", "")):
+        assert systems[prompt] == f"Be brief.\n\n{TASK}{role}"
 
 
 async def test_the_ids_in_a_childs_messages_are_accepted_by_providers() -> None:

@@ -81,6 +81,7 @@ class _Toolset(AbstractToolset[Any]):
         return self
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        await self._session.toolbox.refresh()
         schemas = self._session.schemas("mcp")
         if schemas != self._made[0]:
             self._made = schemas, {each["name"]: self._tool(each) for each in schemas}

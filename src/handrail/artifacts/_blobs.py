@@ -13,6 +13,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import BinaryIO, Final, Protocol
 
+from handrail.contract.limits import MAX_ARTIFACT_BYTES
+
 PIECE: Final = 1 << 20
 """Bytes that share one checksum."""
 _CHECKSUM_BYTES: Final = 32
@@ -23,6 +25,13 @@ Fetch = Callable[[int, int], bytes]
 
 class Tampered(Exception):
     """The stored content differs from what was written."""
+
+
+class ArtifactTooLarge(OSError):
+    """The content has more than MAX_ARTIFACT_BYTES; nothing of it was stored."""
+
+    def __init__(self) -> None:
+        super().__init__(f"An artifact holds at most {MAX_ARTIFACT_BYTES:,} bytes, and nothing was stored. Use parts.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,8 @@ class Writer:
     def add(self, data: bytes | memoryview) -> None:
         """Append. After an OSError, such as a full disk, only `abandon` may follow."""
         rest = memoryview(data)
+        if self._size + rest.nbytes > MAX_ARTIFACT_BYTES:
+            raise ArtifactTooLarge
         while rest:
             part = rest[: PIECE - self._size % PIECE]
             self._piece.update(part)

@@ -7,22 +7,29 @@ dropping it in one session never takes it from another.
 
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol
 
-from handrail.artifacts._blobs import Blob, Contents, Writer
+from handrail.artifacts._blobs import PIECE, Blob, Contents, Tampered, Writer
 from handrail.artifacts._private_directory import PrivateDirectory
 from handrail.contract.result import ArtifactRef
 
 PREFIX: Final = "a_"
 _REFERENCE_DIGITS: Final = 32
 _SESSION_FILE: Final = "session.json"
+_CUT_LINE: Final = re.compile(rb"\n\[\xe2\x80\xa6 [\d,]+ (?:characters|bytes) were discarded here\]\n")
+"""The line in place of the middle of a long text: earlier versions wrote it, and did not mark the artifact."""
+_MAX_CUT_LINE_BYTES: Final = 100
+_MIN_CUT_BYTES: Final = 64 << 10
+"""Bytes of the smallest artifact of an earlier version that may lack its middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Entry:
     pins: int = 0
     shown: bool = False
     """Whether a result named it; then it stays."""
+    incomplete: bool = False
 
     @property
     def blob(self) -> Blob:
@@ -44,7 +52,7 @@ class Entry:
 
     @property
     def handle(self) -> ArtifactRef:
-        return ArtifactRef(self.ref, self.size, self.media_type, self.name)
+        return ArtifactRef(self.ref, self.size, self.media_type, self.name, self.incomplete)
 
 
 class SessionArtifacts:
@@ -61,7 +69,7 @@ class SessionArtifacts:
     def entries(self) -> dict[str, Entry]:
         """By reference; read from the disk when they are first asked for."""
         if self._entries is None:
-            found = (_entry(path) for path in self._directory.glob("a_*.json"))
+            found = (self._entry(path) for path in self._directory.glob("a_*.json"))
             self._entries = {entry.ref: entry for entry in found if entry is not None}
         return self._entries
 
@@ -77,8 +85,13 @@ class SessionArtifacts:
         """A range of its bytes. Raises as `Contents.read` does."""
         return self._contents.read(self.link(entry.ref), entry.blob, start, length)
 
-    def add(self, blob: Blob, sources: Sequence[Path], media_type: str, name: str | None) -> Entry:
-        """Add a blob by linking the first of the sources that still exists."""
+    def add(
+        self, blob: Blob, sources: Sequence[Path], media_type: str, name: str | None, incomplete: bool | None
+    ) -> Entry:
+        """Add a blob by linking the first of the sources that still exists.
+
+        None for `incomplete`: an earlier version may have exported it. Once an artifact is incomplete, it stays so.
+        """
         ref = reference(blob)
         known = self.entries.get(ref)
         if known is not None and known.blob != blob:
@@ -90,6 +103,9 @@ class SessionArtifacts:
         entry = Entry(ref, blob.size, media_type, name, blob.checksums.hex())
         if known is not None:
             entry = replace(entry, name=name or known.name, pins=known.pins, shown=known.shown)
+        if known is not None and known.incomplete:
+            incomplete = True
+        entry = replace(entry, incomplete=self._was_cut(entry) if incomplete is None else incomplete)
         self.save(entry)
         return entry
 
@@ -110,6 +126,34 @@ class SessionArtifacts:
         for ref in list(self.entries):
             self.drop(ref)
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _entry(self, path: Path) -> Entry | None:
+        """The description in a file. One of an earlier version is completed; None if it describes no artifact."""
+        data = _read(path)
+        try:
+            entry = Entry(**data)
+            right = entry.blob.consistent and reference(entry.blob) == entry.ref == path.stem
+        except (TypeError, ValueError):
+            return None
+        if right and "incomplete" not in data and self._was_cut(entry):
+            entry = replace(entry, incomplete=True)
+            with suppress(OSError):  # a directory that may only be read: looked at again next time
+                _write(path, asdict(entry))
+        return entry if right else None
+
+    def _was_cut(self, entry: Entry) -> bool:
+        """Whether an earlier version stored it without its middle. Contents elsewhere are not read for that."""
+        is_text = entry.media_type.startswith("text/") or "json" in entry.media_type
+        if not is_text or entry.size < _MIN_CUT_BYTES or not self._contents.inline:
+            return False
+        before = b""
+        with suppress(Tampered, OSError):
+            for start in range(0, entry.size, PIECE):
+                piece = self.read(entry, start, PIECE)
+                if _CUT_LINE.search(before + piece):
+                    return True
+                before = piece[-_MAX_CUT_LINE_BYTES:]
+        return False
 
     def _link(self, sources: Sequence[Path], ref: str) -> None:
         """Create this session's link, replacing one that was tampered with."""
@@ -139,15 +183,6 @@ def _load_sessions(home: Path, contents: Contents) -> dict[str, SessionArtifacts
         if artifacts.link(_SESSION_FILE) == label:
             sessions[session] = artifacts
     return sessions
-
-
-def _entry(path: Path) -> Entry | None:
-    try:
-        entry = Entry(**_read(path))
-        right = entry.blob.consistent and reference(entry.blob) == entry.ref == path.stem
-    except (TypeError, ValueError):
-        return None
-    return entry if right else None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -197,13 +232,16 @@ class Index:
             if self._parents.get(session) is None:
                 self._parents[session] = parent
 
-    def add(self, session: str, writer: Finishing, media_type: str, name: str | None) -> Entry:
-        """Finish a file for this session. Content that it can see already keeps its media type."""
+    def add(
+        self, session: str, writer: Finishing, media_type: str, name: str | None, incomplete: bool | None = False
+    ) -> Entry:
+        """Finish a file for this session. Content that it can see already keeps its media type and its mark."""
         blob, sources = writer.finish()
         with self._lock:
             if known := self.find(session, reference(blob)):
                 media_type = known[1].media_type
-            return self._artifacts_of(session).add(blob, sources, media_type, name)
+                incomplete = known[1].incomplete or incomplete
+            return self._artifacts_of(session).add(blob, sources, media_type, name, incomplete)
 
     def find(self, session: str | None, ref: str) -> Located | None:
         """The artifact, if this session may see it. None as the session stands for the store's owner, who sees all."""
@@ -251,7 +289,7 @@ class Index:
                 return False
             owner, entry = located
             receiver = self._artifacts_of(to)
-            made = receiver.add(entry.blob, [owner.link(ref)], entry.media_type, entry.name)
+            made = receiver.add(entry.blob, [owner.link(ref)], entry.media_type, entry.name, entry.incomplete)
             receiver.save(replace(made, shown=True, pins=made.pins + (entry.pins if pins else 0)))
             return True
 

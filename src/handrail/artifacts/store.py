@@ -3,17 +3,19 @@
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from inspect import isawaitable
-from os import PathLike
+from os import PathLike, fstat
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 from handrail.artifacts._blobs import PIECE, Blob, LinkedFiles, Tampered, Writer
+from handrail.artifacts._blobs import ArtifactTooLarge as ArtifactTooLarge
 from handrail.artifacts._index import Index, Located
 from handrail.artifacts._own_blobs import OwnBlobs, StoreFailed
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.expect import refuse
+from handrail.contract.limits import MAX_ARTIFACT_BYTES
 from handrail.contract.result import ArtifactRef, Failure
 from handrail.threads import Work, in_thread
 
@@ -47,36 +49,52 @@ class Scope:
     def __repr__(self) -> str:
         return f"<Scope of session {self._session}>"
 
-    async def put(self, data: bytes | str, *, media_type: str | None = None, name: str | None = None) -> ArtifactRef:
-        """Store bytes, or a text as UTF-8. Equal content has the same reference and is stored once."""
+    async def put(
+        self, data: bytes | str, *, media_type: str | None = None, name: str | None = None, incomplete: bool = False
+    ) -> ArtifactRef:
+        """Store bytes, or a text as UTF-8. Equal content has the same reference and is stored once.
+
+        `incomplete` marks content that lacks a part: every reader is told, and no tool is given it for the whole.
+        Raises OSError, such as ArtifactTooLarge.
+        """
         if not isinstance(data, str | bytes | bytearray | memoryview):
             advice = "put_file(path)" if isinstance(data, PurePath) else "text or bytes, such as json.dumps(…)"
             refuse("what put() was given", data, advice)
         media_type = media_type or (TEXT if isinstance(data, str) else BINARY)
         if len(data) <= INLINE_BYTES and self._index.contents.inline:
-            return self._store(_parts(data), media_type, name)
-        return await self._in_thread(self._store, _parts(data), media_type, name)
+            return self._store(_parts(data), media_type, name, incomplete)
+        if len(data) > MAX_ARTIFACT_BYTES:
+            raise ArtifactTooLarge
+        return await self._in_thread(self._store, _parts(data), media_type, name, incomplete)
 
     async def put_file(
         self, path: str | Path, *, media_type: str | None = None, name: str | None = None
     ) -> ArtifactRef:
         """Store a file of this machine, piece by piece. Raises OSError."""
-        return await self._in_thread(self._store, _file(Path(path)), media_type or BINARY, name)
+        return await self._in_thread(self._store, _file(Path(path)), media_type or BINARY, name, False)
 
     async def put_stream(
-        self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None
-    ) -> ArtifactRef:
-        """Store chunks as they come. If the stream fails, nothing is stored."""
+        self, chunks: AsyncIterable[bytes], *, media_type: str | None = None, name: str | None = None,
+        incomplete: bool | Callable[[], bool] = False,
+    ) -> ArtifactRef:  # fmt: skip
+        """Store chunks as they come. If the stream fails, nothing is stored.
+
+        `incomplete` is as in `put`, or a function that is asked after the last chunk.
+        """
         writer = self._writer(media_type or BINARY)
         try:
             async for chunk in chunks:
                 await in_thread(writer.add, chunk)
-            return await self._in_thread(self._finish, writer, media_type or BINARY, name)
+            lacks = incomplete() if callable(incomplete) else incomplete
+            return await self._in_thread(self._finish, writer, media_type or BINARY, name, lacks)
         finally:
             writer.abandon()
 
     async def read(self, ref: str | ArtifactRef, start: int = 0, length: int | None = None) -> bytes:
-        """A range of bytes, shorter at the end, checked against its checksums."""
+        """A range of bytes, shorter at the end, checked against its checksums.
+
+        Of an artifact that is `incomplete`, which `info` tells, the bytes that are there.
+        """
         if not isinstance(start, int) or not isinstance(length, int | None) or min(start, length or 0) < 0:
             raise ValueError(f"start and length must not be negative, but are {start!r} and {length!r}.")
         located = self._located(ref)
@@ -90,13 +108,22 @@ class Scope:
         return self._read(self._located(ref), 0, None)
 
     def info(self, ref: str | ArtifactRef) -> ArtifactRef | None:
-        """Size, type and name; None if this session may not read it."""
+        """Size, type and name, and whether it is incomplete; None if this session may not read it."""
         located = self._index.find(self._viewer, _reference(ref))
         return None if located is None else located[1].handle
 
     def has(self, ref: str | ArtifactRef) -> bool:
         """Whether it exists and this session may read it."""
         return self._index.find(self._viewer, _reference(ref)) is not None
+
+    def fault(self, ref: str | ArtifactRef) -> str:
+        """Why its content cannot take the place of an argument, as the end of a sentence; "" if it can."""
+        info = self.info(ref)
+        if info is None:
+            return "there is no such artifact"
+        if info.incomplete:
+            return "the artifact is incomplete: a part of it was discarded; produce the value in smaller parts"
+        return ""
 
     def pin(self, ref: str | ArtifactRef) -> None:
         """Keep it until `unpin`; pins are counted."""
@@ -131,6 +158,10 @@ class Scope:
         """The same scope; what is stored through it has no secrets in it, unless it is a picture, sound or film."""
         return Scope(self._index, self._session, sees_all=self._viewer is None, scrubber=scrubber)
 
+    def clean(self, text: str) -> str:
+        """The text without the secrets that nothing stored through this scope contains."""
+        return text if self._scrubber is None else self._scrubber.text(text)
+
     def fork(self, session: str) -> "Scope":
         """The scope of a session that starts with copies of this one's artifacts and pins, and is independent."""
         for _, entry in self._index.below(self._session):
@@ -150,20 +181,24 @@ class Scope:
             return writer
         return _CleanWriter(writer, self._scrubber.byte_stream())
 
-    def _store(self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None) -> ArtifactRef:
+    def _store(
+        self, parts: Iterator[bytes | memoryview], media_type: str, name: str | None, incomplete: bool
+    ) -> ArtifactRef:
         writer = self._writer(media_type)
         try:
             for part in parts:
                 writer.add(part)
-            return self._finish(writer, media_type, name)
+            return self._finish(writer, media_type, name, incomplete)
         finally:
             writer.abandon()
 
-    def _finish(self, writer: "Writer | _CleanWriter", media_type: str, name: str | None) -> ArtifactRef:
+    def _finish(
+        self, writer: "Writer | _CleanWriter", media_type: str, name: str | None, incomplete: bool
+    ) -> ArtifactRef:
         try:
             if self._scrubber is not None and name is not None:
                 name = self._scrubber.text(name)
-            return self._index.add(self._session, writer, media_type, name).handle
+            return self._index.add(self._session, writer, media_type, name, incomplete).handle
         finally:
             writer.abandon()  # here too, since nobody waits for this thread who was cancelled
 
@@ -229,6 +264,8 @@ def _parts(data: bytes | str) -> Iterator[bytes | memoryview]:
 
 def _file(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
+        if fstat(file.fileno()).st_size > MAX_ARTIFACT_BYTES:
+            raise ArtifactTooLarge
         while part := file.read(PIECE):
             yield part
 
@@ -274,9 +311,11 @@ class Artifacts(Scope):
         except ToolFailed as error:
             raise HandrailError(error.failure.message) from error
 
-    def incoming(self, session_id: str, ref: str, media_type: str, name: str | None, pins: int) -> "Incoming":
-        """An artifact that comes back in pieces, as `contents` gave it."""
-        return Incoming(self._index, session_id, ArtifactRef(ref, 0, media_type, name), pins)
+    def incoming(
+        self, session_id: str, ref: str, media_type: str, name: str | None, pins: int, incomplete: bool | None
+    ) -> "Incoming":
+        """An artifact that comes back in pieces, as `contents` gave it. None for `incomplete`: its mark is unknown."""
+        return Incoming(self._index, session_id, ArtifactRef(ref, 0, media_type, name), pins, incomplete)
 
     def forget(self, session_id: str) -> None:
         """Drop all artifacts of a session and its descendants. What other sessions have too, they keep."""
@@ -298,15 +337,17 @@ class Artifacts(Scope):
 class Incoming:
     """An artifact on its way into a session. Leaving `finish` out, or calling `abandon`, adds nothing."""
 
-    def __init__(self, index: Index, session: str, handle: ArtifactRef, pins: int) -> None:
+    def __init__(self, index: Index, session: str, handle: ArtifactRef, pins: int, incomplete: bool | None) -> None:
         self._index, self._session, self._handle, self._pins = index, session, handle, pins
+        self._incomplete = incomplete
         self._writer = index.writer()
         self.add, self.abandon = self._writer.add, self._writer.abandon
 
     def finish(self) -> None:
         """Add it. Raises HandrailError if its bytes are not those that its reference names."""
         try:
-            made = self._index.add(self._session, self._writer, self._handle.media_type, self._handle.name)
+            handle = self._handle
+            made = self._index.add(self._session, self._writer, handle.media_type, handle.name, self._incomplete)
             if made.ref != self._handle.ref:
                 raise HandrailError(f"the artifact {self._handle.ref} does not have the content that it is named by")
             self._index.change(self._session, made.ref, pins=self._pins, shown=True)
@@ -327,9 +368,12 @@ def scope_for(session: str, given: "Artifacts | Scope | None") -> "tuple[Scope, 
     return given.scope(session), None
 
 
-async def keep_stream(artifacts: Scope, read: Read, name: str | None = None, *, media_type: str = TEXT) -> ArtifactRef:
+async def keep_stream(
+    artifacts: Scope, read: Read, name: str | None = None, *, media_type: str = TEXT,
+    incomplete: bool | Callable[[], bool] = False,
+) -> ArtifactRef:  # fmt: skip
     """Store everything that `read` returns, in chunks. If `read` raises, nothing is stored."""
-    return await artifacts.put_stream(_chunks(read), media_type=media_type, name=name)
+    return await artifacts.put_stream(_chunks(read), media_type=media_type, name=name, incomplete=incomplete)
 
 
 async def _chunks(read: Read) -> AsyncIterator[bytes]:

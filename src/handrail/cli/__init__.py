@@ -4,11 +4,15 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from signal import SIG_DFL, SIGINT, default_int_handler, getsignal, signal
+from signal import SIG_DFL, SIG_IGN, SIGINT, default_int_handler, getsignal, signal
 
 start: Callable[[], object] | None = None
 lacking = ""
-interruptible = threading.current_thread() is threading.main_thread() and getsignal(SIGINT) is default_int_handler
+interruptible = threading.current_thread() is threading.main_thread() and (
+    getsignal(SIGINT) is default_int_handler
+    # Ignored by whoever started it, as a shell does for a script's background jobs; but a person can press Ctrl-C here:
+    or (getsignal(SIGINT) is SIG_IGN and sys.stdin is not None and sys.stdin.isatty())
+)
 if interruptible:
     signal(SIGINT, SIG_DFL)  # loading takes a moment, in which Ctrl-C ends the program without a traceback
 try:

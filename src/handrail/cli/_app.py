@@ -20,15 +20,13 @@ from typer.core import TyperCommand
 
 from handrail.cli._inside import Env, Mounts, inside
 from handrail.cli._installed import as_installed, version_line
-from handrail.contract.errors import HandrailError
+from handrail.cli._signals import run_loop
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    import anyio as _anyio
-
     from handrail.policy import approval as _approval
 else:
-    _anyio = Lazy("anyio")
     _approval = Lazy("handrail.policy.approval")
 
 T = TypeVar("T")
@@ -171,7 +169,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def run(work: Callable[[], Awaitable[int]], *, mistake: int = MISTAKE) -> None:
     """Run an async command and exit with the code it returns."""
-    raise typer.Exit(or_exit(lambda: _anyio.run(work), mistake=mistake))
+    raise typer.Exit(or_exit(lambda: run_loop(work), mistake=mistake))
 
 
 def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
@@ -185,7 +183,7 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
     except BrokenPipeError:  # the reader of our output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
-    except (HandrailError, OSError) as error:
+    except (HandrailError, Unavailable, OSError) as error:
         said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
         said = as_installed(said)
         typer.echo(_approval.visible(said, lines=isinstance(error, Advice)), err=True)

@@ -21,7 +21,7 @@ from handrail.cli._output import job_line
 from handrail.cli._server_questions import ServerQuestions
 from handrail.cli._settings import read_settings
 from handrail.cli._shelf import list_line
-from handrail.cli._stored import find_session, open_store, writable_store
+from handrail.cli._stored import find_session, open_store, to_resume, writable_store
 from handrail.cli._talk import Talk, Wish, first_line, open_talk
 from handrail.cli._terminal import TerminalApprover
 from handrail.cli._which_model import model_name, open_named
@@ -31,7 +31,7 @@ from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
 from handrail.toolkit.toolbox import Toolbox
-from handrail.tools.builtin import builtin_tools
+from handrail.tools.plugins import every_tool
 
 COMMANDS: Final = {
     "/help": "what can be typed",
@@ -60,9 +60,10 @@ async def run_chat(named: str | None, resume: str | None, options: Options) -> i
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HandrailError("chat needs a terminal; for one task without one, type: handrail run 'the task'")
     front: Front = LineFront() if is_plain() else PromptFront(COMMANDS, options.workspace)
+    front.story.envelopes = options.json
     settings = read_settings(options.workspace)
     options = settings.applied(options, typed.get())
-    id = find_session(open_store(), resume).id if resume else None
+    id = to_resume(resume, options.workspace)
     wish = Wish(model_name(named, settings.model), None, id, settings=settings)
     for note in settings.notes:
         front.note(note, "yellow")
@@ -78,7 +79,7 @@ async def run_chat(named: str | None, resume: str | None, options: Options) -> i
 
 async def _converse(front: Front, wish: Wish, options: Options) -> Wish | None:
     """One conversation. Returns the next one, if the person asked for another."""
-    tools = Toolbox(builtin_tools("all"))
+    tools = Toolbox(every_tool(front.note))
     person = TerminalApprover(front, tools, remembers=True, shown=front.until_shown)
     approver: Any = approve_all if options.yes else person
     model = open_named(wish.model, _address(wish), lambda shown: anyio.from_thread.run(front.ask_person, shown))

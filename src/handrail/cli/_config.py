@@ -33,7 +33,10 @@ KEYS: Final[Mapping[str, tuple[type, str]]] = {
     "headers": (dict, 'a table of texts, such as { Authorization = "Bearer ${TOKEN}" }'),
     "sandbox": (str, '"jail", or leave it out'),
     "trust": (bool, "true or false"),
+    "privileges": (str, '"kept" for a server that makes sandboxes of its own as root, or leave it out'),
 }
+OURS: Final = frozenset({"sandbox", "trust", "privileges"})
+"""Keys that no other program's file may set."""
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -50,6 +53,7 @@ class ServerEntry:
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     sandbox: str | None = None
     trust: bool = False
+    privileges: str = "dropped"
     directory: str = field(default="", compare=False)
     """Of the file that has it: a command that is a relative path is there."""
 
@@ -77,6 +81,7 @@ class ServerEntry:
         cwd = None if self.sandbox and self.cwd is None else os.path.normpath(given)  # a sandbox has its own default
         return {
             "command": words, "env": _all_filled(self.env), "cwd": cwd, "sandbox": self.sandbox, "trust": self.trust,
+            "privileges": self.privileges,
         }  # fmt: skip
 
 
@@ -99,6 +104,8 @@ def read_file(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise HandrailError(f"{path} is not used: {error.strerror}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise HandrailError(f"{path} is not used: it is not an ordinary file; remove it")
@@ -195,7 +202,7 @@ def _entry(name: str, table: Mapping[str, Any], where: Callable[[str], str]) -> 
             raise HandrailError(f"{where(key)}: {key} is {given}; write {write}")
     if ("command" in table) == ("url" in table):
         raise HandrailError(f"{where('url')}: give either a command or a url")
-    if wrong := [key for key in ("args", "env", "cwd", "sandbox") if key in table and "url" in table]:
+    if wrong := [key for key in ("args", "env", "cwd", "sandbox", "privileges") if key in table and "url" in table]:
         raise HandrailError(f"{where(wrong[0])}: {wrong[0]} is for a command, and this is a url")
     return ServerEntry(name, **table)
 
@@ -251,7 +258,7 @@ def _free_name(given: str, taken: Mapping[str, ServerEntry]) -> str:
 
 def _known(table: Mapping[str, Any]) -> dict[str, Any]:
     """What of another program's entry is ours; what is null there is not set."""
-    known = {key: value for key, value in table.items() if key in KEYS and key not in ("sandbox", "trust")}
+    known = {key: value for key, value in table.items() if key in KEYS and key not in OURS}
     address = table.get("httpUrl", table.get("serverUrl"))
     known = {**known, "url": address} if address is not None else known
     return {key: value for key, value in known.items() if value is not None}
@@ -262,7 +269,7 @@ def as_toml(entry: ServerEntry) -> str:
     lines = [f"[mcp.servers.{entry.name}]"]
     for key in KEYS:
         value = getattr(entry, key)
-        if value not in (None, [], {}, False):
+        if value not in (None, [], {}, False, "dropped"):
             lines.append(f"{key} = {_written(value)}")
     return "\n".join(lines) + "\n"
 

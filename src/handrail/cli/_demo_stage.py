@@ -104,7 +104,7 @@ async def compare_timeouts(console: Console, sandbox: Sandbox) -> bool:
     state = "ALIVE" if survived else "dead"
     console.print(
         Text(f"  handrail, timeout=1:       the child is {state}, ended_by {done.ended_by}, exit {done.exit_code}, ")
-        + Text(f"output kept: {done.stdout.strip()!r}")
+        + Text(f"output kept: “{done.stdout.strip()}”")
     )
     return survived or done.stdout.strip() != "printed"
 

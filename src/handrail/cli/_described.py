@@ -9,7 +9,7 @@ from rich.text import Text
 
 from handrail.contract.approval import ApprovalRequest
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
-from handrail.policy.approval import look_alikes, render, shorten, visible
+from handrail.policy.approval import FEWEST_LINES, MAX_TEXT_LINES, excerpt, look_alikes, render
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.diff import LARGEST_TEXT, difference
 
@@ -17,6 +17,8 @@ LANGUAGES: Final = {"bash": "bash", "run_code": "python", "script": "python"}
 """By tool: the language of the text that it runs."""
 MOST_COMPARED: Final = 500
 """Lines of a replaced or a new text that are compared with each other; longer ones are shown one after the other."""
+MAX_KEPT_LINES: Final = 15
+"""Lines of the arguments beside a difference."""
 LONGEST: Final = 1 << 20
 """Characters of a difference, before it is shortened."""
 STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
@@ -42,11 +44,14 @@ async def described_call(request: ApprovalRequest, sandbox: Sandbox | None) -> T
 def _changed(request: ApprovalRequest, told: tuple[str, ...], lines: list[str]) -> Text:
     """The call without these arguments, then the lines."""
     kept = {key: value for key, value in request.arguments.items() if key not in told}
-    body = Text(render(request.tool, kept))
-    for line in visible(shorten("\n".join(lines))).split("\n"):
+    told_first = render(request.tool, kept, MAX_KEPT_LINES)
+    body, text = Text(told_first), "\n".join(lines)
+    strange = look_alikes(text)
+    room = max(FEWEST_LINES, MAX_TEXT_LINES - told_first.count("\n") - 1 - bool(strange))
+    for line in excerpt(text, room):
         body.append(f"\n{line}", style=STYLES.get(line[:1], ""))
-    for strange in look_alikes("\n".join(lines)):
-        body.append(f"\n! a letter that looks like another: {strange}", style="yellow")
+    if strange:
+        body.append(f"\n! letters that look like others: {', '.join(strange)}", style="yellow")
     return body
 
 

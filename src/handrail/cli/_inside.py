@@ -1,6 +1,7 @@
 """What a person adds to a sandbox on the command line: mounts, variables, their environment and name."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ VENV: Final = ".venv"
 CONFIGURATION: Final = "pyvenv.cfg"
 GIT_WAIT: Final = 5.0
 """Seconds for git to tell who the person is."""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WRITABLE: Final = {"rw": True, "ro": False}
 
 
@@ -91,6 +93,8 @@ def read_variable(text: str) -> tuple[str, str]:
     name, given, value = text.partition("=")
     if not name or "\0" in text:
         raise HandrailError(f"--env {text!r} cannot be read: write NAME=VALUE, or NAME to pass on the one set here")
+    if not _NAME.fullmatch(name):
+        raise HandrailError(f"--env {text!r}: {name!r} cannot be a variable's name; write NAME=VALUE, such as 'A=B C'")
     if not given and name not in os.environ:
         raise HandrailError(f"--env {name}: it is not set here; write --env {name}=VALUE")
     return name, value if given else os.environ[name]

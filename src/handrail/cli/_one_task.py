@@ -12,10 +12,12 @@ from rich.text import Text
 from handrail.agent import Outcome
 from handrail.aio import in_background
 from handrail.cli._app import INTERRUPTED, Options, typed
+from handrail.cli._lost_files import lost_files
 from handrail.cli._output import as_json
 from handrail.cli._screen import make_console
 from handrail.cli._settings import read_settings
-from handrail.cli._stored import find_session, open_store, writable_store
+from handrail.cli._signals import interrupts
+from handrail.cli._stored import to_resume, writable_store
 from handrail.cli._story import Story, tokens
 from handrail.cli._talk import Talk, Wish, first_line, open_talk
 from handrail.cli._terminal import TerminalApprover, can_ask
@@ -26,7 +28,7 @@ from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
 from handrail.threads import Work
 from handrail.toolkit.toolbox import Toolbox
-from handrail.tools.builtin import builtin_tools
+from handrail.tools.plugins import every_tool
 
 CODES: Final = {"done": 0, "asked_user": 3, "round_limit": 4, "budget": 4, "cancelled": INTERRUPTED}
 """By the reason for which a run ended; any other is a 1."""
@@ -44,8 +46,8 @@ async def run_task(
 ) -> int:
     """Returns the code to exit with."""
     text = await whole_prompt(prompt, given)
+    id = to_resume(resume, options.workspace)
     store, why_not = writable_store()
-    id = find_session(open_store(), resume).id if resume else None
     settings = read_settings(options.workspace)
     options = settings.applied(options, typed.get())
     wish = Wish(model_name(named, settings.model), store, id, rounds, calls, settings)
@@ -64,6 +66,8 @@ async def run_task(
             outcome = await talk.turn(text)
         finally:
             watching.cancel()
+        if lost := await lost_files(talk.sandbox):
+            task.say(lost)
         if talk.broken is not None:
             raise talk.broken
         task.finish(outcome, stored=store is not None)
@@ -87,7 +91,7 @@ def _read_all(descriptor: int) -> str:
 
 
 async def _end_on_signals(talk: Talk, task: "_Task", ready: anyio.Event) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*interrupts(), signal.SIGTERM) as signals:
         ready.set()
         async for _ in signals:
             if task.person is None or not task.person.editing:
@@ -98,8 +102,8 @@ class _Task:
     """What one task shows, and whom it asks."""
 
     def __init__(self, options: Options) -> None:
-        self.tools = Toolbox(builtin_tools("all"))
         self._console = make_console(stderr=True)
+        self.tools = Toolbox(every_tool(self.say))
         self._json, self._options = options.json, options
         self._to_person = sys.stdout.isatty() and not options.json
         self._story = Story(self._console.print, make_console().print if self._to_person else lambda _: None)

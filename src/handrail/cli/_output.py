@@ -166,10 +166,17 @@ def show_result(console: Console, tool: Tool, result: Result, milliseconds: floa
     elif "executes" in tool.effects and _exit_code_of(wire["result"]) is not None:
         parts.append(f"exit {code}")
     parts.append(duration(milliseconds))
-    said = f": {visible(result.message)}" if isinstance(result, Failure) else ""
+    said = f": {visible(for_people(wire))}" if isinstance(result, Failure) else ""
     console.print(Text(f"{sign} ", style=style) + Text(" · ".join(parts), style="bold") + Text(said))
     for warning in result.warnings:
         console.print(Text(f"! {visible(warning)}", style="yellow"))
+
+
+def for_people(failure: Mapping[str, Any]) -> str:
+    """What a failure's envelope tells a person: the reason alone where it has one; the message advises the model."""
+    data = failure.get("data")
+    reason = data.get("reason") if isinstance(data, Mapping) else None
+    return reason if isinstance(reason, str) else str(failure.get("message", ""))
 
 
 def duration(milliseconds: float) -> str:

@@ -10,6 +10,7 @@ import anyio
 from rich.console import Console
 from rich.text import Text
 
+from handrail.cli._output import for_people
 from handrail.contract.driver import Report
 from handrail.contract.event import Event
 from handrail.policy.approval import visible
@@ -89,7 +90,7 @@ class Screen:
 
 def _outcome(envelope: Mapping[str, Any]) -> list[str]:
     if not envelope["ok"]:
-        return [_short(f"{envelope['kind']}: {_one_line(envelope['message'])}", OUTCOME_WIDTH)]
+        return [_short(f"{envelope['kind']}: {_one_line(for_people(envelope))}", OUTCOME_WIDTH)]
     result = envelope["result"]
     lines = [_short(f"warning: {_one_line(text)}", OUTCOME_WIDTH) for text in envelope.get("warnings", ())]
     if isinstance(result, dict) and {"exit_code", "stdout", "stderr"} <= result.keys():

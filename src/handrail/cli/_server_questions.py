@@ -15,6 +15,12 @@ from handrail.schema.validate import Validator
 
 LONGEST_QUESTION = 4_000
 """Characters of a question that are shown."""
+MAX_FIELDS_COUNT = 30
+"""Values that one question may ask for."""
+MAX_CHOICES_COUNT = 100
+"""Choices of one value that are shown."""
+MAX_LINE_CHARS = 600
+"""Characters of a field's description, or of a choice, that are shown."""
 YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -40,6 +46,9 @@ class ServerQuestions:
         title = Text(f"The MCP server {visible(server, lines=False)} asks")
         desk.print(Panel(body, title=title, border_style="yellow", width=min(desk.width, WIDEST)))
         desk.forget()
+        if len(fields) > MAX_FIELDS_COUNT:
+            desk.print(Text(f"It asks for {len(fields):,} values at once. That was declined.", style="red"))
+            return None
         if not fields:
             return {} if await self._agrees(desk) else None
         required = schema.get("required")
@@ -57,8 +66,10 @@ class ServerQuestions:
     async def _field(self, desk: Desk, name: str, field: Mapping[str, Any], *, required: bool) -> dict[str, Any] | None:
         """The field with what was typed, or without it where it may be left out; None for end of input."""
         choices = _choices(field)
-        for number, (_, words) in enumerate(choices, 1):
-            desk.print(Text(f"  {number}. {visible(words, lines=False)}"))
+        for number, (_, words) in enumerate(choices[:MAX_CHOICES_COUNT], 1):
+            desk.print(Text(f"  {number}. {visible(words[:MAX_LINE_CHARS], lines=False)}"))
+        if len(choices) > MAX_CHOICES_COUNT:
+            desk.print(Text(f"  and {len(choices) - MAX_CHOICES_COUNT:,} more"))
         asked = _asked(name, field, required=required)
         while (line := await desk.line(asked)) is not None:
             text = line.strip()
@@ -89,8 +100,8 @@ def _asked(name: str, field: Mapping[str, Any], *, required: bool) -> str:
         parts.append(f"empty: {field['default']!r}")
     elif not required:
         parts.append("empty: left out")
-    listed = "; ".join(part for part in parts if part)
-    return visible(f"{name} ({listed}): " if listed else f"{name}: ", lines=False)
+    listed = "; ".join(part[:MAX_LINE_CHARS] for part in parts if part)
+    return visible(f"{name[:MAX_LINE_CHARS]} ({listed}): " if listed else f"{name[:MAX_LINE_CHARS]}: ", lines=False)
 
 
 def _choices(field: Mapping[str, Any]) -> Sequence[tuple[Any, str]]:

@@ -108,42 +108,64 @@ NOTHING_SET: Final = Configured()
 
 
 def read_settings(workspace: str) -> Configured:
-    """Raises HandrailError for a file with a mistake, with its line."""
+    """Raises HandrailError for a mistake in the person's own or an accepted file; another with one is left out."""
     settings = Configured()
-    for path, content, tables in _files(workspace):
+    for path in _paths(workspace):
         own = path in own_files()
-        found = _checked(tables, path, content)
-        believed = own or is_accepted(path, _to_accept(path, content, tables))
+        try:
+            content, tables = _read(path)
+            found = _checked(tables, path, content)
+        except HandrailError as error:
+            if own or _is_believed(path):
+                raise
+            note = f"{error}. The file is not accepted, so all of it is left out; mend it, then: handrail trust"
+            settings = replace(settings, notes=(*settings.notes, note))
+            continue
+        believed = own or (bool(content) and is_accepted(path, _to_accept(path, content, tables)))
         settings = _added(settings, found) if believed else _narrowed(settings, found, path)
     return settings
 
 
 def to_accept(workspace: str) -> Iterator[tuple[Path, bytes, str]]:
     """Each file of the workspace that sets something: what is accepted of it, and that as text."""
-    for path, content, tables in _files(workspace):
-        if path not in own_files():
+    for path in _paths(workspace):
+        content, tables = _read(path)
+        if path not in own_files() and content:
             _checked(tables, path, content)
             part = _to_accept(path, content, tables)
             yield path, part, (part if path.name == PYPROJECT else content).decode("utf-8", "replace")
 
 
-def _files(workspace: str) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
-    for path in dict.fromkeys((*own_files(), Path(workspace, PYPROJECT), Path(workspace, FILE))):
-        content = read_file(path)
-        if content is None:
-            continue
-        try:
-            tables = tomllib.loads(content.decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            if path.name == PYPROJECT:
-                continue  # not ours
-            raise HandrailError(f"{path}: {error}") from None
+def _paths(workspace: str) -> Iterator[Path]:
+    yield from dict.fromkeys((*own_files(), Path(workspace, PYPROJECT), Path(workspace, FILE)))
+
+
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """The content and the tables of a file; both empty where it sets nothing. Raises HandrailError."""
+    content = read_file(path)
+    if content is None:
+        return b"", {}
+    try:
+        tables = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         if path.name == PYPROJECT:
-            tool = tables.get("tool")
-            tables = tool.get("handrail", {}) if isinstance(tool, dict) else {}
-            if not isinstance(tables, dict) or not tables:
-                continue
-        yield path, content, tables
+            return b"", {}  # not ours
+        raise HandrailError(f"{path}: {error}") from None
+    if path.name == PYPROJECT:
+        tool = tables.get("tool")
+        tables = tool.get("handrail", {}) if isinstance(tool, dict) else {}
+        if not isinstance(tables, dict) or not tables:
+            return b"", {}
+    return content, tables
+
+
+def _is_believed(path: Path) -> bool:
+    """Whether the person has accepted a file that has a mistake."""
+    try:
+        content = read_file(path) or b""
+        return is_accepted(path, content)
+    except HandrailError:
+        return False
 
 
 def _to_accept(path: Path, content: bytes, tables: Mapping[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from handrail.cli._stored import find_session, has_store, open_store
 from handrail.cli._story import Story, tokens
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
+from handrail.store.check import Damaged, SessionCheck
 from handrail.store.summary import Summary
 
 LONGEST_PAUSE: Final = 3.0
@@ -39,8 +40,15 @@ def list_sessions(json: bool) -> None:
 def list_line(each: Summary) -> Text:
     """A session in one line."""
     when = datetime.fromtimestamp(each.updated).astimezone().strftime("%Y-%m-%d %H:%M")
-    about = f"{each.state:<11}  {each.calls:>4} calls  {visible(each.title, lines=False)}"
+    place = f"  {visible(_short(each.workspace), lines=False)}" if each.workspace else ""
+    about = f"{each.state:<11}  {each.calls:>4} calls{place}  {visible(each.title, lines=False)}"
     return Text(each.id, style="bold") + Text(f"  {when}  {about}")
+
+
+def _short(path: str) -> str:
+    """A directory as people write it: from their home."""
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
 
 
 def show(named: str, json: bool) -> None:
@@ -61,6 +69,50 @@ def _heading(console: Console, found: Summary) -> None:
     console.print(list_line(found))
     where = f"{found.workspace} · {found.sandbox or 'no sandbox'} · {found.model} · {tokens(found.usage)}"
     console.print(Text(visible(where, lines=False), style="dim"))
+
+
+def check(named: str | None, json: bool) -> bool:
+    """Check one session, or all of them and the file that they are in. Returns whether all is as it was written."""
+    problems: list[str] = []
+    checks: list[SessionCheck] = []
+    try:
+        store = open_store()
+        found = [find_session(store, named)] if named else store.sessions() if has_store() else []
+        for number, each in enumerate(found, 1):
+            _show_progress(f"checking {number} of {len(found)}: {each.id}")
+            checks.append(store.check(each.id))
+            _show_progress("")
+            if not json:
+                print(visible("\n".join(_check_lines(checks[-1]))), flush=True)
+        if not named:
+            _show_progress("checking the file")
+            problems = store.problems()
+    except Damaged as error:
+        problems = [str(error)]
+    _show_progress("")
+    if json:
+        print(as_json({"file": problems, "sessions": [asdict(each) for each in checks]}, indent=2))
+    for problem in () if json else problems:
+        print(visible(f"the file: {problem}"))
+    return not problems and all(each.ok for each in checks)
+
+
+def _check_lines(found: SessionCheck) -> list[str]:
+    lines = [f"{found.id}  {'ok' if found.ok else 'DAMAGED'}  {found.events:,} events"]
+    lines += [f"  {each}" for each in (found.damage, *found.artifacts) if each]
+    if found.without_digest:
+        lines.append(f"  {found.without_digest:,} events are of an older format: a change in them does not show")
+    if found.end_mark == "none":
+        lines.append("  no end mark: whether events are missing at the end is not known")
+    elif found.end_mark == "unreadable":
+        lines.append("  its end mark cannot be read: whether events are missing at the end is not known")
+    return lines
+
+
+def _show_progress(text: str) -> None:
+    """Replace the line on a terminal's stderr; a file gets nothing."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{visible(text, lines=False)}", end="", file=sys.stderr, flush=True)
 
 
 def replay(named: str, speed: float) -> None:
@@ -88,13 +140,17 @@ def export(named: str, file: str | None) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise HandrailError(f"{file} exists already; name a new file") from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        out.writelines(f"{line}\n" for line in lines)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.writelines(f"{line}\n" for line in lines)
+    except BaseException:
+        os.unlink(file)  # half of a session would pass for the whole of it
+        raise
 
 
 def fork(named: str, at: int | None) -> None:
     store = open_store()
-    print(store.fork(find_session(store, named).id, at))
+    print(store.fork(find_session(store, named, forks=False).id, at))
 
 
 def remove(named: list[str]) -> None:

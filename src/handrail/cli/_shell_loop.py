@@ -1,7 +1,6 @@
 """The loop of `handrail shell`: read a line, do what it says, show it; a line that cannot be read ends nothing."""
 
 import os
-import signal
 import sys
 import textwrap
 from codecs import getincrementaldecoder
@@ -15,6 +14,7 @@ from rich.text import Text
 from handrail.cli._app import INTERRUPTED, NOT_RUN, Options
 from handrail.cli._output import job_line
 from handrail.cli._prompt import BUILT_IN, typed_lines
+from handrail.cli._signals import interrupts
 from handrail.cli._words import described, fields_of, lone_text, read_line
 from handrail.cli._workbench import Workbench, open_workbench
 from handrail.contract.errors import HandrailError
@@ -23,7 +23,7 @@ from handrail.sandbox.job import Job
 from handrail.threads import Work
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
-from handrail.tools.builtin import builtin_tools
+from handrail.tools.plugins import every_tool
 
 READ_AT_ONCE: Final = 1 << 16
 TAIL_LINES: Final = 20
@@ -38,10 +38,13 @@ SYNTAX: Final = (
 
 async def run_shell(options: Options) -> int:
     """Serve lines until they end. Returns 0 to a person, and the code of the last line to a program."""
-    tools = Toolbox(builtin_tools("all"))
+    notes: list[str] = []
+    tools = Toolbox(every_tool(notes.append))
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     async with open_workbench(options, tools, lasting=True) as bench:
         shell = _Shell(bench, tools)
+        for note in notes:
+            bench.say(note)
         if asks:
             shell.greet()
         lines = typed_lines(tools, bench.running_jobs, shell.before_prompt) if asks else _piped_lines()
@@ -176,7 +179,7 @@ class _Shell:
 
 
 async def _cancel_on_interrupt(group: TaskGroup, *, task_status: TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(*interrupts()) as signals:
         task_status.started()
         async for _ in signals:
             group.cancel_scope.cancel()

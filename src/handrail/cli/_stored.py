@@ -1,6 +1,7 @@
 """The person's own store of sessions: where it is, and how a session is named on the command line."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -47,11 +48,31 @@ def writable_store() -> tuple[Store | None, str]:
         return None, str(error)
 
 
-def find_session(store: Store, named: str) -> Summary:
-    """The session of this id, of an id that begins so, or the `last` one. Raises HandrailError for none or several."""
+def to_resume(named: str | None, workspace: str) -> str | None:
+    """The id of the session to go on with, if one is named. Raises HandrailError for one of another directory."""
+    if not named:
+        return None
+    found, here = find_session(open_store(), named), os.path.realpath(workspace)
+    if found.workspace and found.workspace != here:
+        what = f"session {found.id} worked in {found.workspace}"
+        if not os.path.isdir(found.workspace):
+            raise HandrailError(f"{what}, which is gone: make that directory again, or begin a new session")
+        place = shlex.quote(found.workspace)
+        raise HandrailError(f"{what}, and this is {here}: add --workspace {place}, or go there first")
+    return found.id
+
+
+def find_session(store: Store, named: str, *, forks: bool = True) -> Summary:
+    """The session of this id, of an id that begins so, or the `last` one. Raises HandrailError for none or several.
+
+    The last one is of this directory, if there is one; without `forks`, it is no copy that nobody has gone on with.
+    """
     sessions = store.sessions()
     if named == LAST and sessions:
-        return sessions[0]
+        here = os.path.realpath(".")
+        return min(
+            sessions, key=lambda each: (each.forked and not forks, each.workspace != here)
+        )  # the first of equals
     found = [each for each in sessions if each.id == named] or [each for each in sessions if each.id.startswith(named)]
     if len(found) == 1 and named:
         return found[0]

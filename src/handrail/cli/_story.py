@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from handrail.cli._output import duration
+from handrail.cli._output import as_json, duration, for_people
 from handrail.contract.event import Event
 from handrail.contract.model import Usage
 from handrail.policy.approval import visible
@@ -39,11 +39,27 @@ class RunningCall:
     tail: deque[str] = field(default_factory=lambda: deque([""], maxlen=TAIL + 1))
 
 
+@dataclass(slots=True)
+class Indented:
+    """A line that is indented, also where a terminal breaks it; a file gets it whole, which rich would cut."""
+
+    text: Text
+    columns: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if console.soft_wrap:
+            yield Text(" " * self.columns) + self.text
+        else:
+            yield Padding(self.text, (0, 0, 0, self.columns), expand=False)
+
+
 class Story:
     """Prints events as they come. What is not final yet, it tells on request: `answer`, `doing` and `running`."""
 
     def __init__(self, calls: Print, answers: Print | None = None) -> None:
         self._calls, self._answers = calls, answers or calls
+        self.envelopes = False
+        """Whether the envelope of each result is printed too."""
         self.running: dict[str, RunningCall] = {}
         self.answer = ""
         """The block of the answer that is not complete."""
@@ -160,7 +176,9 @@ class Story:
         facts = [*([data["kind"]] if data.get("kind") else []), *_outcome(envelope), duration(data["duration_ms"])]
         self._line(line + Text(f" · {' · '.join(map(str, facts))}", style="dim"), call.depth)
         if envelope.get("ok") is False:
-            self._line(Text(_one_line(envelope.get("message", "")), style="dim"), call.depth + 1)
+            self._line(Text(_one_line(for_people(envelope)), style="dim"), call.depth + 1)
+        if self.envelopes:
+            self._calls(Text(as_json(envelope)))
 
     def _job_started(self, event: Event) -> None:
         self._note(f"{event.data['job']} runs in the background")
@@ -192,7 +210,7 @@ class Story:
         self._line(Text(_one_line(text), style=style), 0)
 
     def _line(self, text: Text, depth: int) -> None:
-        self._calls(Padding(text, (0, 0, 0, 2 + 2 * depth), expand=False))
+        self._calls(Indented(text, 2 + 2 * depth))
 
 
 OF_THE_MODEL: Final = frozenset(
@@ -218,7 +236,7 @@ def title(arguments: Any) -> str:
     """What a call is about, in one line."""
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+    except (ValueError, RecursionError):
         given = arguments
     if isinstance(given, Mapping):
         best = next((given[name] for name in TITLES if isinstance(given.get(name), str)), None)
@@ -229,6 +247,8 @@ def title(arguments: Any) -> str:
 def tokens(usage: Usage) -> str:
     """What requests took, for people."""
     cost = "" if usage.cost is None else f" · ${usage.cost:.4f}"
+    if not usage.input_tokens and not usage.output_tokens:
+        return f"tokens unknown: the model did not count them{cost}"
     return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
 
 

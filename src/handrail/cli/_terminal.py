@@ -177,9 +177,7 @@ class TerminalApprover:
             self._say("Nothing was changed.")
             return None
         tool = self._tools.find(request.tool)
-        ready = prepare(
-            edited, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=lambda _: True
-        )
+        ready = prepare(edited, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=lambda _: "")
         if isinstance(ready, Failure):
             self._say(f"{visible(ready.message)}\nYour text is kept; type e to go on with it.")
             return None

@@ -1,6 +1,5 @@
 """A sandbox and a session as the person's options say, and calls in it that Ctrl-C ends."""
 
-import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,9 +13,11 @@ from rich.text import Text
 
 from handrail.aio import in_background
 from handrail.cli._app import Options, typed
+from handrail.cli._lost_files import lost_files
 from handrail.cli._output import Tail, as_json, exit_code, show_result
 from handrail.cli._screen import make_console
 from handrail.cli._settings import read_settings
+from handrail.cli._signals import interrupts
 from handrail.cli._terminal import TerminalApprover, TerminalHost, can_ask
 from handrail.cli._words import Arguments
 from handrail.contract.result import Failure, Result
@@ -100,6 +101,8 @@ class Workbench:
             envelope = result.to_envelope(name)
             print(as_json(envelope, indent=None if self.lasting else 2), flush=True)
         self._advise(result)
+        if not self.lasting and (lost := await lost_files(self.sandbox)):
+            self.say(lost)
         self.show_notes()
         return exit_code(tool, result)
 
@@ -132,7 +135,7 @@ class Workbench:
     async def _interrupts(self, id: str, group: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """The first Ctrl-C stops the running call; the second abandons it."""
         stopped = False
-        with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(*interrupts()) as signals:
             task_status.started()
             async for _ in signals:
                 if self.person is not None and self.person.editing:

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from handrail.cli import _words, _workbench
     from handrail.toolkit import toolbox as _toolbox
     from handrail.tools import builtin as _builtin
+    from handrail.tools import plugins as _plugins
 else:
     _words = Lazy("handrail.cli._words")
     _workbench = Lazy("handrail.cli._workbench")
     _toolbox = Lazy("handrail.toolkit.toolbox")
     _builtin = Lazy("handrail.tools.builtin")
+    _plugins = Lazy("handrail.tools.plugins")
 
 ARGUMENTS = (
     "Its arguments: name=value, name=@file for what is in a file, JSON, or one text for a tool that requires one; "
@@ -64,7 +66,12 @@ def call(
 
 async def call_tool(tool: str, words: list[str], options: Options) -> int:
     """Make the call and show its result. Returns the code to exit with."""
+    notes: list[str] = []
     tools = _toolbox.Toolbox(_builtin.builtin_tools("all"))
+    if tool not in tools:  # loading plugins takes a while
+        tools = _toolbox.Toolbox(_plugins.every_tool(notes.append))
     arguments = _words.read_words(tools.get(tool), words)
     async with _workbench.open_workbench(options, tools, lasting=False) as bench:
+        for note in notes:
+            bench.say(note)
         return await bench.call(tool, arguments)

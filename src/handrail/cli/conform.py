@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from handrail.cli._app import Command, app, or_exit
+from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import nearest
 from handrail.lazy import Lazy
@@ -92,7 +93,7 @@ def try_driver(driver: str, only: list[str] | None, json: bool) -> int:
         return code
 
     with _interrupted_if_blocked():
-        return _anyio.run(run)
+        return run_loop(run)
 
 
 def _show(verdict: "_conformance.DriverVerdict", *, json: bool, asked: bool) -> None:

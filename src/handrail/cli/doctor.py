@@ -6,11 +6,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
 from handrail.cli._app import Command, app, or_exit
+from handrail.cli._signals import run_loop
 from handrail.contract.driver import Driver, Feature, Promise, Standing
 from handrail.lazy import Lazy
 
@@ -46,7 +48,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON, for pr
 
 def tell(json: bool) -> int:
     """Try every driver, showing progress to a person, and print the reports. Returns the code to exit with."""
-    reports = _anyio.run(examine, _show_progress if sys.stderr.isatty() else None)
+    reports = run_loop(partial(examine, _show_progress if sys.stderr.isatty() else None))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(as_json(reports) if json else _approval.visible(render(reports, width)), flush=True)
     return 0 if any(map(_enforces, reports)) else 1

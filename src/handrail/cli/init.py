@@ -34,6 +34,10 @@ def write_file(workspace: str, own: bool) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         raise HandrailError(f"{path} exists already; change it, or remove it first") from None
+    except FileNotFoundError:
+        raise HandrailError(
+            f"--workspace {workspace}: there is no such directory; type: mkdir -p {workspace}"
+        ) from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(_settings.TEMPLATE)
     print(f"wrote {path}")

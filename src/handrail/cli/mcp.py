@@ -1,9 +1,9 @@
 """`handrail mcp`: serve the built-in tools, sandboxed and gated, to any client of the Model Context Protocol."""
 
+import logging
 import os
 import secrets
 import stat
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -15,12 +15,14 @@ from typer.core import TyperGroup
 
 from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
 from handrail.cli._inside import Env, Mounts
+from handrail.cli._stderr import Log, say
 from handrail.contract.errors import HandrailError
 from handrail.contract.expect import nearest
 from handrail.contract.limits import Budget
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
+    import handrail.serving as _serving
     from handrail.drivers import open as _open
     from handrail.mcp import http as _http
     from handrail.mcp import server as _server
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 else:
     _open = Lazy("handrail.drivers.open")
     _http = Lazy("handrail.mcp.http")
+    _serving = Lazy("handrail.serving")
     _server = Lazy("handrail.mcp.server")
     _policy = Lazy("handrail.policy.policy")
     _session = Lazy("handrail.session.session")
@@ -93,6 +96,10 @@ def mcp(
 
 async def serve(options: Options, http: str | None, token_file: str | None, handles: bool, tools: str) -> int:
     """Serve until the client leaves, or a signal ends the program."""
+    logging.getLogger().addHandler(Log())
+    if http is not None:
+        (host, port), (tokens, minted) = read_address(http), read_tokens(token_file)
+        say("starting")  # what follows takes seconds to import
     opener = session_opener(options, chosen(tools))
     try:
         server = _server.make_server(opener, handles=handles)
@@ -101,15 +108,13 @@ async def serve(options: Options, http: str | None, token_file: str | None, hand
     if http is None:
         await _server.serve_stdio(server)
         return 0
-    host, port = read_address(http)
-    tokens, minted = read_tokens(token_file)
 
     def ready(address: str) -> None:
-        _say(f"serving on {address}")
+        say(f"serving on {address}")
         if minted:
-            _say(f"clients need this token: {tokens[0]}")
-        if not _http.is_loopback(host):
-            _say("other machines can reach it, and nothing on the way is encrypted: put a proxy with TLS before it")
+            say(f"clients need this token: {tokens[0]}")
+        if not _serving.is_loopback(host):
+            say("other machines can reach it, and nothing on the way is encrypted: put a proxy with TLS before it")
 
     await _http.serve_http(server, host, port, tokens, ready=ready)
     return 0
@@ -162,16 +167,19 @@ def read_tokens(path: str | None) -> tuple[list[str], bool]:
     """The tokens that the person set, or a new one; and whether it is new."""
     if path is not None:
         file = Path(os.path.expanduser(path))
-        tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+        try:
+            text = file.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not a text"
+            raise HandrailError(
+                f"--token-file {path} cannot be read: {why}; write a file with one token a line"
+            ) from None
+        tokens = [line.strip() for line in text.splitlines() if line.strip()]
         if not tokens:
             raise HandrailError(f"--token-file {path}: it has no token; write one a line")
         if file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            _say(f"others can read {path}; type: chmod 600 {path}")
+            say(f"others can read {path}; type: chmod 600 {path}")
         return tokens, False
     if given := os.environ.get(TOKEN, "").strip():
         return [given], False
     return [secrets.token_urlsafe(32)], True
-
-
-def _say(text: str) -> None:
-    print(f"handrail: {text}", file=sys.stderr, flush=True)

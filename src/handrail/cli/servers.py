@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from handrail.cli._app import Command, Workspace, or_exit, run
+from handrail.cli._app import Advice, Command, Workspace, or_exit, run
 from handrail.cli._config import (
     FILE,
     ServerEntry,
@@ -80,8 +80,9 @@ def find_server(name: str, workspace: str) -> ServerEntry:
         return ServerEntry("server", command="sh", args=["-c", f"exec {name}"])
     settings = read_settings(workspace)
     if name not in settings.servers:
-        left_out = "".join(f"\nhandrail: {note}" for note in settings.notes)
-        raise HandrailError(f"there is no server {name!r} in {FILE}; {nearest(name, settings.servers)}{left_out}")
+        left_out = "".join(f"\nhandrail: {_approval.visible(note, lines=False)}" for note in settings.notes)
+        name = _approval.visible(name, lines=False)
+        raise Advice(f"there is no server {name!r} in {FILE}; {nearest(name, settings.servers)}{left_out}")
     return settings.servers[name]
 
 

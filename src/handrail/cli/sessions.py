@@ -1,4 +1,4 @@
-"""`handrail sessions`: list, show, export, replay, go on with, branch and remove stored conversations."""
+"""`handrail sessions`: list, show, check, export, replay, go on with, branch and remove stored conversations."""
 
 import sys
 from functools import partial
@@ -18,10 +18,15 @@ else:
     _one_task = Lazy("handrail.cli._one_task")
     _shelf = Lazy("handrail.cli._shelf")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A session, by the beginning of its id; `last` is the newest.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A session, by the beginning of its id; `last` is the newest of this directory, or of all."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
-SUMMARY = "List, show, export, replay, go on with, branch and remove conversations."
+SUMMARY = "List, show, check, export, replay, go on with, branch and remove conversations."
 app.add_typer(group, name="sessions", help=SUMMARY, short_help=SUMMARY)
 
 
@@ -35,6 +40,17 @@ def list_sessions(json: Json = False) -> None:
 def show(id: Id, json: Json = False) -> None:
     """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
     or_exit(lambda: _shelf.show(id, json))
+
+
+@group.command(cls=Command)
+def check(
+    id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="As for the other commands; all of them without it.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Look for damage: compare conversations with their digests, end marks and artifacts. Exits with 1 if there is."""
+    raise typer.Exit(0 if or_exit(lambda: _shelf.check(id, json)) else 1)
 
 
 @group.command(cls=Command)

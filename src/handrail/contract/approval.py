@@ -23,7 +23,7 @@ class ApprovalRequest:
     arguments: Mapping[str, Any]
     arguments_hash: str
     text: str
-    """The call as plain text, with control and bidi characters made visible."""
+    """The call as plain text of at most 40 lines, with tabs, control and bidi characters made visible."""
     repairs: tuple[str, ...]
     """What preflight changed: each value before and after."""
     reason: str

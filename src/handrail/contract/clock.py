@@ -26,5 +26,8 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds of unpaused time since the clock was started."""
 
+    def grace(self) -> AbstractContextManager[None]:
+        """Let the block outlast the run's time budget by up to 5 s: it ends its work by `left`, and reports it."""
+
     def left(self) -> float:
         """Seconds left in the run's time budget: infinite without a budget, negative when it is exceeded."""

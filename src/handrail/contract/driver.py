@@ -69,6 +69,10 @@ class Report:
     """What holds in every sandbox of this kind, and is good to know."""
     writable: bool = True
     """Whether commands may write in the workspace."""
+    lasting: tuple[str, ...] = ()
+    """Directories whose files outlive the sandbox, by their paths inside; empty where that is not known."""
+    passing: tuple[str, ...] = ()
+    """Directories of the sandbox's own, HOME and the one for temporary files, which go with it."""
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -88,12 +92,14 @@ class Command:
     line: str | None = None
     cwd: str | None = None
     """Absolute, or None for the sandbox's own directory."""
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Added to the sandbox's environment."""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    """Added to the sandbox's environment. Equal commands have equal hashes, though a dict has none."""
     timeout: int | None = None
     """A hint in whole seconds, rounded up: the caller enforces the real limit."""
     input: bool = False
     """Whether input will be sent; otherwise the command reads an empty input."""
+    stdin: bytes | None = field(default=None, repr=False)
+    """The whole input, for `Sandbox.dispatch`, which sends it. A driver is never given it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 1. ToolFailed(Failure)       raised below the gates, for the model; gates/invoke.py turns it into a Result
    Unavailable               raised by drivers: the sandbox is gone or busy; becomes Failure("unavailable")
+   `-- Locked                another process is writing the store; a moment later it may be free
 2. HandrailError             a mistake in the program; raised where it is made, never shown to a model
    |-- NameConflict          two tools with one name, or a reserved name
    |-- BadSchema             a schema that does not compile, or a parameter that has none
@@ -61,6 +62,10 @@ class Unavailable(Exception):
         super().__init__(message)
         self.retryable = retryable
         self.remedy = remedy
+
+
+class Locked(Unavailable):
+    """Another process is writing the store. A moment later it may be free."""
 
 
 def describe_error(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 EventType = Literal[
     "session_started",  # version, system, model, tools, policy, budget, workspace, sandbox, parent, forked_from
@@ -10,7 +10,7 @@ EventType = Literal[
     "tools_loaded",  # tools: the names of deferred tools that the model sees from now on
     "call_started",  # tool, arguments, arguments_hash, origin; approved, where the caller gave one
     "call_repaired",  # repairs (path, rule, before, after, …), arguments as they are now: what preflight changed
-    "call_waiting",  # lane, behind: the ids of the calls before it; the call waits for its turn
+    "call_waiting",  # lane, behind: a list with the id of the first call before it, count: of all of them
     "call_running",  # the body begins: only from now on may the call have effects
     "call_output",  # text: what the tool, or a job of it, shows; stream: stdout, stderr, progress; left_out; dropped
     "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback,
@@ -32,10 +32,23 @@ EventType = Literal[
     "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep
     "collapsed",  # results that gave way (call, text: the line in its place, ref: the artifact with it), tokens_before
     "summarised",  # text: in the place of the first so many messages; by: model or lines, messages, usage, why
-    "run_ended",  # reason, text, output: the typed one as JSON, traceback of a model's error
+    "run_ended",  # reason, text, output: the typed one as JSON, traceback of a model's error; forked, if a fork cut it
     "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]
 
+EVENT_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {each: {} for each in get_args(EventType)} | {
+    "user": {"text": str},
+    "model_answered": {"text": str, "calls": list, "stop": str, "model": str, "usage": dict, "keep": object},
+    "call_started": {"tool": str, "arguments": object, "arguments_hash": str, "origin": str},
+    "call_ended": {"tool": str, "result": dict},
+    "approval_asked": {"id": str},
+    "approval_settled": {"id": str, "decision": str},
+    "job_started": {"job": str},
+    "job_ended": {"job": str},
+    "tools_loaded": {"tools": list},
+    "run_ended": {"reason": str, "text": str},
+}
+"""By type of event: the data without which a stored session can be neither listed nor resumed."""
 
 _put: Final = object.__setattr__
 

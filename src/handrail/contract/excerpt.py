@@ -1,9 +1,8 @@
 """An Excerpt: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
 
 import re
-from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from handrail.contract.result import ArtifactRef
@@ -20,6 +19,19 @@ _SEQUENCE: Final = (
 _SEQUENCE_START: Final = "[\x1b\x9b]"
 
 
+class Whole(Protocol):
+    """The whole of a text that is not stored yet."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a part of it was discarded, as far as is known when it has been read."""
+        ...
+
+    def __call__(self, start: int, length: int, /) -> bytes:
+        """Read a range: fewer bytes at the end, none after it."""
+        ...
+
+
 class Excerpt(str):
     """The beginning of a text, a line that says how much is missing and where it is, and the end.
 
@@ -30,14 +42,15 @@ class Excerpt(str):
     left_out: int
     total: int
     """Characters of the whole text."""
-    whole: "ArtifactRef | Callable[[int, int], bytes] | None"
-    """Where the whole is: an artifact, or `read(start, length)` in bytes as long as it is not stored yet."""
+    whole: "ArtifactRef | Whole | None"
+    """Where the whole is: an artifact, or what it can be read from as long as it is not stored yet."""
     _starts: int
     _ends: int
 
     def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Excerpt":
         ref = getattr(whole, "ref", None)
-        where = f"; full output: {ref}" if ref is not None else ""
+        which = "incomplete" if ref is not None and whole.incomplete else "full"
+        where = f"; {which} output: {ref}" if ref is not None else ""
         made = super().__new__(cls, f"{head}\n[… {left_out:,} of {total:,} characters left out{where}]\n{tail}")
         made._starts, made._ends = len(head), len(tail)
         made.left_out, made.total, made.whole = left_out, total, whole

@@ -2,16 +2,20 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import is_dataclass
-from functools import wraps
-from math import isfinite
+from functools import lru_cache, wraps
+from heapq import nlargest
+from itertools import pairwise
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from handrail.contract.errors import HandrailError
 
 LONGEST_SHOWN: Final = 60
 """Characters of a value that a message repeats."""
+MAX_JUDGED_NAMES_COUNT: Final = 6
+"""Names that are compared closely with one that is not known."""
 LONGEST_ID: Final = 200
 """Characters of a session's id."""
 C = TypeVar("C")
@@ -64,10 +68,31 @@ def kind_of(given: object) -> str:
     return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
+def close_names(given: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The known names that are most like a given one, the best first, as difflib judges them.
+
+    difflib takes 50 µs for a name. So only those with a fitting length, and with the most pairs of letters in common,
+    are shown to it.
+    """
+    least, most = len(given) * cutoff / (2 - cutoff), len(given) * (2 - cutoff) / cutoff if cutoff else inf
+    fitting = [name for name in known if least <= len(name) <= most]
+    if len(fitting) > MAX_JUDGED_NAMES_COUNT:
+        pairs = _pairs(given)
+        shared = {name: len(pairs & own) / (len(pairs) + len(own) + 1) for name in fitting if (own := _pairs(name))}
+        fitting = nlargest(MAX_JUDGED_NAMES_COUNT, shared, key=shared.__getitem__)
+    return difflib.get_close_matches(given, fitting, n=count, cutoff=cutoff)
+
+
+@lru_cache(maxsize=1024)
+def _pairs(name: str) -> frozenset[tuple[str, str]]:
+    """Each letter with the one after it."""
+    return frozenset(pairwise(name))
+
+
 def nearest(given: str, known: Collection[str]) -> str:
     """A sentence with the known name that is meant, or with all of them."""
     longer = [name for name in sorted(known) if given and name.startswith(given)]
-    near = longer or difflib.get_close_matches(given, sorted(known), n=1, cutoff=0.7)
+    near = longer or close_names(given, sorted(known), cutoff=0.7)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
 
 
@@ -86,7 +111,9 @@ def misuse(function: Callable[..., Any], args: tuple[object, ...], named: Mappin
         if len(args) - 1 > len(free):
             rest = ", ".join(f"{name}=…" for name in sorted(by_name - set(free))) or "there is no more"
             return f"{what}() takes {', '.join(free) or 'nothing'} by position; write the rest by name: {rest}"
-        return f"{what}() is {error}; it takes {', '.join(map(str, known))}"
+        given = {**dict(zip(free, args[1:], strict=False)), **named}
+        wanted = [each.name for each in known if each.default is each.empty and each.name not in given]
+        return f"{what}() is {error}; write {what}({', '.join([*wanted, *(f'{name}=…' for name in given)])})"
     return ""
 
 

@@ -15,7 +15,7 @@ DETACHED_APPROVAL_WAIT: Final = 55.0
 TERMINAL_APPROVAL_WAIT: Final = 3_600.0
 """Seconds for a person at a terminal, who may be in an editor."""
 BUDGET_GRACE: Final = 5.0
-"""Seconds a tool that keeps its own clock has to stop and answer once the seconds of its run are over."""
+"""Seconds that work which ends itself, such as a command, has to report its outcome once its run's time is over."""
 LIMIT_GRACE: Final = 0.5
 """Seconds between TERM and KILL when a limit ends a command."""
 USER_GRACE: Final = 3.0
@@ -50,6 +50,10 @@ ANSWER_TOKENS: Final = 8_192
 """Tokens that are kept free for an answer; never more than a quarter of what the model can read."""
 STORE_LOCK_WAIT: Final = 0.25
 """Seconds that a write to a store waits while another process writes."""
+STORE_RETRY_SECONDS: Final = 5.0
+"""Seconds in which a write to a store is tried again, while others run, before a call is refused for it."""
+STORE_RETRY_PAUSE_SECONDS: Final = 0.05
+"""Seconds between two such tries at most; each pause has a random part of it."""
 READER_WAIT: Final = 5.0
 """Seconds a reader may take over one event, and to finish when its session ends."""
 GUARD_START_WAIT: Final = 20.0
@@ -62,8 +66,8 @@ GUARD_KILL_WAIT: Final = 2.0
 """Seconds a killed guard has to be gone."""
 FRAME_BYTES: Final = 4 << 20
 """Bytes of one frame of a conversation with a command."""
-REF_BYTES: Final = 4_096
-"""Bytes of JSON above which a script is given a reference to a value instead of the value."""
+MAX_ARTIFACT_BYTES: Final = 4 << 30
+"""Bytes of one artifact."""
 MCP_CONNECT_WAIT: Final = 60.0
 """Seconds an MCP server has to start, or to answer, and to list its tools; one may have to be downloaded first."""
 MCP_END_WAIT: Final = 2.0
@@ -76,6 +80,8 @@ MCP_RESTART_PATIENCE: Final = 1.5
 """Seconds for which a call waits until its server may be started again; longer, and it is unavailable at once."""
 MCP_LARGEST_MESSAGE: Final = 16 << 20
 """Bytes of one message of an MCP server."""
+MCP_MAX_QUESTIONS_COUNT: Final = 10
+"""Questions that an MCP server may ask its user during one call."""
 MCP_MOST_TOOLS: Final = 2_000
 """Tools of one MCP server that are offered."""
 MCP_MOST_PAGES: Final = 1_000
@@ -90,6 +96,14 @@ MCP_PROGRESS_WAIT: Final = 2.0
 """Seconds for the last output of a call to reach its MCP client before the answer does."""
 MCP_CLOSE_WAIT: Final = 3
 """Seconds that open connections have when an MCP server ends."""
+MAX_ANSWER_BYTES: Final = 16 << 20
+"""Bytes of one answer of a model, in UTF-8; what follows is not read, and the run ends as `cut`."""
+MAX_OPEN_REQUESTS_COUNT: Final = 32
+"""Requests to the model that one run, with all of its tasks, has out at once."""
+MAX_RUNNING_TASKS_COUNT: Final = 8
+"""Tasks of one call of `task` that run at once; the others wait."""
+MAX_SOURCE_SECONDS: Final = 30.0
+"""Seconds that a program's own source of tools has to answer."""
 CALL_DEPTH: Final = 16
 """Calls inside one another: a call made by a program has depth 1, a call that its tool makes has depth 2."""
 
@@ -135,12 +149,32 @@ class Budget:
     """Unpaused seconds since the run began: waiting for a person does not count."""
     script_calls: int | None = 50
     script_seconds: float | None = 300
+    requests: int | None = 1_000
+    """Requests to the model, by the run and all of its tasks; every try counts, and so do summaries."""
+    tokens: int | None = None
+    """Tokens of these requests and their answers, as the provider counts them."""
+    cost: float | None = None
+    """US dollars for these requests; one whose price is not known counts as 0."""
+    script_inline_bytes: int | None = 4_096
+    """Bytes of JSON above which a script is given a reference to a value instead of the value."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            whole = not field.name.endswith("seconds")
-            write = f"{'a whole number' if whole else 'a number of seconds'} from 0 up, or None for no limit"
-            expect_number(f"Budget.{field.name}", getattr(self, field.name), write, least=0, whole=whole)
+            unit = _BUDGET_UNITS.get(field.name)
+            write = f"{unit or 'a whole number'} from 0 up, or None for no limit"
+            expect_number(f"Budget.{field.name}", getattr(self, field.name), write, least=0, whole=unit is None)
+
+    def inlines(self, text: str) -> bool:
+        """Whether a script is given this text, or this JSON, itself and not a reference to it."""
+        most = self.script_inline_bytes
+        return most is None or len(text) * 4 <= most or len(text.encode("utf-8", "replace")) <= most
+
+
+_BUDGET_UNITS: Final = {
+    "seconds": "a number of seconds",
+    "script_seconds": "a number of seconds",
+    "cost": "a number of US dollars",
+}
 
 
 DEFAULT_BUDGET: Final = Budget()
@@ -176,7 +210,7 @@ class Caps:
     other: int = 100_000
     """Everything else in an answer that has a cap of its own above: long names in a listing, other fields."""
     spool: int = 64 << 20
-    """Bytes of one answer that are kept on disk, shown or not."""
+    """Bytes of a command's output that are kept on disk, shown or not; its middle is discarded beyond them."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -18,14 +18,18 @@ SUMMARISE: Final = "You summarise the work of an assistant so that it can go on 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of the conversation. An assistant's calls are answered by the next message's results, in order."""
+    """One entry of the conversation. An assistant's calls are answered by the next message's results, in order.
+
+    Two messages of the user's never follow each other, nor one of them results: what the user says then is the text
+    of the message with the results, after them.
+    """
 
     role: Literal["user", "assistant", "tool"]
     text: str = ""
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
     images: tuple[Image, ...] = ()
-    """Of a user's message; the images of a result are inside its value."""
+    """Pictures that the user shows; those of a result are inside its value."""
     keep: Any = None
     """What the model that wrote this message wants back unchanged: JSON that only it understands."""
 
@@ -48,11 +52,11 @@ class Usage:
     def __add__(self, other: "Usage") -> "Usage":
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.reasoning + other.reasoning,
+            self.input_tokens + (other.input_tokens or 0),  # a model may be anybody's, and count nothing
+            self.output_tokens + (other.output_tokens or 0),
+            self.cache_read + (other.cache_read or 0),
+            self.cache_write + (other.cache_write or 0),
+            self.reasoning + (other.reasoning or 0),
             sum(known) if known else None,
         )
 

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, get_args
@@ -33,6 +33,8 @@ class Image:
 
     data: bytes = field(repr=False)
     media_type: str = "image/png"
+    ref: str | None = field(default=None, repr=False, compare=False)
+    """The artifact that holds it, once a result has; the model can pass it on."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, bytes):
@@ -40,7 +42,8 @@ class Image:
 
     def to_wire(self) -> dict[str, Any]:
         """What the text envelope says of it: never the bytes."""
-        return {"kind": "image", "media_type": self.media_type, "size": len(self.data)}
+        wire: dict[str, Any] = {"kind": "image", "media_type": self.media_type, "size": len(self.data)}
+        return wire if self.ref is None else {**wire, "$artifact": self.ref}
 
     def base64(self) -> str:
         """The bytes as providers want them."""
@@ -55,11 +58,15 @@ class ArtifactRef:
     size: int = 0
     media_type: str = "application/octet-stream"
     name: str | None = None
+    incomplete: bool = False
+    """Whether a part of the content was discarded before it was stored. It cannot be passed on as an argument."""
 
     def to_wire(self) -> dict[str, Any]:
         """The handle as the model sees it and may pass it on."""
         wire: dict[str, Any] = {"$artifact": self.ref, "size": self.size, "media_type": self.media_type}
-        return wire if self.name is None else {**wire, "name": self.name}
+        if self.name is not None:
+            wire["name"] = self.name
+        return {**wire, "incomplete": True} if self.incomplete else wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +198,21 @@ def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[s
     return []
 
 
-def read_envelope(text: str) -> Result:
+def with_image(value: Any, path: Sequence[str | int], image: Image) -> Any:
+    """`value` with the picture at this place; what is on the way is copied."""
+    if not path:
+        return image
+    key, *rest = path
+    copy: Any = dict(value) if isinstance(value, Mapping) else list(value)
+    copy[key] = with_image(copy[key], rest, image)
+    return copy
+
+
+def read_envelope(text: str, *, strict: bool = True) -> Result:
     """Parse what `to_envelope` wrote. It never searches inside the text.
 
-    A text that begins with one of the legacy prefixes is the Failure it stands for; anything else that is
-    not an envelope raises BadEnvelope.
+    A text that begins with one of the legacy prefixes is the Failure it stands for; any other text that is not an
+    envelope raises BadEnvelope, or is `Success({"text": text})` unless `strict`.
     """
     if not isinstance(text, str):
         write = (
@@ -206,10 +223,18 @@ def read_envelope(text: str) -> Result:
         if text.startswith(prefix):
             return Failure(kind, text[len(prefix) :].strip())
     try:
-        envelope = json.loads(text)
+        return result_from(_parsed(text))
+    except BadEnvelope:
+        if strict:
+            raise
+        return Success({"text": text})
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadEnvelope(f"not a result envelope, which is the JSON of result.to_envelope(tool): {error}") from None
-    return result_from(envelope)
 
 
 def result_from(envelope: Any) -> Result:

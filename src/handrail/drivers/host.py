@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -65,7 +66,7 @@ async def open_host(
         raise
     return GuardedDriver(
         guard,
-        report=host_report(),
+        report=replace(host_report(), lasting=tuple(roots), passing=(scratch, home)),
         workspace=top,
         tmp=scratch,
         program=str(PROGRAM),
@@ -74,13 +75,15 @@ async def open_host(
     )
 
 
-async def open_own(env: Mapping[str, str] | None = None) -> GuardedDriver:
+async def open_own(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> GuardedDriver:
     """A guard for this process's own programs: it sets no limits and serves no files. Without `env` they get its own.
 
-    All it does is kill their process trees. Raises Unavailable when it cannot start.
+    All it does is kill their process trees, and take root's capabilities from them unless they keep their `privileges`.
+    Raises Unavailable when it cannot start.
     """
     program, fds = runnable()
-    guard = spawn(lambda arguments: [program, *arguments], fds=fds, own_environment=True)
+    kept = ["--privileges", "kept"] if privileges else []
+    guard = spawn(lambda arguments: [program, *arguments, *kept], fds=fds, own_environment=True)
     await guard.greet(jail=False, limits=UNLIMITED, roots=[])
     return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=env)
 

@@ -116,12 +116,14 @@ def _host_opener(system: str) -> Opener:
     return _host.open_host if _has_guard(system) else _posix.open_posix
 
 
-async def open_own_guard(env: Mapping[str, str] | None = None) -> Driver:
+async def open_own_guard(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> Driver:
     """A driver that kills what this process's own programs started: their trees, or their groups without a guard.
 
-    `env` is their whole environment; this process's own if None.
+    `env` is their whole environment; this process's own if None. Unless they keep their `privileges`, root's programs
+    have no capabilities.
     """
-    return await (_host.open_own(env) if _has_guard(sys.platform) else _posix.open_own(env))
+    opener = _host.open_own if _has_guard(sys.platform) else _posix.open_own
+    return await opener(env, privileges=privileges)
 
 
 def jailed_alone(program: str) -> str:

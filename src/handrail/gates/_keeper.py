@@ -1,43 +1,59 @@
 """Keep what an answer leaves out where it can be read; where that fails, say so and go on."""
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import Final
 
-from handrail.artifacts.store import Scope, keep_stream
+from handrail.artifacts.store import ArtifactTooLarge, Scope, keep_stream
 from handrail.contract.excerpt import Excerpt
+from handrail.contract.limits import MAX_ARTIFACT_BYTES
 from handrail.contract.result import ArtifactRef
 
 JSON: Final = "application/json"
-_STEP: Final = 1 << 20
+TOO_LARGE: Final = (
+    f"The tool's answer has more than {MAX_ARTIFACT_BYTES:,} bytes, which is more than is kept: it is lost. "
+    "Ask for less at once."
+)
+"""The message in place of an answer that is larger than an artifact may be."""
 
 
 class Keeper:
-    """Keeps up to `most` bytes of each text, and collects what the model should be told about it."""
+    """Keeps texts whole, and collects what the model should be told about it."""
 
-    __slots__ = ("_most", "artifacts", "notes")
+    __slots__ = ("artifacts", "cut_inside", "notes")
 
-    def __init__(self, artifacts: Scope, most: int) -> None:
+    def __init__(self, artifacts: Scope) -> None:
         self.artifacts = artifacts
         self.notes: list[str] = []
-        self._most = most
+        self.cut_inside = False
+        """Whether the value has texts inside that lack their middle, so that its JSON is incomplete."""
 
-    async def keep(self, text: str, name: str, media_type: str | None = None) -> ArtifactRef | None:
-        """Store a whole text. None when the disk does not take it."""
-        return await self._stored(self.artifacts.put(_within(text, self._most), media_type=media_type, name=name))
+    async def keep(self, text: str, name: str) -> ArtifactRef | None:
+        """Store a whole text. None when the disk does not take it. Raises ArtifactTooLarge."""
+        return await self.stored(self.artifacts.put(text, name=name))
+
+    async def keep_json(self, text: str, name: str) -> ArtifactRef | None:
+        """Store the value, or a part of it, as JSON. None when the disk does not take it. Raises ArtifactTooLarge."""
+        lacks = self.cut_inside
+        return await self.stored(self.artifacts.put(text, media_type=JSON, name=name, incomplete=lacks))
 
     async def whole(self, part: Excerpt, name: str) -> ArtifactRef | None:
         """Where the whole of an excerpt can be read from now on. None when that is nowhere."""
-        if isinstance(part.whole, ArtifactRef):
-            return part.whole if self.artifacts.show(part.whole) else None
-        if part.whole is None:
+        whole = part.whole
+        if isinstance(whole, ArtifactRef):
+            return whole if self.artifacts.show(whole) else None
+        if whole is None:
             return None
-        return await self._stored(keep_stream(self.artifacts, part.whole, name or "answer.txt"))
+        name = name or "answer.txt"
+        return await self.stored(keep_stream(self.artifacts, whole, name, incomplete=lambda: whole.incomplete))
 
-    async def _stored(self, storing: Awaitable[ArtifactRef]) -> ArtifactRef | None:
+    async def stored(self, storing: Awaitable[ArtifactRef]) -> ArtifactRef | None:
+        """The artifact, which stays. None when the disk does not take it. Raises ArtifactTooLarge."""
         try:
             kept = await storing
             self.artifacts.show(kept)
             return kept
+        except ArtifactTooLarge:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever the disk does, the tool has answered
             self.notes.append(f"What was left out could not be kept ({type(error).__name__}: {error}); it is lost.")
             return None
@@ -45,18 +61,6 @@ class Keeper:
     def note_cut(self, what: str, was: int, now: int, kept: ArtifactRef | None) -> None:
         """Tell the model that a text was cut, and how to read the rest."""
         rest = f'read the rest with read_artifact(ref="{kept.ref}")' if kept else "ask for a smaller part"
+        if kept and kept.incomplete:
+            rest = f'a part of the rest was discarded; read what is left with read_artifact(ref="{kept.ref}")'
         self.notes.append(f"{what} was cut from {was:,} to {now:,} characters; {rest}.")
-
-
-def _within(text: str, most: int) -> str:
-    """The text, or its first and last parts where it has more than `most` bytes."""
-    if len(text) * 4 <= most or (len(text) <= most and (text.isascii() or sum(_sizes(text)) <= most)):
-        return text
-    half = most // (2 if text.isascii() else 8)
-    gone = len(text) - 2 * half
-    return f"{text[:half]}\n[… {gone:,} characters were discarded here]\n{text[-half:]}"
-
-
-def _sizes(text: str) -> Iterator[int]:
-    for begin in range(0, len(text), _STEP):
-        yield len(text[begin : begin + _STEP].encode("utf-8", "replace"))

@@ -9,29 +9,52 @@ import pydantic_core
 
 from handrail.contract.excerpt import Excerpt
 from handrail.contract.result import ArtifactRef, Image, sendable
-from handrail.sandbox.completed import Completed
+from handrail.sandbox.completed import Answer, CodeResult, Completed
 from handrail.schema.describe import dotted
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
 KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
-NOTED: Final = frozenset({Completed, dict, list, tuple})
+COMMANDS: Final = frozenset({Completed, CodeResult})
+BUILT_IN: Final = KEPT | {str, float, list, tuple, dict}
+FEW: Final = 100
+"""Fields of an object that are converted without being counted."""
+NOTED: Final = COMMANDS | {dict, list, tuple}
 """Types of values that may hold notes of the sandbox."""
+MAX_TEXT_CHARS: Final = 1 << 20
+"""Characters of text that are read before others on the event loop get a turn."""
 MAX_DEPTH: Final = 200
 MAX_INTEGER: Final = 10**4_000
 """Larger integers cannot be written as text."""
 MAX_WARNINGS: Final = 5
+SAME_KEYS: Final = "stands for several keys that are the same as text; the last one is shown"
 LONE_SURROGATE: Final = "has half of a character pair (a lone surrogate), shown as `?`"
-Odd = list[tuple[tuple[str | int, ...], str]]
-"""The path of each value that has no JSON form, and a note on it."""
+MAX_AT_ONCE_COUNT: Final = 5_000
+"""Values that are converted before others on the event loop get a turn."""
+Path = tuple[str | int, ...]
+
+
+class Odd(list[tuple[Path, str]]):
+    """The path of each value that has no JSON form, and a note on it."""
+
+    left: int = MAX_AT_ONCE_COUNT
+    """Values that may still be converted."""
 
 
 class NotPlain(ValueError):
     """The value has no JSON form; the message says which part."""
 
 
+class NotText(Exception):
+    """The value holds bytes that are not UTF-8."""
+
+
+class TooLong(Exception):
+    """There are more values than may be converted at once."""
+
+
 def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
-    """JSON data that shares no mutable part with `value`. Raises NotPlain.
+    """JSON data that shares no mutable part with `value`. Raises NotPlain or NotText; with `odd`, TooLong.
 
     Values that have no JSON form but can be shown as text are noted in `odd`.
     """
@@ -56,10 +79,20 @@ def plain(value: Any, depth: int = 0, odd: Odd | None = None) -> Any:
 def notes_of(value: Any) -> tuple[str, ...]:
     """The sandbox's notes on the commands that a body returned: one, or several in a list or an object."""
     kind = type(value)
-    items = (value,) if kind is Completed else value.values() if kind is dict else value
-    if kind not in NOTED or Completed not in map(type, items):
+    items = (value,) if kind in COMMANDS else value.values() if kind is dict else value
+    if kind not in NOTED or COMMANDS.isdisjoint(map(type, items)):
         return ()
-    return tuple(note for each in items if type(each) is Completed for note in each.notes)
+    return tuple(note for each in items if type(each) in COMMANDS for note in each.notes)
+
+
+def all_notes(value: Any) -> tuple[str, ...]:
+    """The sandbox's notes on commands anywhere in a value that `plain` has converted, each once."""
+    kind = type(value)
+    if kind in COMMANDS:
+        return tuple(value.notes)
+    if kind not in NOTED or FLAT.issuperset(map(type, items := value.values() if kind is dict else value)):
+        return ()
+    return tuple(dict.fromkeys(note for each in items for note in all_notes(each)))
 
 
 def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
@@ -70,6 +103,8 @@ def warnings_of(odd: Odd, whole: str = "the result") -> tuple[str, ...]:
 
 
 def _text(text: str, odd: Odd | None) -> str:
+    if len(text) > MAX_TEXT_CHARS and odd is not None and not text.isascii():
+        raise TooLong
     made = sendable(text)
     if made is not text and odd is not None:
         odd.append(((), LONE_SURROGATE))
@@ -94,28 +129,44 @@ def _inside(step: str | int, value: Any, depth: int, odd: Odd | None) -> Any:
     return made
 
 
+def _spend(odd: Odd | None, count: int) -> None:
+    if odd is not None:
+        odd.left -= count
+        if odd.left < 0:
+            raise TooLong
+
+
 def _mapping(value: Mapping[Any, Any], depth: int, odd: Odd | None) -> Any:
+    if len(value) > FEW:  # the way below is for small objects, which nearly all are
+        _spend(odd, len(value))
     if type(value) is dict and all(type(key) is str for key in value) and FLAT.issuperset(map(type, value.values())):
         if all(type(item) is not str or item.isascii() for item in value.values()) and all(map(str.isascii, value)):
             return dict(value)
     made: dict[str, Any] = {}
+    if len(value) <= FEW:
+        _spend(odd, len(value))
     for key, item in value.items():
-        name = _key(key, odd)
+        name = key_text(key, odd)
         if name in made and odd is not None:
-            odd.append(((name,), "stands for several keys that are the same as text; the last one is shown"))
+            odd.append(((name,), SAME_KEYS))
         made[name] = _inside(name, item, depth, odd)
     return made
 
 
-def _key(key: Any, odd: Odd | None) -> str:
-    noted: Odd = []
-    made = _text(str(key), noted) if isinstance(key, str) else plain(key, odd=noted)
+def key_text(key: Any, odd: Odd | None) -> str:
+    """A key as a text; what is odd about it is noted."""
+    noted = Odd()
+    try:
+        made = _text(str(key), noted) if isinstance(key, str) else plain(key, odd=noted)
+    except NotText as error:  # a key cannot be stored apart
+        raise NotPlain(str(error)) from None
     if odd is not None and noted:
         odd.append(((), f"has a key that {noted[0][1]}"))
     return made if isinstance(made, str) else str(made)
 
 
 def _sequence(value: Any, depth: int, odd: Odd | None) -> Any:
+    _spend(odd, len(value))
     kinds = set(map(type, value))
     if kinds <= SCALARS or (kinds == {float} and all(map(isfinite, value))):
         return list(value)
@@ -123,16 +174,39 @@ def _sequence(value: Any, depth: int, odd: Odd | None) -> Any:
 
 
 def _other(value: Any, depth: int, odd: Odd | None) -> Any:
-    """Models, dataclasses, enums, dates, sets and so on, by pydantic's rules."""
-    if isinstance(value, Completed):
-        return plain(value.to_data(), depth, odd)
-    if is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__"):
-        return {each.name: _inside(each.name, getattr(value, each.name), depth, odd) for each in fields(value)}
+    made = opened(value)
+    return _mapping(made, depth, odd) if type(made) is dict else plain(made, depth + 1, odd)
+
+
+def opened(value: Any) -> Any:
+    """Models, dataclasses, enums, dates, sets and so on as JSON data, by pydantic's rules; others as they are.
+
+    The parts of a dataclass are not converted yet. Raises NotPlain or NotText.
+    """
+    if type(value) in BUILT_IN or isinstance(value, Mapping):
+        return value
+    if isinstance(value, Answer):
+        return value.to_data()
+    if isinstance(value, bytes | bytearray):
+        return _decoded(value)
+    if is_record(value):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
     try:
-        made = pydantic_core.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
+        return pydantic_core.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
     except (pydantic_core.PydanticSerializationError, ValueError, RecursionError, UnicodeDecodeError) as error:
         raise NotPlain(str(error)[:300]) from None
-    return plain(made, depth + 1, odd)
+
+
+def is_record(value: Any) -> bool:
+    """Whether it is an object of a plain dataclass, and not of pydantic's."""
+    return is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__")
+
+
+def _decoded(data: bytes | bytearray) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise NotText(str(error)) from None
 
 
 def _refuse(value: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from handrail.contract.excerpt import Excerpt, cut
 from handrail.contract.limits import Caps
-from handrail.contract.result import SCALARS, to_wire
-from handrail.gates._keeper import JSON, Keeper
+from handrail.contract.result import SCALARS, ArtifactRef, to_wire
+from handrail.gates._keeper import Keeper
 
 LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}
 """By the kind of a value: the field with its entries, which is also the name of their cap."""
@@ -19,7 +19,7 @@ SMALL_FIELD: Final = 200
 
 async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> Any:
     """An object of about `size` characters within its caps; the very object when it is already."""
-    own = _own_caps(value, caps)
+    own = own_caps(value, caps)
     for name, cap in own.items():
         if not isinstance(value[name], Excerpt) and len(value[name]) > cap:
             value = {**value, name: await shorten_text(value[name], name, cap, keeper)}
@@ -37,11 +37,12 @@ async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
     if isinstance(text, Excerpt) or len(text) <= cap:
         return text
     kept = await keeper.keep(text, name or "answer.txt")
+    keeper.cut_inside = keeper.cut_inside or bool(name)
     keeper.note_cut(name or "The answer", len(text), cap, kept)
     return cut(text, cap, kept)
 
 
-def _own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
+def own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
     """The fields of this value that have a cap of their own, and that cap."""
     if "exit_code" in value and isinstance(value.get("stdout"), str) and isinstance(value.get("stderr"), str):
         own = {"stdout": caps.stdout, "stderr": caps.stderr, "text": caps.value, "error": caps.stderr}
@@ -56,12 +57,13 @@ def _own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
 async def settle_excerpts(value: Any, caps: Caps, keeper: Keeper) -> Any:
     """The same with every Excerpt inside it within its cap, and its whole stored; the very object if it has none."""
     settled: dict[int, Excerpt] = {}
-    for name, part in _excerpts(value, ""):
+    for name, part in excerpts_in(value, ""):
         if id(part) not in settled:  # one text may stand in two fields
             shorter = part.within(_cap_of(name, caps))
             kept = await keeper.whole(part, name)
             keeper.note_cut(name or "The answer", part.total, shorter.shown, kept)
             settled[id(part)] = shorter.of(kept)
+    keeper.cut_inside = keeper.cut_inside or bool(settled)
     return _replaced(value, settled) if settled else value
 
 
@@ -70,16 +72,16 @@ def _cap_of(name: str, caps: Caps) -> int:
     return own.get(name, caps.stdout)
 
 
-def _excerpts(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
+def excerpts_in(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
     """Every Excerpt, and the name of the field in which it is."""
     if isinstance(value, Excerpt):
         yield name, value
     elif isinstance(value, dict) and not SCALARS.issuperset(map(type, value.values())):
         for key, held in value.items():
-            yield from _excerpts(held, key)
+            yield from excerpts_in(held, key)
     elif isinstance(value, list | tuple) and not SCALARS.issuperset(map(type, value)):
         for held in value:
-            yield from _excerpts(held, name)
+            yield from excerpts_in(held, name)
 
 
 def _replaced(value: Any, settled: dict[int, Excerpt]) -> Any:
@@ -92,17 +94,27 @@ def _replaced(value: Any, settled: dict[int, Excerpt]) -> Any:
 
 async def _shorten_list(value: dict[str, Any], key: str, size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
     """As many entries as fit both the count and the characters; the very object when all do."""
-    entries = value[key]
-    shown = entries[: getattr(caps, key)]
-    room = caps.other * 9 // 10
-    if size > room:
-        shown = shown[: _fitting(shown, room)]
+    entries, kept = value[key], value.get("full")
+    shown = first_entries(entries, key, size, caps)
     if len(shown) == len(entries):
         return value
-    kept = await keeper.keep(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json", JSON)
-    where = f'; all of them: read_artifact(ref="{kept.ref}")' if kept else "; ask for a smaller part"
-    keeper.notes.append(f"{len(shown):,} of {len(entries):,} {key} are shown{where}.")
+    if not isinstance(kept, ArtifactRef):  # otherwise somebody who had more of them has stored them all
+        kept = await keeper.keep_json(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json")
+    note_entries(keeper, key, len(shown), len(entries), kept)
     return {**value, key: shown, "truncated": True, **({"full": kept} if kept else {})}
+
+
+def first_entries(entries: list[Any], key: str, size: int, caps: Caps) -> list[Any]:
+    """As many entries as an answer of `size` characters may show."""
+    shown = entries[: getattr(caps, key)]
+    room = caps.other * 9 // 10
+    return shown[: _fitting(shown, room)] if size > room else shown
+
+
+def note_entries(keeper: Keeper, key: str, shown: int, total: int, kept: ArtifactRef | None) -> None:
+    """Tell the model that a list was cut, and where all of it is."""
+    where = f'; all of them: read_artifact(ref="{kept.ref}")' if kept else "; ask for a smaller part"
+    keeper.notes.append(f"{shown:,} of {total:,} {key} are shown{where}.")
 
 
 def _fitting(entries: list[Any], room: int) -> int:
@@ -124,15 +136,17 @@ async def _shorten_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, ap
     if sum(sizes.values()) <= cap:
         return value
     whole = json.dumps(to_wire(value), ensure_ascii=False)
-    kept = await keeper.keep(whole, "answer.json", JSON)
+    kept = await keeper.keep_json(whole, "answer.json")
     keeper.note_cut("The answer", len(whole), cap, kept)
     small = sum(size for size in sizes.values() if size <= SMALL_FIELD)
     if small > cap // 2 and not apart:
         return cut(whole, cap, kept)
-    room = _shares({name: size for name, size in sizes.items() if size > SMALL_FIELD}, max(cap // 2, cap - small))
+    room = shares_of({name: size for name, size in sizes.items() if size > SMALL_FIELD}, max(cap // 2, cap - small))
     shaped = dict(value)
     for name, share in room.items():
-        shaped[name] = str(cut(texts[name], share, kept))  # plain text: the artifact has all fields, not this one
+        held = value[name]
+        shorter = held.within(share) if isinstance(held, Excerpt) else cut(texts[name], share, kept)
+        shaped[name] = str(shorter)  # plain text: the artifact has all fields, not this one
     return shaped
 
 
@@ -140,7 +154,7 @@ def _text(held: Any) -> str:
     return held if isinstance(held, str) else json.dumps(to_wire(held), ensure_ascii=False)
 
 
-def _shares(sizes: dict[str, int], room: int) -> dict[str, int]:
+def shares_of(sizes: dict[str, int], room: int) -> dict[str, int]:
     """How much of the room each large field gets, where it needs more than its equal share."""
     shares: dict[str, int] = {}
     waiting = sorted(sizes.items(), key=lambda item: item[1])

@@ -3,12 +3,11 @@
 A refused call does not count as a call. A deferred one counts nowhere: it comes again when a person has answered.
 """
 
-from contextlib import ExitStack
 from math import inf
 
-from handrail.contract.limits import BUDGET_GRACE, CALL_DEPTH, Budget
+from handrail.contract.limits import CALL_DEPTH, Budget
 from handrail.contract.result import REFUSALS, Failure, Result
-from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.gate import Counts, Next, SessionState, Step
 
 
 async def budget(step: Step, proceed: Next) -> Result:
@@ -17,10 +16,11 @@ async def budget(step: Step, proceed: Next) -> Result:
     if step.depth > CALL_DEPTH:
         return _too_deep(step)
     left = counts.clock.left()
-    if spent := _spent(step, left, step.shared.budget):
-        return Failure("budget_exhausted", spent)
-    counts.calls += 1
     script = step.call.parent if step.by_script else None
+    why = _spent(counts, left, step.shared.budget) or (None if script is None else _script_spent(step, script))
+    if why is not None:
+        return Failure("budget_exhausted", why)
+    counts.calls += 1
     if script is not None:
         counts.scripts[script] = counts.scripts.get(script, 0) + 1
     result = await (proceed(step) if left == inf else _in_time(step, left, proceed))
@@ -32,20 +32,26 @@ async def budget(step: Step, proceed: Next) -> Result:
     return result
 
 
-async def _in_time(step: Step, left: float, proceed: Next) -> Result:
-    """End the call when the run's seconds are used up.
+def spent(shared: SessionState) -> str | None:
+    """Why no further call may begin in this run; None if one may."""
+    return _spent(shared.counts, shared.counts.clock.left(), shared.budget)
 
-    A tool that keeps its own clock ends its work itself: it and its parents get a grace period to report the outcome.
-    """
-    grace = BUDGET_GRACE if step.tool.timeout is None else 0.0
-    with step.counts.clock.limit(left + grace) as step.run_limit, ExitStack() as waiting:
-        outer = step.parent if grace else None
-        while outer is not None:
-            if outer.run_limit is not None:
-                waiting.enter_context(outer.run_limit.grace(grace))
-            outer = outer.parent
+
+def spend_on_task(step: Step) -> str | None:
+    """Count a further task of this call as a call: the first one is the call itself. Returns why it may not begin."""
+    why = _spent(step.counts, step.counts.clock.left(), step.shared.budget)
+    if why is None:
+        step.counts.calls += 1
+    return why
+
+
+async def _in_time(step: Step, left: float, proceed: Next) -> Result:
+    """End the call when the run's seconds are used up. Work that ends itself then asks its clock for a grace period."""
+    with step.counts.clock.limit(left) as step.clock.run_limit:
         return await proceed(step)
-    return Failure("budget_exhausted", _over(step, f"{step.tool.name} was still running. {step.how_it_ended} "))
+    return Failure(
+        "budget_exhausted", _over(step.shared.budget, f"{step.tool.name} was still running. {step.how_it_ended} ")
+    )
 
 
 def _too_deep(step: Step) -> Failure:
@@ -60,19 +66,20 @@ def _too_deep(step: Step) -> Failure:
     return Failure("rejected", message)
 
 
-def _over(step: Step, what: str = "") -> str:
-    return f"The {step.shared.budget.seconds:g} s of this run are used up. {what}Answer with what you have."
+def _over(limits: Budget, what: str = "") -> str:
+    return f"The {limits.seconds:g} s of this run are used up. {what}Answer with what you have."
 
 
-def _spent(step: Step, left: float, limits: Budget) -> str | None:
-    counts = step.counts
+def _spent(counts: Counts, left: float, limits: Budget) -> str | None:
     if limits.calls is not None and counts.calls >= limits.calls:
         return f"All {limits.calls} calls of this run are used. Answer with what you have."
     if limits.refusals is not None and counts.refusals >= limits.refusals:
         return f"{counts.refusals} calls of this run were refused, which is the limit. Answer with what you have."
-    if left <= 0:
-        return _over(step)
-    if step.by_script and limits.script_calls is not None:
-        if counts.scripts.get(step.call.parent or "", 0) >= limits.script_calls:
-            return f"This script has made all its {limits.script_calls} calls. Return what you have."
-    return None
+    return _over(limits) if left <= 0 else None
+
+
+def _script_spent(step: Step, script: str) -> str | None:
+    most = step.shared.budget.script_calls
+    if most is None or step.counts.scripts.get(script, 0) < most:
+        return None
+    return f"This script has made all its {most} calls. Return what you have."

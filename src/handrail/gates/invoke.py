@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -27,14 +27,32 @@ from handrail.contract.result import (
     sendable,
     to_wire,
 )
-from handrail.gates._plain import LONE_SURROGATE, NOTED, NotPlain, Odd, notes_of, plain, warnings_of
+from handrail.gates._plain import (
+    LONE_SURROGATE,
+    NOTED,
+    SCALARS,
+    NotPlain,
+    NotText,
+    Odd,
+    TooLong,
+    all_notes,
+    plain,
+    warnings_of,
+)
+from handrail.gates._returned import as_builtin, with_artifacts
+from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
 from handrail.threads import Work
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.tool import Tool
 
-MAX_MESSAGE: Final = 2_000
-RETURNABLE: Final = "A tool returns JSON data, a dataclass, a model, an Image or an ArtifactRef."
+Told = TypeVar("Told", Failure, Failure | Unread)
+PLAIN: Final = frozenset({str, int, float, bool, type(None), dict})
+"""Types of values that are no value of the sandbox."""
+NOT_AN_ENVELOPE: Final = (
+    '{} returned {{"ok": false, …}} as a plain value, so this counts as a success; read what it says. '
+    'If it means a failure, its author writes returns="envelope".'
+)
 KIND_BY_ERRNO: Final[dict[int, FailureKind]] = {
     errno.ENOENT: "not_found",
     errno.EISDIR: "invalid_args",
@@ -59,35 +77,58 @@ async def invoke(step: Step, proceed: Next) -> Result:
     if in_cancelled_scope():  # cheaper than a checkpoint
         await checkpoint_if_cancelled()
     tool = step.tool
-    if tool.runs != "process" and (refused := _begin(step)):
+    if tool.runs != "process" and not _begins(step) and (refused := await _begin_later(step)):
         return refused
+    if tool.convert is None:  # the body may change what it is given, and the breaker compares what was asked
+        step.converted = dict(step.converted)
     task = this_task()
     before = task.cancelling()
+    answer: Result | Unread
     try:
         value = tool.body(step.context, step.converted) if tool.runs == "async" else await _elsewhere(step)
-        result = _result_of(tool, await value if type(value) is CoroutineType or isawaitable(value) else value)
+        value = await value if type(value) is CoroutineType or isawaitable(value) else value
+        try:
+            answer = _result_of(step, value)
+        except NotText:
+            answer = _result_of(step, await with_artifacts(step, value))
     except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
-        result = _reported(step, error, _failure_of(error))
+        answer = _reported(step, error, _failure_of(error))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         if _is_for_caller(step, error):
             raise
-        result = _reported(step, error, _bug(error))
+        answer = _reported(step, error, _bug(error))
     finally:
         await step.context.end()
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
+    result = await _read(step, answer) if isinstance(answer, Unread) else answer
     return result if result.ok else _sendable(result)
 
 
-def _begin(step: Step) -> Failure | None:
-    """Record that the body begins. Returns the answer where that cannot be stored, so that it must not."""
-    if step.tool.name != step.call.name or not (why := step.begin()):  # an unknown tool has no body
+async def _read(step: Step, answer: Unread) -> Result:
+    try:
+        try:
+            return await read_in_turns(step, answer)
+        except NotText:
+            return await read_in_turns(step, replace(answer, value=await with_artifacts(step, answer.value)))
+    except Exception as error:  # noqa: BLE001 - a part of the value may raise anything when it is read
+        failure = _failure_of(error)
+        return _bug(error) if isinstance(failure, Unread) else _reported(step, error, failure)
+
+
+def _begins(step: Step) -> bool:
+    """Record that the body begins. Returns whether it may: not before that is stored."""
+    return step.tool.name != step.call.name or not step.begin()  # an unknown tool has no body
+
+
+async def _begin_later(step: Step) -> Failure | None:
+    """Wait for a store that others are writing. Returns the answer where it still cannot be written."""
+    if not (why := await step.begin_when_free()):
         return None
-    message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
-    return Failure("unavailable", message, data={"started": False})
+    return step.not_stored(why)
 
 
 async def _elsewhere(step: Step) -> Any:
@@ -104,7 +145,7 @@ def _is_for_caller(step: Step, error: BaseException) -> bool:
     return isinstance(error, GeneratorExit) and step.tool.runs == "async"
 
 
-def _failure_of(error: Exception) -> Failure:
+def _failure_of(error: Exception) -> Failure | Unread:
     if isinstance(error, ToolFailed):
         return _with_plain_data(error.failure)
     if isinstance(error, Unavailable):
@@ -112,7 +153,7 @@ def _failure_of(error: Exception) -> Failure:
     return _os_failure(error) if isinstance(error, OSError) else _bug(error)
 
 
-def _reported(step: Step, error: BaseException, failure: Failure) -> Failure:
+def _reported(step: Step, error: BaseException, failure: Told) -> Told:
     """Log the error and keep its traceback for the event. ToolFailed is an answer unless it has a cause."""
     if not isinstance(error, ToolFailed) or error.__cause__ is not None:
         level = logging.ERROR if failure.kind == "execution_error" else logging.WARNING
@@ -123,7 +164,7 @@ def _reported(step: Step, error: BaseException, failure: Failure) -> Failure:
 async def _guarded(step: Step) -> Driver:
     """The guard of an isolated body, which begins now."""
     guard = await step.shared.open_guard()
-    if refused := _begin(step):
+    if not _begins(step) and (refused := await _begin_later(step)):
         await finish(guard.close)
         raise ToolFailed(refused)
     return guard
@@ -156,7 +197,9 @@ async def _in_thread(step: Step) -> Any:
         raise
 
 
-def _result_of(tool: Tool, value: Any) -> Result:
+def _result_of(step: Step, value: Any) -> Result | Unread:
+    """The Result of what a body returned. Raises NotText for bytes that must be stored."""
+    tool = step.tool
     if isinstance(value, Failure):
         return _with_plain_data(value)
     warnings: tuple[str, ...] = ()
@@ -168,22 +211,35 @@ def _result_of(tool: Tool, value: Any) -> Result:
         if isinstance(value, Failure):
             return _with_plain_data(value)
         warnings, value = value.warnings, value.value
-    if type(value) in NOTED:
-        warnings += notes_of(value)
-    odd: Odd = []
+    return _success_of(step, value, warnings)
+
+
+def _success_of(step: Step, value: Any, warnings: tuple[str, ...]) -> Result | Unread:
+    tool, returned, kind = step.tool, value, type(value)
+    odd = None if kind in SCALARS else Odd()
+    if kind not in PLAIN:
+        value, notes = as_builtin(step, value)
+        warnings += notes
     try:
         value = plain(value, odd=odd)
+    except TooLong:
+        return Unread(value, warnings)
     except NotPlain as error:
         what = f"{tool.name} returned {kind_of(value)} that has no JSON form: {error}. {RETURNABLE}"
         return Failure("execution_error", what)
+    if kind in NOTED:
+        warnings += _notes_on(tool, returned)
     if odd:
         warnings += warnings_of(odd)
     if tool.output_checks is not None and (problems := tool.output_checks.problems(to_wire(value))):
-        problem = problems[0]
-        where = f" at {problem.path}" if problem.path else ""
-        message = f"{tool.name} broke its own output schema{where}: {problem.message}"[:MAX_MESSAGE]
-        return Failure("execution_error", message, warnings=warnings)
+        return Failure("execution_error", broken_schema(tool, problems[0]), warnings=warnings)
     return Success(value, warnings)
+
+
+def _notes_on(tool: Tool, value: Any) -> tuple[str, ...]:
+    """The sandbox's notes on commands that a body returned, and one on an object that looks like an envelope."""
+    mistaken = type(value) is dict and value.get("ok") is False and tool.returns == "value"
+    return (*all_notes(value), *([NOT_AN_ENVELOPE.format(tool.name)] if mistaken else []))
 
 
 def _from_envelope(tool: Tool, value: Any) -> Result:
@@ -203,7 +259,9 @@ def _from_envelope(tool: Tool, value: Any) -> Result:
         return result_from(envelope)
     except (BadEnvelope, TypeError, ValueError, RecursionError) as error:
         write = 'it returns {"ok": true, "result": …} or {"ok": false, "kind": …, "message": …}'
-        return Failure("execution_error", f"{tool.name} did not return an envelope: {error}; {write}."[:MAX_MESSAGE])
+        return Failure(
+            "execution_error", f"{tool.name} did not return an envelope: {error}; {write}."[:MAX_MESSAGE_CHARS]
+        )
 
 
 def _sendable(failure: Failure) -> Failure:
@@ -213,21 +271,24 @@ def _sendable(failure: Failure) -> Failure:
     return replace(failure, message=message, warnings=(*failure.warnings, f"the message {LONE_SURROGATE}"))
 
 
-def _with_plain_data(failure: Failure) -> Failure:
+def _with_plain_data(failure: Failure) -> Failure | Unread:
     """The body's own Failure, with its data as plain JSON."""
     if not failure.data:
         return failure
-    odd: Odd = []
+    odd = Odd()
     try:
         data = plain(failure.data, odd=odd)
-        return replace(failure, data=data, warnings=(*failure.warnings, *warnings_of(odd, "the data")))
-    except NotPlain as error:
+        notes = (note for note in all_notes(failure.data) if note not in failure.warnings)
+        return replace(failure, data=data, warnings=(*failure.warnings, *notes, *warnings_of(odd, "the data")))
+    except TooLong:
+        return Unread(failure.data, failure.warnings, failure)
+    except (NotPlain, NotText) as error:
         note = f"The data of this failure has no JSON form and was left out: {error}"
         return replace(failure, data={}, warnings=(*failure.warnings, note))
 
 
 def _bug(error: BaseException) -> Failure:
-    return Failure("execution_error", describe_error(error)[:MAX_MESSAGE])
+    return Failure("execution_error", describe_error(error)[:MAX_MESSAGE_CHARS])
 
 
 def _os_failure(error: OSError) -> Failure:
@@ -237,4 +298,4 @@ def _os_failure(error: OSError) -> Failure:
         return _bug(error)
     path = error.filename if isinstance(error.filename, str) else None
     message = (error.strerror or describe_error(error)) + (f": {path}" if path else "")
-    return Failure(kind, message[:MAX_MESSAGE], field="path" if kind == "invalid_args" and path else None)
+    return Failure(kind, message[:MAX_MESSAGE_CHARS], field="path" if kind == "invalid_args" and path else None)

@@ -7,8 +7,11 @@ each other. Sessions on several event loops may share a lane.
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final
+from itertools import count
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -25,12 +28,13 @@ async def lane(step: Step, proceed: Next) -> Result:
     slot = step.slot
     if slot is None:
         return await proceed(step)
-    if slot.behind:
-        refused = await _wait(step, slot.enter(), slot.behind)
+    behind = slot.behind
+    if behind is None:
+        await slot.enter()
+    else:
+        refused = await _wait(step, slot.enter(), behind)
         if refused is not None:
             return refused
-    else:
-        await slot.enter()
     return await proceed(step)
 
 
@@ -73,9 +77,10 @@ def _parents_of(step: Step) -> "list[Slot]":
     return slots
 
 
-async def _wait(step: Step, entering: Awaitable[None], behind: tuple[str, ...]) -> Failure | None:
+async def _wait(step: Step, entering: Awaitable[None], behind: "Behind") -> Failure | None:
     """Wait for the slot, with an event. The call's clock is paused, the run's is not. A person can end the wait."""
-    step.emit("call_waiting", {"lane": step.tool.lane or "sandbox", "behind": list(behind)})
+    lane = step.tool.lane or "sandbox"
+    step.emit("call_waiting", {"lane": lane, "behind": [behind.first.who], "count": behind.total})
     try:
         with step.clock.pause(run=False), anyio.CancelScope() as scope:
             step.watch(scope)
@@ -96,14 +101,29 @@ _changing: Final = threading.RLock()
 
 _lanes: "Final[WeakKeyDictionary[object, Lane]]" = WeakKeyDictionary()
 
+_numbers: Final = count(1)
+"""Numbers of slots, over all lanes, in the order in which they were reserved."""
+_number: Final = attrgetter("number")
+
+
+class Behind(NamedTuple):
+    """The earlier calls that a slot waits for."""
+
+    first: "Slot"
+    total: int
+
 
 class Slot:
     """One slot in a lane. `leave` gives it back at any time, and may be called twice."""
 
-    __slots__ = ("_loop", "_open", "_work", "entered", "lane", "parents", "stuck", "waiting_children", "who", "writes")
+    __slots__ = (
+        "_loop", "_open", "_work", "entered", "lane", "number", "parents", "stuck", "waiting_children", "who", "writes",
+    )  # fmt: skip
 
     def __init__(self, lane: "Lane", writes: bool, who: str, parents: "Sequence[Slot]") -> None:
         self.lane = lane
+        self.number = 0
+        """The place in the order of all slots; set when it is reserved."""
         self._loop: Any = None
         self._open: anyio.Event | None = None
         self._work = 0
@@ -117,9 +137,9 @@ class Slot:
         self.stuck = False
 
     @property
-    def behind(self) -> tuple[str, ...]:
-        """The ids of the calls that this slot waits for; empty when it can be entered now."""
-        return tuple(slot.who for slot in self.lane.before(self))
+    def behind(self) -> Behind | None:
+        """The calls that this slot waits for; None when it can be entered now."""
+        return self.lane.before(self)
 
     async def enter(self) -> None:
         """Wait until every conflicting earlier call has left. A cancelled wait gives the slot back.
@@ -137,13 +157,14 @@ class Slot:
                 with _changing:
                     for slot in self.parents:
                         slot.waiting_children.discard(self)
+                        if not slot.waiting_children:
+                            slot.lane.with_children.discard(slot)
 
     def leave(self) -> None:
         """Give the slot back. While its work cannot be stopped, mark it stuck instead."""
         with _changing:
             if self._work > 0:
-                self.stuck = True
-                self.lane.wake_waiting()
+                self.lane.mark_stuck(self)
             else:
                 self.lane.drop(self)
 
@@ -163,7 +184,7 @@ class Slot:
 
     def wake(self) -> None:
         """Check again whether the slot can be entered."""
-        if self._open is not None:
+        if self._open is not None and not self.entered:
             call_on(self._loop, self._open.set)
 
     def _closed(self) -> anyio.Event | None:
@@ -175,6 +196,7 @@ class Slot:
             self._loop, self._open = running_loop(), anyio.Event()
             for slot in self.parents:
                 slot.waiting_children.add(self)
+                slot.lane.with_children.add(slot)
             return self._open
 
     def _family(self) -> "list[Slot]":
@@ -183,41 +205,57 @@ class Slot:
     def _may_enter(self) -> bool:
         if self not in self.lane:
             raise RuntimeError(f"the slot of {self.who or 'this call'} was given back before it was entered")
-        conflicts = self.lane.before(self)
-        stuck = next((slot for slot in conflicts if slot.stuck), None)
+        stuck = self.lane.stuck_before(self)
         if stuck is not None:
             raise Unavailable(
                 f"The sandbox is still used by {stuck.who or 'an earlier call'}, whose work could not be stopped. "
                 "Try again when it has ended, or go on without this."
             )
-        if conflicts and self.parents and self._would_deadlock():
+        behind = self.lane.before(self)
+        if behind is not None and self.parents and self._would_deadlock():
             raise Unavailable(
-                f"This would wait for {conflicts[0].who or 'an earlier call'}, which waits for the call that "
+                f"This would wait for {behind.first.who or 'an earlier call'}, which waits for the call that "
                 "made this one. Try again when that has ended, or go on without this."
             )
-        return not conflicts
+        return behind is None
 
     def _would_deadlock(self) -> bool:
-        """Whether an earlier call can leave only after this one or one of its parents."""
-        ours, seen, waiting = {self, *self.parents}, set[Slot](), [self]
+        """Whether an earlier call can leave only after this one or one of its parents.
+
+        A waiting slot depends on a whole stretch of its lane. Of that stretch only our own slots matter, and those
+        with waiting children, which lead to other lanes: so thousands that just wait are never walked.
+        """
+        ours, reached, waiting = (self, *self.parents), dict[Lane, int](), [self]
         while waiting:
             here = waiting.pop()
-            for slot in here.lane.before(here):
-                if slot in ours:
-                    return True
-                if slot not in seen:
-                    seen.add(slot)
-                    waiting += [*slot.waiting_children, *([] if slot.entered else [slot])]
+            lane, end = here.lane, here.lane.reach(here)
+            start = reached.get(lane, 0)
+            if end <= start:
+                continue
+            reached[lane] = end
+            if any(slot.lane is lane and slot in lane and slot.number < end for slot in ours):
+                return True
+            for slot in lane.with_children:
+                if start <= slot.number < end and slot in lane:
+                    waiting += slot.waiting_children
         return False
 
 
 class Lane:
-    """One reader–writer lane: a sandbox's, or one that tools name."""
+    """One reader–writer lane: a sandbox's, or one that tools name.
 
-    __slots__ = ("_inner", "_slots", "root")
+    What a call costs does not depend on how many wait: the slots are lists in the order of their numbers, in which one
+    is found by halving, and only those that a departure frees are woken.
+    """
+
+    __slots__ = ("_inner", "_slots", "_stuck", "_writers", "root", "with_children")
 
     def __init__(self, root: "Lane | None" = None) -> None:
-        self._slots: dict[Slot, None] = {}
+        self._slots: list[Slot] = []
+        self._writers: list[Slot] = []
+        self._stuck: list[Slot] = []
+        self.with_children: set[Slot] = set()
+        """The slots whose child calls wait somewhere."""
         self._inner: Lane | None = None
         self.root: Lane = root or self
         """The outermost lane; the lane itself unless it is an inner lane."""
@@ -230,7 +268,9 @@ class Lane:
         return self._inner
 
     def __contains__(self, slot: Slot) -> bool:
-        return slot in self._slots
+        with _changing:
+            at = _place(self._slots, slot)
+            return at < len(self._slots) and self._slots[at] is slot
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -239,7 +279,10 @@ class Lane:
         """Reserve the next slot without waiting. `who` is the id of the call."""
         slot = Slot(self, writes, who, parents)
         with _changing:
-            self._slots[slot] = None
+            slot.number = next(_numbers)
+            self._slots.append(slot)
+            if writes:
+                self._writers.append(slot)
         return slot
 
     def stuck(self, who: str) -> bool:
@@ -247,8 +290,7 @@ class Lane:
         with _changing:
             slots = [slot for slot in self._slots if slot.who == who]
             for slot in slots:
-                slot.stuck = True
-            self.wake_waiting()
+                self.mark_stuck(slot)
         return bool(slots)
 
     def free(self, who: str) -> bool:
@@ -259,26 +301,63 @@ class Lane:
                 self.drop(slot)
         return bool(slots)
 
-    def before(self, slot: Slot) -> list[Slot]:
-        """The earlier slots that conflict with this one."""
-        earlier = []
+    def before(self, slot: Slot) -> Behind | None:
+        """The earlier slots that conflict with this one; None if there are none."""
         with _changing:
-            for other in self._slots:
-                if other is slot:
-                    break
-                if other.writes or slot.writes:
-                    earlier.append(other)
-        return earlier
+            others = self._slots if slot.writes else self._writers
+            at = _place(others, slot)
+            return Behind(others[0], at) if at else None
+
+    def reach(self, slot: Slot) -> int:
+        """The number before which this waiting slot depends on every slot, through the writers that it waits for."""
+        if slot.writes:
+            return slot.number
+        at = _place(self._writers, slot)
+        return self._writers[at - 1].number + 1 if at else 0
+
+    def stuck_before(self, slot: Slot) -> Slot | None:
+        """An earlier slot that conflicts with this one and is stuck."""
+        with _changing:
+            earlier = (each for each in self._stuck if each.number < slot.number and (each.writes or slot.writes))
+            return next(earlier, None)
+
+    def mark_stuck(self, slot: Slot) -> None:
+        """The slot stays, and those that wait for it are told."""
+        with _changing:
+            slot.stuck = True
+            if slot not in self:  # it was given back before
+                return
+            if slot not in self._stuck:
+                self._stuck.append(slot)
+            for later in self._slots[_place(self._slots, slot) + 1 :]:
+                later.wake()
 
     def drop(self, slot: Slot) -> None:
+        """Take the slot out, and wake those that can be entered now. It may be gone already."""
         with _changing:
-            if self._slots.pop(slot, slot) is None:
-                self.wake_waiting()
+            slots = self._slots
+            at = _place(slots, slot)
+            if at == len(slots) or slots[at] is not slot:
+                return
+            del slots[at]
+            self.with_children.discard(slot)
+            if slot in self._stuck:
+                self._stuck.remove(slot)
+            if slot.writes:
+                self._drop_writer(slot, at)
+            if slots and slots[0].writes:
+                slots[0].wake()
 
-    def wake_waiting(self) -> None:
-        """Wake every slot that can be entered now, or that waits for a stuck one."""
-        first, writer, stuck = True, False, False
-        for slot in self._slots:
-            if stuck or (first if slot.writes else not writer):
-                slot.wake()
-            first, writer, stuck = False, writer or slot.writes, stuck or slot.stuck
+    def _drop_writer(self, slot: Slot, at: int) -> None:
+        """Wake the readers between the first writer, if this was the first, and the next one."""
+        first = _place(self._writers, slot)
+        del self._writers[first]
+        if first == 0:
+            end = _place(self._slots, self._writers[0]) if self._writers else len(self._slots)
+            for reader in self._slots[at:end]:
+                reader.wake()
+
+
+def _place(slots: list[Slot], slot: Slot) -> int:
+    """The index of the slot in a list in the order of their numbers, or of the first one after it."""
+    return bisect_left(slots, slot.number, key=_number)

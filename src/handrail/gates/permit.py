@@ -34,7 +34,7 @@ async def permit(step: Step, proceed: Next) -> Result:
     if tool.hosted is not None or step.call.origin not in tool.callable_from:
         return _not_for(step)
     if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
-        return Failure("unavailable", f"{lacks}. Go on without it.", retryable=False)
+        return Failure("unavailable", f"{lacks}. Go on without it.", data={"reason": lacks}, retryable=False)
     if (rules := shared.rules_about(tool)) or shared.remembered:
         verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
     else:
@@ -101,8 +101,8 @@ def _asking(step: Step) -> list[Tool]:
 async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
     """None when a person approves."""
     if verdict.action == "deny":
-        name = step.tool.name
-        return Failure("rejected", f"{name} was not run: {verdict.reason}. Go on without it, or ask the user.")
+        message = f"{step.tool.name} was not run: {verdict.reason}. Go on without it, or ask the user."
+        return Failure("rejected", message, data={"reason": verdict.reason})
     if step.approved is not None and _was_approved(step, step.approved):
         return None
     if step.approver is None or (verdict is DOUBT and step.shared.policy.mode == "open"):
@@ -127,7 +127,7 @@ def _unasked(step: Step, verdict: Verdict) -> Failure:
         "rejected",
         f"{step.tool.name} was not run: it needs approval ({verdict.reason}), and this session has no approver. "
         "Go on without it, or tell the user what you would have done.",
-        data={"needs_approval": verdict.reason},
+        data={"needs_approval": verdict.reason, "reason": f"it needs approval: {verdict.reason}"},
     )
 
 
@@ -152,6 +152,9 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
         )  # fmt: skip
         step.emit("approval_asked", event_data(request))
+        if (unstored := await step.unstored()) is not None:  # nobody is shown what the store does not have
+            step.emit("approval_settled", {"id": request.id, "decision": "unavailable"})
+            return unstored
         try:
             decision = await _decision(step, request, approver, wait)
         except Unavailable:
@@ -261,7 +264,7 @@ def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure 
     if decision.verdict == "defer":
         return _defer(step, request)
     if decision.verdict == "skip":
-        return Failure("user_denied", f"The user skipped {name}. Go on without it.")
+        return Failure("user_denied", f"The user skipped {name}. Go on without it.", data={"reason": "skipped"})
     return None
 
 
@@ -286,7 +289,7 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     tool, shared = step.tool, step.shared
     given = to_wire(decision.arguments if decision.arguments is not None else {})
     prepared = prepare(
-        given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.has
+        given, tool.checks, own=tool.own, convert=tool.convert, tool=tool.name, artifact=step.context.artifacts.fault
     )
     if isinstance(prepared, Failure):
         return replace(

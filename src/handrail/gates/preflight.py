@@ -13,7 +13,7 @@ async def preflight(step: Step, proceed: Next) -> Result:
     arguments = call.arguments if isinstance(call.arguments, str) else _own(call.arguments)
     prepared = prepare(
         arguments, tool.checks, own=tool.own, convert=tool.convert, cut=call.cut, tool=call.name,
-        artifact=step.context.artifacts.has,
+        artifact=step.context.artifacts.fault,
     )  # fmt: skip
     if isinstance(prepared, Failure):
         return prepared

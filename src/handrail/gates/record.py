@@ -5,25 +5,16 @@ from typing import Any
 
 from handrail.contract.call import Arguments
 from handrail.contract.errors import describe_error
-from handrail.contract.result import Failure, Result, to_wire
-from handrail.schema.parse import arguments_hash
+from handrail.contract.result import Failure, Result
+from handrail.schema.parse import arguments_hash, recordable
 from handrail.toolkit.gate import Next, Step
 
 
 async def record(step: Step, proceed: Next) -> Result:
     """The first gate, so that it sees every outcome: a result, a bug in a gate, a cancellation."""
     call, began = step.call, step.clock.now()
-    arguments = call.arguments if isinstance(call.arguments, str) else _copy_of(call.arguments)
-    step.arguments_hash = _hash(arguments)
-    started = {
-        "tool": call.name,
-        "arguments": arguments,
-        "arguments_hash": step.arguments_hash,
-        "origin": call.origin,
-    }
-    if step.approved is not None:
-        started["approved"] = step.approved
-    step.emit("call_started", started)
+    if not step.arguments_hash:  # else `Session.begin` has recorded it
+        start(step)
     try:
         result = await proceed(step)
         envelope = result.to_envelope(call.name)
@@ -39,13 +30,20 @@ async def record(step: Step, proceed: Next) -> Result:
     return result
 
 
-def _copy_of(arguments: Arguments) -> Arguments:
-    """A copy of the arguments, because the caller may change the mapping later."""
-    try:
-        copied: Arguments = to_wire(arguments)
-        return copied
-    except Exception:  # noqa: BLE001 - not a mapping, or it contains itself; preflight refuses it
-        return f"a {type(arguments).__name__} that cannot be read"
+def start(step: Step) -> None:
+    """Record that a call started."""
+    call = step.call
+    arguments = call.arguments if isinstance(call.arguments, str) else recordable(call.arguments)
+    step.arguments_hash = _hash(arguments)
+    started = {
+        "tool": call.name,
+        "arguments": arguments,
+        "arguments_hash": step.arguments_hash,
+        "origin": call.origin,
+    }
+    if step.approved is not None:
+        started["approved"] = step.approved
+    step.emit("call_started", started)
 
 
 def _hash(arguments: Arguments) -> str:

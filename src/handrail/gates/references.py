@@ -36,7 +36,7 @@ class _Unfit(Exception):
 
 
 async def references(step: Step, proceed: Next) -> Result:
-    """Preflight refuses unknown references; one that has vanished since is refused here."""
+    """Preflight refuses unknown and incomplete artifacts; one that became so since is refused here."""
     if CONTAINERS.isdisjoint(map(type, step.arguments.values())):
         return await proceed(step)
     found = dict(references_in(step.arguments))
@@ -66,6 +66,9 @@ async def _fill_in(step: Step, found: Mapping[Path, str]) -> Failure | None:
 async def _contents(step: Step, found: Mapping[Path, str]) -> dict[Path, Any]:
     """The content for each path: bytes, text or JSON, as the schema requires."""
     artifacts, known = step.context.artifacts, {}
+    for path, ref in found.items():
+        if artifacts.has(ref) and (fault := artifacts.fault(ref)):
+            raise _Unfit(path, f"cannot be filled in: {fault}", "an artifact that is whole")
     sizes = {ref: info.size for ref in set(found.values()) if (info := artifacts.info(ref))}
     if sum(sizes.values()) > MAX_FILLED_IN:
         raise _Unfit(next(iter(found)), f"would fill in more than {MAX_FILLED_IN >> 20} MiB", "smaller artifacts")

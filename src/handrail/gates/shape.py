@@ -4,11 +4,14 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from handrail.artifacts.store import ArtifactTooLarge, keep_stream
 from handrail.contract.excerpt import Excerpt, cut
-from handrail.contract.limits import REF_BYTES, Caps
-from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire
-from handrail.gates._keeper import JSON, Keeper
-from handrail.gates._shorten import settle_excerpts, shorten_object, shorten_text
+from handrail.contract.limits import Caps
+from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire, with_image
+from handrail.gates._json_texts import is_heavy
+from handrail.gates._keeper import JSON, TOO_LARGE, Keeper
+from handrail.gates._long import LongValue
+from handrail.gates._shorten import excerpts_in, settle_excerpts, shorten_object, shorten_text
 from handrail.toolkit.gate import Next, Step
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
@@ -37,30 +40,48 @@ async def _for_script(step: Step, result: Success) -> Result:
         value = await _by_reference(step, result.value)
     except (TypeError, ValueError, RecursionError) as error:
         return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
+    except ArtifactTooLarge:
+        return Failure("execution_error", TOO_LARGE)
+    except OSError as error:
+        return Failure("execution_error", f"The tool's answer could not be kept for the script: {error}")
     if value is result.value:
         return result
-    step.images = [await _kept(step, path, image) for path, image in images_in(value)]
+    value = await _with_refs(step, value)
     return replace(result, value=value, warnings=(*result.warnings, *step.warnings))
 
 
 async def _by_reference(step: Step, value: Any) -> Any:
-    """The value, or a reference to it where it is large. Pictures stay where they are, beside references to the rest.
+    """The value, or a reference to it where it is large. Pictures stay where they are, beside references to the rest;
+    so do texts that lack their middle, so that what is incomplete is only they.
 
-    Raises TypeError, ValueError or RecursionError.
+    Raises TypeError, ValueError, RecursionError or OSError.
     """
-    if type(value) in SMALL or isinstance(value, Image):
+    if type(value) in SMALL or isinstance(value, Image | ArtifactRef):
         return value
-    if images_in(value):
+    if isinstance(value, Excerpt):
+        return await _excerpt_by_reference(step, value)
+    if not isinstance(value, str) and (images_in(value) or next(excerpts_in(value, ""), None)):
         held = list(value.values() if isinstance(value, dict) else value)
         made = [await _by_reference(step, each) for each in held]
         if all(new is old for new, old in zip(made, held, strict=True)):
             return value
         return dict(zip(value, made, strict=True)) if isinstance(value, dict) else made
+    artifacts, name = step.context.artifacts, f"{step.tool.name}.value"
+    if not isinstance(value, str) and is_heavy(value):
+        return await LongValue(Keeper(artifacts), step.context.caps).by_reference(value, name)
     text = value if isinstance(value, str) else json.dumps(to_wire(value), ensure_ascii=False)
-    if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+    if step.shared.budget.inlines(text):
         return value
-    kind = None if isinstance(value, str) else JSON
-    return await step.context.artifacts.put(text, media_type=kind, name=f"{step.tool.name}.value")
+    return await artifacts.put(text, media_type=None if isinstance(value, str) else JSON, name=name)
+
+
+async def _excerpt_by_reference(step: Step, part: Excerpt) -> ArtifactRef:
+    artifacts, whole, name = step.context.artifacts, part.whole, f"{step.tool.name}.value"
+    if isinstance(whole, ArtifactRef):
+        return whole
+    if whole is None:
+        return await artifacts.put(part, name=name, incomplete=True)
+    return await keep_stream(artifacts, whole, name, incomplete=lambda: whole.incomplete)
 
 
 def _is_quick(value: Any, step: Step) -> bool:
@@ -88,10 +109,11 @@ def _flat_size(value: dict[str, Any]) -> int:
 
 async def _shaped(step: Step, result: Result) -> Result:
     caps = step.context.caps if result.ok else _caps_of_failure(step)
-    keeper = Keeper(step.context.artifacts, caps.spool)
+    keeper = Keeper(step.context.artifacts)
     if result.ok:
         shaped = await _success(result, caps, keeper)
-        step.images = [await _kept(step, path, image) for path, image in images_in(shaped.value)]
+        if images_in(shaped.value):
+            shaped = replace(shaped, value=await _with_refs(step, shaped.value))
     else:
         shaped = await _failure(result, caps, keeper)
     if not shaped.warnings and not keeper.notes:
@@ -104,12 +126,15 @@ def _caps_of_failure(step: Step) -> Caps:
     return step.shared.caps.fitting(step.shared.tokens_left, step.tool.output_cap)
 
 
-async def _kept(step: Step, path: list[str | int], image: Image) -> dict[str, Any]:
-    """Keep a picture, so that the transcript can name it."""
+async def _with_refs(step: Step, value: Any) -> Any:
+    """Keep the pictures in the value, so that the transcript and the model can name them."""
     artifacts = step.context.artifacts
-    ref = (await artifacts.put(image.data, media_type=image.media_type)).ref
-    artifacts.show(ref)
-    return {"path": path, "ref": ref}
+    for path, image in images_in(value):
+        ref = (await artifacts.put(image.data, media_type=image.media_type)).ref
+        artifacts.show(ref)
+        step.images.append({"path": path, "ref": ref})
+        value = with_image(value, path, replace(image, ref=ref))
+    return value
 
 
 def _warnings(messages: list[str]) -> tuple[str, ...]:
@@ -122,8 +147,9 @@ def _warnings(messages: list[str]) -> tuple[str, ...]:
 async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
     value = result.value
     try:
-        shaped = await settle_excerpts(value, caps, keeper)
-        if shaped is not value:
+        light = await _light(value, caps, keeper)
+        shaped = await settle_excerpts(light, caps, keeper)
+        if shaped is not light:
             caps = _around_excerpts(caps)
         if isinstance(shaped, str):
             shaped = await shorten_text(shaped, "", caps.value, keeper)
@@ -131,7 +157,14 @@ async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
             shaped = await _value(shaped, caps, keeper)
     except (TypeError, ValueError, RecursionError) as error:
         return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
+    except ArtifactTooLarge:
+        return Failure("execution_error", TOO_LARGE)
     return result if shaped is value else replace(result, value=shaped)
+
+
+async def _light(value: Any, caps: Caps, keeper: Keeper) -> Any:
+    """The value; where its texts are very long, they are stored already, so that it is not copied as a whole."""
+    return value if isinstance(value, str) or not is_heavy(value) else await LongValue(keeper, caps).shortened(value)
 
 
 def _around_excerpts(caps: Caps) -> Caps:
@@ -146,10 +179,10 @@ async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
     if not failure.data:
         return failure
     try:
-        data = dict(failure.data)
+        data = await _light(dict(failure.data), caps, keeper)
         settled = await settle_excerpts(data, caps, keeper)
         shaped = await _value(settled, caps if settled is data else _around_excerpts(caps), keeper)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError, ArtifactTooLarge) as error:
         keeper.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
         return replace(failure, data={})
     return replace(failure, data=shaped if isinstance(shaped, dict) else {"text": shaped})
@@ -167,7 +200,7 @@ async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
     if not isinstance(value, dict):
         if len(text) <= caps.value:
             return value
-        kept = await keeper.keep(text, "answer.json", JSON)
+        kept = await keeper.keep_json(text, "answer.json")
         keeper.note_cut("The answer", len(text), caps.value, kept)
         return cut(text, caps.value, kept)
     return await shorten_object(value, len(text), caps, keeper)

@@ -10,6 +10,7 @@ import mcp_types as types
 
 from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success
 from handrail.mcp._listing import Offer
+from handrail.mcp._sifting import LEFT_OUT
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
 
@@ -22,15 +23,24 @@ async def read_answer(context: Context, offer: Offer, answer: types.CallToolResu
     media = [part for part in content if not isinstance(part, str)]
     if answer.is_error:
         return _error(offer, text, media, structured)
+    left_out = _left_out(answer)
     if checks is None:
-        return Success(_plain(content, text, media, structured))
+        return Success(_plain(content, text, media, structured), left_out)
     if problem := _broken(checks, structured, given="structured_content" in answer.model_fields_set):
         message = f"The server's answer to {offer.name} breaks the output schema that it declared: {problem}."
         return Failure("execution_error", message, data={"content": await _kept(context, content)}, retryable=False)
     if not media:
-        return Success(structured)
+        return Success(structured, left_out)
     also = json.dumps([_wire(part) for part in await _kept(context, media)], ensure_ascii=False)
-    return Success(structured, (f"The server also sent {also}",))
+    return Success(structured, (f"The server also sent {also}", *left_out))
+
+
+def _left_out(answer: types.CallToolResult) -> tuple[str, ...]:
+    """A warning for the model, if the answer had more blocks than are read."""
+    count = (answer.meta or {}).get(LEFT_OUT)
+    if not isinstance(count, int) or count <= 0:
+        return ()
+    return (f"The server sent {count:,} more blocks that are not texts; they were left out. Ask for less at once.",)
 
 
 def _error(offer: Offer, text: str, media: list[Any], structured: Any) -> Failure:
@@ -55,7 +65,7 @@ def _plain(content: list[Any], text: str, media: list[Any], structured: Any) -> 
 def _repeats(text: str, structured: Any) -> bool:
     try:
         return not text.strip() or json.loads(text) == structured
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

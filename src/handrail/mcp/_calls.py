@@ -77,6 +77,7 @@ async def _begin(context: Context, client: Caller, params: types.CallToolRequest
         session = await served.session()
         if served.has_rested():
             session.begin_run()
+        await session.toolbox.look_up(params.name)
         start = session.event_count
         pending = session.begin(params.name, _as_given(arguments), origin="mcp", asks=can_ask(context))
     return Parked(pending, session, served, params.name, start)

@@ -132,7 +132,7 @@ async def _pages(client: Client) -> tuple[dict[str, Mapping[str, Any]], list[str
     for _ in range(MCP_MOST_PAGES):
         page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
         for tool in page.tools:
-            if tool.name in raws:
+            if tool.name in raws and len(warnings) < MOST_WARNINGS:
                 warnings.append(f"{shown(tool.name)} is listed twice; the first is offered")
             raws.setdefault(tool.name, (tool.meta or {}).get(RAW, {}))
         cursor = page.next_cursor

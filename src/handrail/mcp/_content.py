@@ -13,6 +13,8 @@ from handrail.toolkit.tool import Tool
 
 ARTIFACTS: Final = "handrail://artifacts/"
 """What the address of every artifact begins with; `?start=…&length=…` reads a range of bytes."""
+INCOMPLETE: Final = "Incomplete: a part of it was discarded before it was stored."
+INCOMPLETE_META: Final = {"handrail/incomplete": True}
 HANDLE: Final = "sandbox"
 """The argument that names another sandbox."""
 HANDLE_TOOLS: Final = ("sandbox_open", "sandbox_close")
@@ -93,7 +95,8 @@ def call_result(tool: str, result: Result) -> types.CallToolResult:
 def described(handle: ArtifactRef) -> dict[str, Any]:
     """An artifact as a resource."""
     name = sendable(handle.name or handle.ref)
-    return {"uri": ARTIFACTS + handle.ref, "name": name, "mimeType": handle.media_type, "size": handle.size}
+    mark = {"description": INCOMPLETE, "_meta": INCOMPLETE_META} if handle.incomplete else {}
+    return {"uri": ARTIFACTS + handle.ref, "name": name, "mimeType": handle.media_type, "size": handle.size, **mark}
 
 
 def _hints(tool: Tool) -> types.ToolAnnotations:

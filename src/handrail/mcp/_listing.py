@@ -21,6 +21,8 @@ LONGEST_NAME: Final = 64
 LONGEST_ORIGINAL: Final = 1_000
 """Characters of a name that a server may give."""
 LONGEST_DESCRIPTION: Final = 10_000
+MAX_RAW_DESCRIPTION_CHARS: Final = 40_000
+"""Characters of a description that are looked at; more than are shown, because hidden ones are removed."""
 LARGEST_SCHEMA: Final = 256 << 10
 """Characters of a schema as JSON: more would fill the model's context with one tool."""
 RAW: Final = "handrail/raw"
@@ -117,11 +119,12 @@ def make_offer(name: str, raw: Mapping[str, Any], *, trust: bool) -> tuple[Offer
     if (given := raw.get("outputSchema")) is not None:
         output, more = _output(given)
         warnings += [f"{name}: outputSchema: {warning}" for warning in more]
-    description, hidden = without_hidden(_description(raw))
+    written = _description(raw)
+    description, hidden = without_hidden(written[:MAX_RAW_DESCRIPTION_CHARS])
     if hidden:
         warnings.append(f"{name}: {hidden} hidden characters were removed from its description")
-    if len(description) > LONGEST_DESCRIPTION:
-        warnings.append(f"{name}: its description has {len(description):,} characters and was cut")
+    if len(description) > LONGEST_DESCRIPTION or len(written) > MAX_RAW_DESCRIPTION_CHARS:
+        warnings.append(f"{name}: its description has {len(written):,} characters and was cut")
         description = str(cut(description, LONGEST_DESCRIPTION))
     risk, effects = _risk(raw.get("annotations")) if trust else ("high", EVERYTHING)
     offer = Offer(

@@ -12,7 +12,7 @@ from handrail.artifacts.store import Scope
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef
 from handrail.mcp._clients import Caller, Clients
-from handrail.mcp._content import ARTIFACTS, described
+from handrail.mcp._content import ARTIFACTS, INCOMPLETE_META, described
 
 PAGE: Final = 100
 """Artifacts in one answer to `resources/list`."""
@@ -67,12 +67,15 @@ async def read_resource(context: Context, params: types.ReadResourceRequestParam
 
 def _contents(uri: str, handle: ArtifactRef, data: bytes) -> types.TextResourceContents | types.BlobResourceContents:
     """As text where it is one; a range that cuts a character in two is given as bytes."""
+    about: dict[str, Any] = {"uri": uri, "mimeType": handle.media_type}
+    if handle.incomplete:
+        about["_meta"] = INCOMPLETE_META
     try:
         if handle.media_type.startswith("text/") or "json" in handle.media_type:
-            return types.TextResourceContents(uri=uri, mime_type=handle.media_type, text=data.decode())
+            return types.TextResourceContents.model_validate({**about, "text": data.decode()})
     except UnicodeDecodeError:
         pass
-    return types.BlobResourceContents(uri=uri, mime_type=handle.media_type, blob=b64encode(data).decode())
+    return types.BlobResourceContents.model_validate({**about, "blob": b64encode(data).decode()})
 
 
 def _parsed(uri: str) -> tuple[str, int, int | None]:

@@ -4,23 +4,22 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import jsonrpc_message_adapter
+from pydantic_core import from_json
 
 from handrail.aio import finish
 from handrail.contract.driver import Process
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import CONNECT_WAIT, MCP_END_WAIT, MCP_LARGEST_MESSAGE
-from handrail.mcp._listing import wire_form
+from handrail.mcp._sifting import Incoming, Sifted, unreadable_answer
 
-Incoming: TypeAlias = SessionMessage | Exception
 Ended: TypeAlias = Callable[[str], None]
 """Called with the reason when the server is gone."""
 QUEUED: Final = 256
@@ -80,52 +79,6 @@ class Lines:
         return lines
 
 
-class Sifted:
-    """A stream of messages in which no tool of a list breaks the form of the protocol, and a result says what it is."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.last_context: Any = None
-
-    async def receive(self) -> Incoming:
-        item: Incoming = await self._inner.receive()
-        self.last_context = getattr(self._inner, "last_context", None)
-        return _sift(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Incoming:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-def _sift(item: Incoming) -> Incoming:
-    if not isinstance(item, SessionMessage) or not isinstance(item.message, JSONRPCResponse):
-        return item
-    listed = item.message.result.get("tools")
-    if not isinstance(listed, list) and "content" not in item.message.result:
-        return item
-    result = {"resultType": "complete", **item.message.result}  # the type of a result that does not name one
-    if isinstance(listed, list):
-        result["tools"] = [made for each in listed if (made := wire_form(each)) is not None]
-    message = JSONRPCResponse(jsonrpc="2.0", id=item.message.id, result=result)
-    return SessionMessage(message, item.metadata)
-
-
 @asynccontextmanager
 async def over_process(
     start: Callable[[], Awaitable[Process]], log: Log, ended: Ended
@@ -177,9 +130,12 @@ async def _deliver(line: bytes, incoming: MemoryObjectSendStream[Incoming], log:
     if not line.strip():
         return
     try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:
+        # In two steps: validate_json makes Python objects of the whole message for each kind that it tries.
+        message = jsonrpc_message_adapter.validate_python(from_json(line), by_name=False)
+    except ValueError as error:
         log.add(b"[not a message] " + line[:1_000] + b"\n")
+        if (answer := unreadable_answer(line, error)) is not None:
+            await incoming.send(answer)
         return
     await incoming.send(SessionMessage(message))
 

@@ -3,11 +3,11 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, get_args
 
 import anyio
 import httpx2
@@ -16,12 +16,12 @@ from mcp.shared.dispatcher import ProgressFnT
 from pydantic import ValidationError
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
-from handrail.contract.clock import Clock
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse, kind_of, refuse, shown
 from handrail.contract.limits import (
     MCP_CONNECT_WAIT,
+    MCP_MAX_QUESTIONS_COUNT,
     MCP_REASON_WAIT,
     MCP_RESTART_PATIENCE,
     MCP_RESTART_WAITS,
@@ -33,19 +33,23 @@ from handrail.mcp._answers import read_answer
 from handrail.mcp._catalogue import Catalogue
 from handrail.mcp._connection import Link
 from handrail.mcp._listing import Offer
-from handrail.mcp._questions import Ask, answers
+from handrail.mcp._questions import Ask, Questions, answers
+from handrail.mcp._sifting import UNREADABLE
 from handrail.mcp._transports import Log, over_http, over_process
+from handrail.policy.approval import visible
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import Tool
 from mcp import MCPError, types
 
+Privileges = Literal["dropped", "kept"]
 SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}", re.ASCII)
 """No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
+SENT: Final = "The call had been sent, so it may have taken effect; look before you repeat it."
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
-MOST_QUESTIONS: Final = 10
-"""Times that a server may ask its user during one call, on 2026-07-28."""
+MAX_REASON_CHARS: Final = 1_000
+"""Characters of a server's own words that a message quotes."""
 
 
 def connect(
@@ -62,6 +66,7 @@ def connect(
     deferred: bool | None = None,
     cwd: str | None = None,
     ask: Ask | None = None,
+    privileges: Privileges = "dropped",
 ) -> "ToolServer":
     """Connect to an MCP server with `async with`; its `tools` are for a Session.
 
@@ -78,16 +83,24 @@ def connect(
         deferred: keep the tools out of the model's sight until it searches for them; if None, when there are over 50.
         cwd: the directory in which the command starts; this process's own if None, in a sandbox its workspace.
         ask: answers what the server asks its user, given the question and the schema of the answer; None declines.
+        privileges: "kept" leaves root's capabilities to the command, which can then make sandboxes of its own.
 
     Raises, on entering, Unavailable if the server cannot be reached or does not start.
     """
-    words = _words(name, command, url)
+    _check_options(name, env, headers, privileges)
+    return ToolServer(
+        name, _words(name, command, url), url, dict(env or {}), dict(headers or {}), sandbox, trust,
+        {} if pins is None else pins, timeout, deferred, cwd, ask, privileges,
+    )  # fmt: skip
+
+
+def _check_options(
+    name: str, env: Mapping[str, str] | None, headers: Mapping[str, str] | None, privileges: str
+) -> None:
     _expect_texts(f"server {name}: env", env)
     _expect_headers(name, headers)
-    return ToolServer(
-        name, words, url, dict(env or {}), dict(headers or {}), sandbox, trust, {} if pins is None else pins, timeout,
-        deferred, cwd, ask,
-    )  # fmt: skip
+    if privileges not in get_args(Privileges):
+        refuse(f"server {name}: privileges", privileges, "'dropped' or 'kept'")
 
 
 def _words(name: str, command: str | Sequence[str] | None, url: str | None) -> tuple[str, ...]:
@@ -147,15 +160,14 @@ class ToolServer(AsyncWith):
     def __init__(
         self, name: str, words: tuple[str, ...], url: str | None, env: dict[str, str], headers: dict[str, str],
         sandbox: str | Sandbox | None, trust: bool, pins: MutableMapping[str, str], timeout: float,
-        deferred: bool | None, cwd: str | None, ask: Ask | None,
+        deferred: bool | None, cwd: str | None, ask: Ask | None, privileges: Privileges,
     ) -> None:  # fmt: skip
         refuse_other_loops("An MCP server")
         self.name = name
         self.own_loop = OwnLoop()
         self._argv, self._url, self._env, self._headers = words, url, env, headers
-        self._given_sandbox, self._ask = sandbox, None if ask is None else partial(self._asked, ask)
-        self._clocks: list[Clock] = []
-        """Of the calls that run."""
+        self._keeps_privileges = privileges == "kept"
+        self._given_sandbox, self._ask = sandbox, None if ask is None else Questions(ask)
         self._cwd = cwd if url is not None or sandbox is not None else os.path.abspath(cwd or os.getcwd())
         self._catalogue = Catalogue(name, self._call, trust=trust, pins=pins, timeout=timeout, deferred=deferred)
         self._log = Log()
@@ -228,7 +240,8 @@ class ToolServer(AsyncWith):
         if self._sandbox is not None:
             return await self._sandbox.open_process(self._argv, cwd=self._cwd, env=self._env)
         await self._close_guard()
-        self._guard = await open_own_guard({**get_default_environment(), **self._env})
+        env = {**get_default_environment(), **self._env}
+        self._guard = await open_own_guard(env, privileges=self._keeps_privileges)
         return await self._guard.start(Command(argv=self._argv, cwd=self._cwd, input=True))
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
@@ -283,13 +296,13 @@ class ToolServer(AsyncWith):
                 await self._catalogue.read(link.client)
                 link.listed = True
             except MCPError as error:
-                link.lose(f"it did not list its tools: {error.message}")
+                link.lose(f"it did not list its tools: {error.message[:MAX_REASON_CHARS]}")
             except ValidationError as error:
                 link.lose(f"its list of tools is not valid: {_first(error)}")
 
     def _gone(self, reason: str) -> str:
         printed = self._log.last_lines()
-        return f"The MCP server {self.name} is gone: {reason.rstrip('.')}." + (
+        return f"The MCP server {self.name} is gone: {_quoted(reason).rstrip('.')}." + (
             f" It printed: {printed!r}." if printed else ""
         )
 
@@ -300,7 +313,7 @@ class ToolServer(AsyncWith):
             return refused
         params = types.CallToolRequestParams(name=made.original, arguments=sendable_data(dict(arguments)))
         try:
-            with self._running(context.clock):
+            with nullcontext() if self._ask is None else self._ask.during(context.clock):
                 raw = await self._answered(link, params, partial(_show_progress, context))
             if raw.get("resultType") == "input_required":
                 return Failure(
@@ -310,28 +323,14 @@ class ToolServer(AsyncWith):
         except MCPError as error:
             return await self._failed(link, error)
         except ValidationError as error:
-            return Failure("execution_error", f"The MCP server {self.name} sent an invalid answer: {_first(error)}.")
+            message = f"The MCP server {self.name} sent an invalid answer: {_quoted(_first(error))}."
+            return Failure("execution_error", f"{message} {SENT}")
         self._crashes = 0
         return await read_answer(context, made, answer, self._catalogue.output_checks(made))
 
-    @contextmanager
-    def _running(self, clock: Clock) -> Iterator[None]:
-        self._clocks.append(clock)
-        try:
-            yield
-        finally:
-            self._clocks.remove(clock)
-
-    async def _asked(self, ask: Ask, question: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Ask while the clocks of the calls are paused: a server does not always say for which of them it asks."""
-        with ExitStack() as paused:
-            for clock in self._clocks:
-                paused.enter_context(clock.pause())
-            return await ask(question, schema)
-
     async def _answered(self, link: Link, params: types.CallToolRequestParams, progress: ProgressFnT) -> dict[str, Any]:
         """The server's answer, after the user has answered what it asked on the way."""
-        for _ in range(MOST_QUESTIONS):
+        for _ in range(MCP_MAX_QUESTIONS_COUNT):
             raw = await link.request(types.CallToolRequest(params=params), progress)
             if raw.get("resultType") != "input_required" or self._ask is None:
                 return raw
@@ -343,19 +342,18 @@ class ToolServer(AsyncWith):
         return raw
 
     async def _failed(self, link: Link, error: MCPError) -> Failure:
+        if error.data == UNREADABLE:
+            message = f"The MCP server {self.name} sent an answer that cannot be read: {_quoted(error.message)}."
+            return Failure("execution_error", f"{message} {SENT}")
         if self._url is not None and error.code == types.INVALID_REQUEST:
             link.lose(error.message)  # an HTTP server that has forgotten its session: the next call begins a new one
         elif error.code != types.CONNECTION_CLOSED:
             about = f"code {error.code}" if self._url is None else f"code {error.code}; {self._log.last_lines(1)}"
-            message = f"The MCP server {self.name} refused the call: {error.message} ({about.removesuffix('; ')})."
-            return Failure("execution_error", message)
+            why = f"{_quoted(error.message)} ({_quoted(about.removesuffix('; '))})"
+            return Failure("execution_error", f"The MCP server {self.name} refused the call: {why}.")
         with anyio.move_on_after(MCP_REASON_WAIT):
             await link.over.wait()
-        reason = link.reason or error.message
-        return Failure(
-            "unavailable",
-            f"{self._gone(reason)} The call had been sent, so it may have taken effect; look before you repeat it.",
-        )
+        return Failure("unavailable", f"{self._gone(link.reason or error.message)} {SENT}")
 
 
 def _machine(url: str) -> str:
@@ -367,6 +365,11 @@ def _machine(url: str) -> str:
 async def _show_progress(context: Context, progress: float, total: float | None, message: str | None) -> None:
     of = "" if total is None else f" of {total:g}"
     context.show(f"{message or f'{progress:g}{of}'}\n")
+
+
+def _quoted(words: str) -> str:
+    """A server's own words in one line: their beginning, with control characters as codes."""
+    return visible(words[:MAX_REASON_CHARS], lines=False) + ("…" if len(words) > MAX_REASON_CHARS else "")
 
 
 def _first(error: ValidationError) -> str:

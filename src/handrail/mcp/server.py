@@ -79,6 +79,7 @@ async def _list_tools(
     try:
         with served.in_use():
             session = await served.session()
+            await session.toolbox.refresh()
     except ToolFailed as error:
         raise MCPError(types.INTERNAL_ERROR, error.failure.message) from None
     return types.ListToolsResult(tools=definitions(session, handles=clients.handles))

@@ -25,15 +25,23 @@ KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
 )
 """The first that fits: the kind, whether it may pass, and what happened."""
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)s", re.ASCII)
+UNREACHABLE: Final = "the provider could not be reached"
 LATER: Final = frozenset({408, 409, 425})
 """HTTP statuses that say: try again."""
 
 
-def failed(error: Exception, name: str, *, streaming: bool, secrets: Iterable[str] = ()) -> ModelFailed:
-    """The failure of a request to the model `name`. `streaming`: whether its answer had begun."""
+def failed(
+    error: Exception, name: str, *, streaming: bool, secrets: Iterable[str] = (), address: str = ""
+) -> ModelFailed:
+    """The failure of a request to the model `name`. `streaming`: whether its answer had begun.
+
+    `address` is that of a server which the person runs.
+    """
     if isinstance(error, ModelFailed):
         return error
     kind, transient, what = _judged(error, streaming)
+    if what == UNREACHABLE and address:
+        what = f"no server answers at {address}; start it, or write NAME@http://HOST/v1 for another"
     text = f"{name}: {what}: {_said(error)}"
     for secret in secrets:
         text = text.replace(secret, "[api_key]")
@@ -57,7 +65,7 @@ def _judged(error: Exception, streaming: bool) -> tuple[FailedKind, bool, str]:
     if streaming and isinstance(error, raised.ModelAPIError | raised.UnexpectedModelBehavior | OSError | ValueError):
         return "cut", True, "the answer ended before it was complete"
     if isinstance(error, raised.ModelConnectionError | OSError):
-        return "error", True, "the provider could not be reached"
+        return "error", True, UNREACHABLE
     if isinstance(error, raised.ModelAPIError | raised.UnexpectedModelBehavior):
         return "error", True, "the answer could not be read"
     return "error", False, "the request failed"

@@ -11,7 +11,7 @@ from pydantic_ai.models import Model as Client
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Message
-from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in
+from handrail.contract.result import IMAGE_TYPES, Image, images_in
 
 NO_GIF: Final = frozenset({"google"})
 TEXT_RESULTS: Final = frozenset({"openai-chat", "ollama"})
@@ -32,7 +32,7 @@ class History:
             if message.role == "user":
                 history.append(parts.ModelRequest([parts.UserPromptPart(self._prompt(message))]))
             elif message.role == "tool":
-                history.append(parts.ModelRequest(self._results(calls, message.results)))
+                history.append(parts.ModelRequest(self._results(calls, message)))
             elif answer := self._answer(message):
                 calls = message.calls
                 history.append(answer)
@@ -47,7 +47,9 @@ class History:
             shown.append(self._picture(image) or f"[a picture of type {image.media_type} cannot be shown]")
         return shown
 
-    def _results(self, calls: Sequence[Call], results: Sequence[Result]) -> list[parts.ModelRequestPart]:
+    def _results(self, calls: Sequence[Call], message: Message) -> list[parts.ModelRequestPart]:
+        """The results, and in one part after them their pictures and what the user says next."""
+        results = message.results
         if len(calls) != len(results):
             raise HandrailError(f"{len(calls)} calls have {len(results)} results; each call has one, in order")
         made: list[parts.ModelRequestPart] = []
@@ -67,8 +69,11 @@ class History:
                     outcome="failed" if self._provider == "anthropic" and not result.ok else "success",
                 )
             )
-        if later:
-            made.append(parts.UserPromptPart(later))
+        said = self._prompt(message) if message.text.strip() or message.images else ""
+        if later and said:
+            later += [said] if isinstance(said, str) else said
+        if later or said:
+            made.append(parts.UserPromptPart(later or said))
         return made
 
     def _picture(self, image: Image) -> parts.BinaryContent | None:

@@ -27,6 +27,8 @@ Answer with one JSON object: {"name": "NAME", "arguments": {}} uses a tool, and 
 The tools, each with the JSON Schema of its arguments:
 """
 _BEGUN: Final = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*')
+MAGIC: Final = b"GGUF"
+"""The first bytes of every such file."""
 MOST_WAITING: Final = 1_000_000
 """Tokens that may wait to be read."""
 SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "seed", "repeat_penalty")
@@ -43,6 +45,9 @@ class Gguf:
     ) -> None:
         if not Path(path).is_file():
             raise HandrailError(f"gguf:{path}: there is no such file")
+        with Path(path).open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise HandrailError(f"gguf:{path} is not a GGUF file; download one, such as NAME-Q4_K_M.gguf")
         if wrong := [key for key in sampling if key not in SAMPLING]:
             raise HandrailError(
                 f"gguf:{path} has no option {wrong[0]!r}; it has window, max_tokens, {', '.join(SAMPLING)}"
@@ -173,7 +178,7 @@ class _Written:
             return Turn(self._text, usage=self._usage)
         try:
             said = json.loads(self._text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Turn(self._text, stop="other", usage=self._usage)
         if "answer" in said:
             return Turn(said["answer"], usage=self._usage)

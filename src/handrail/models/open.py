@@ -28,6 +28,15 @@ FORMS: Final = (
     *(f"{provider}:NAME" for provider in PROVIDERS),
     "openai-chat:NAME@http://HOST/v1", "gguf:PATH", "recorded:PATH", "person",
 )  # fmt: skip
+FAMILIES: Final = {
+    "openai": r"gpt-|chatgpt|o\d",
+    "anthropic": "claude",
+    "google": "gemini",
+    "ollama": "llama|qwen|mistral|gemma|phi|deepseek",
+}
+"""How the names of each provider's models begin."""
+ADDRESSED: Final = frozenset({"openai-chat", "ollama", "openai"})
+"""Providers whose models have no `@` inside their names."""
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
 
 
@@ -60,6 +69,9 @@ def open_model(name: str, **options: Any) -> Model:
 
 
 def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -> Model:
+    if provider in ADDRESSED and "@" in rest[1:] and not _ADDRESS.search(rest):
+        given = rest[1:].partition("@")[2]
+        raise HandrailError(f"{name}: {given!r} is not an address; write {provider}:NAME@http://HOST/v1")
     if address := _ADDRESS.search(rest):
         if options.get("base_url"):
             raise HandrailError(f"{name}: the address is given twice, in the name and as base_url; leave one out")
@@ -73,7 +85,7 @@ def _installed(name: str, extra: str, load: Callable[[], T]) -> T:
     try:
         return load()
     except ImportError as error:
-        raise HandrailError(f"{name} needs the package {error.name}: pip install 'handrail[{extra}]'") from error
+        raise HandrailError(f"{name} needs the extra {extra!r}: pip install 'handrail[{extra}]'") from error
 
 
 def _only(name: str, options: dict[str, Any], *known: str) -> dict[str, Any]:
@@ -86,6 +98,8 @@ def _wrong_name(name: object, provider: str, rest: str) -> str:
     said = f"{name!r} is not the name of a model"
     if provider in PROVIDERS:
         return f"{said}: write the model after the colon, as in {provider}:NAME"
+    if not rest and (known := next((kind for kind, names in FAMILIES.items() if re.match(names, provider)), "")):
+        return f"{said}; did you mean {known}:{name}? Names are {', '.join(FORMS)}."
     near = next(iter(get_close_matches(provider.lower(), (*PROVIDERS, "gguf", "recorded", "person"), n=1)), "")
     hint = f"; did you mean {near}{'' if near == 'person' else ':' + (rest or 'NAME')}?" if near else "."
     return f"{said}{hint} Names are {', '.join(FORMS)}."

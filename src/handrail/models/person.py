@@ -64,9 +64,9 @@ def _lines(messages: Sequence[Message], start: int, known: Sequence[str]) -> lis
         if message.role == "assistant":
             calls = message.calls
         elif number >= start:
-            lines += [message.text] if message.role == "user" else []
             for call, result in zip(calls, message.results, strict=False):
                 lines.append(json.dumps(result.to_envelope(call.name), ensure_ascii=False, separators=(",", ":")))
+            lines += [message.text] if message.text or message.role == "user" else []
     return lines
 
 

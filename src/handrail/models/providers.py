@@ -47,6 +47,8 @@ else:
 
 KINDS: Final = {"openai": "openai-responses"}
 """What the library calls a provider, where we call it otherwise."""
+KEYS: Final = {"anthropic": "ANTHROPIC", "google": "GEMINI", "openai": "OPENAI", "openai-chat": "OPENAI"}
+"""By provider: how the variable with its key begins."""
 EXPORTS: Final = {"openai": "openai-responses", "openai-chat": "openai", "ollama": "openai", "google": "gemini"}
 """Whose rules a tool's schema follows, where they have another name."""
 SETTINGS: Final = frozenset(ModelSettings.__annotations__) - {"max_retries", "request_timeout", "first_event_timeout"}
@@ -114,6 +116,8 @@ def _client(
     try:
         known = infer_model(f"{KINDS.get(provider, provider)}:{model}", make)
     except UserError as error:
+        if not api_key and not base_url and provider in KEYS:
+            raise HandrailError(f"{name} needs a key: set {KEYS[provider]}_API_KEY, or give api_key=…") from error
         raise HandrailError(f"{name} cannot be opened: {error}") from error
     # The same model with our own rules: schemas go out as they were exported, and a stream must end properly.
     rules = {"json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
@@ -156,6 +160,7 @@ class ProviderModel:
     ) -> None:
         self.name = name
         local = provider == "ollama" or _is_local(client.base_url)
+        self._unpriced, self._address = _is_local(client.base_url), client.base_url if local else ""
         self.window = window or client.context_window or (LOCAL_WINDOW if local else HOSTED_WINDOW)
         self.max_tokens = settings.get("max_tokens") or min(ANSWER_TOKENS, self.window // 4)
         self.secrets = tuple(secrets)
@@ -194,9 +199,9 @@ class ProviderModel:
                         yield piece
                 response = stream.get()
         except Exception as error:  # noqa: BLE001 - every failure of a client becomes a ModelFailed
-            problem = failed(error, self.name, streaming=streaming, secrets=self.secrets)
+            problem = failed(error, self.name, streaming=streaming, secrets=self.secrets, address=self._address or "")
             raise problem from problem.__cause__
-        yield _turn(response, self.name)
+        yield _turn(response, self.name, priced=not self._unpriced)
 
     def _definition(self, tool: Mapping[str, Any]) -> ToolDefinition | None:
         """The tool by the provider's rules; None for one that it would refuse together with the whole request.
@@ -254,7 +259,7 @@ class _Pieces:
             yield ThinkingDelta(delta.content_delta)
 
 
-def _turn(response: parts.ModelResponse, name: str) -> Turn:
+def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     """The whole answer. Raises ModelFailed for one that has no end."""
     written = (response.provider_details or {}).get("finish_reason")
     if response.state == "incomplete" or not (written or response.finish_reason == "content_filter"):
@@ -271,13 +276,16 @@ def _turn(response: parts.ModelResponse, name: str) -> Turn:
     refusal = (response.provider_details or {}).get("refusal")
     if stop == "refused" and not text and isinstance(refusal, str):
         text = refusal
-    return Turn(text, calls, stop, _usage(response), History.keep(response))
+    return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response))
 
 
-def _usage(response: parts.ModelResponse) -> Usage:
+def _usage(response: parts.ModelResponse, *, priced: bool) -> Usage:
+    """What the answer took. A server on this machine has no price, whatever its model is called."""
     used, cost = response.usage, None
     try:
-        if used.cost is not None or used.output_tokens:
+        if not priced:
+            pass
+        elif used.cost is not None or used.output_tokens:
             cost = float(used.cost if used.cost is not None else response.cost().total_price)
     except (LookupError, ValueError, AssertionError):  # a model without a known price, or an answer without counts
         pass

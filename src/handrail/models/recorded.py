@@ -22,7 +22,7 @@ from handrail.contract.model import (
     Turn,
     Usage,
 )
-from handrail.contract.result import to_wire
+from handrail.schema.parse import recordable
 from handrail.scrub import SHORTEST, Scrubber
 
 VERSION: Final = 1
@@ -132,7 +132,7 @@ class Recorded:
 
     def _compare(self, line: Mapping[str, Any], now: Sequence[Any]) -> None:
         self._told = [*self._told[: line["after"]], *line["messages"]]
-        for number, (then, told) in enumerate(zip_longest(self._told, now), 1):
+        for number, (then, told) in enumerate(zip_longest(_joined(self._told), _joined(now)), 1):
             for what, old, new in _differences(then, told, self._strict):
                 raise ModelFailed(
                     f"{self._path}: question {self._asked} is not the recorded one: message {number}, {what}: "
@@ -165,11 +165,23 @@ def _without(scrubber: Scrubber, pieces: Sequence[Any]) -> list[Any]:
     return made + [[*key, rest] for key, stream in streams.items() if (rest := stream.end())]
 
 
+def _joined(told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages as they are sent now: what a user said after results or another text is joined to it."""
+    made: list[Mapping[str, Any]] = []
+    for message in told:
+        if message["role"] == "user" and made and made[-1]["role"] != "assistant":
+            text = "\n\n".join(each for each in (made[-1]["text"], message["text"]) if each)
+            made[-1] = {**made[-1], "text": text, "images": [*made[-1]["images"], *message["images"]]}
+        else:
+            made.append(message)
+    return made
+
+
 def _differences(then: Any, now: Any, strict: bool) -> Iterator[tuple[str, Any, Any]]:
     if then is None or now is None or then["role"] != now["role"]:
         yield "who speaks", then and then["role"], now and now["role"]
         return
-    if then["role"] == "user":
+    if then["role"] != "assistant":
         yield from _unequal("the user's text", then["text"], now["text"])
         yield from _unequal("the user's pictures", then["images"], now["images"])
     named = [(call["name"], _arguments(call)) for call in then["calls"]]
@@ -188,7 +200,7 @@ def _arguments(call: Mapping[str, Any]) -> Any:
     """What the arguments mean, however they are spaced."""
     try:
         return json.loads(call["arguments"]) if isinstance(call["arguments"], str) else call["arguments"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return call["arguments"]
 
 
@@ -208,7 +220,7 @@ def _message_to_json(message: Message) -> dict[str, Any]:
 
 
 def _call_to_json(call: Call) -> dict[str, Any]:
-    return {"id": call.id, "name": call.name, "arguments": to_wire(call.arguments)}
+    return {"id": call.id, "name": call.name, "arguments": recordable(call.arguments)}
 
 
 def _turn_to_json(turn: Turn) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def as_text(messages: Sequence[Message]) -> list[Message]:
             pairs = list(zip(calls, message.results, strict=True))
             texts = [_tagged("tool_result", result.to_envelope(call.name)) for call, result in pairs]
             pictures = [image for _, result in pairs for _, image in images_in(result.value)]
-            made.append(Message("user", "\n".join(texts), images=tuple(pictures)))
+            texts += [message.text] if message.text else []
+            made.append(Message("user", "\n".join(texts), images=(*pictures, *message.images)))
         else:
             made.append(message)
     return made
@@ -96,7 +97,7 @@ def _answer(message: Message) -> Message:
 def _read(arguments: str | Mapping[str, Any]) -> Any:
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -67,12 +67,12 @@ def _message(messages: Sequence[Message], number: int) -> dict[str, Any]:
 
 
 def _parts(message: Message, before: Message | None) -> Iterator[dict[str, Any]]:
-    if message.text:
-        yield _said(message.text)
-    yield from map(_called, message.calls)
     calls = before.calls if before is not None else ()
     for call, result in zip(calls, message.results, strict=False):
         yield {"type": "tool_call_response", "id": call.id, "response": result_text(call.name, result)}
+    if message.text:
+        yield _said(message.text)
+    yield from map(_called, message.calls)
 
 
 def _said(content: str) -> dict[str, Any]:

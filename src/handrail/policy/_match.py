@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.errors import Unavailable
 from handrail.contract.result import SCALARS
-from handrail.policy._shell import shell_forbids, shell_matches
+from handrail.policy._shell import shell_covers, shell_forbids, shell_matches
 from handrail.policy.patterns import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
 from handrail.schema.artifact_refs import references
@@ -96,6 +96,22 @@ async def matches(
     return _combine([await _matches_item(glob, name, item, tool, roots, forbids) for item in value], forbids)
 
 
+def cover_together(rules: Iterable[Rule], tool: ToolTraits, arguments: Mapping[str, Any]) -> bool:
+    """Whether rules that allow cover a command line between them: each of its commands by one of them."""
+    globs: dict[str, list[str]] = {}
+    for rule in rules:
+        if rule.inner is not None and rule.is_about(tool):
+            name, glob = named_property(rule.inner, tool)
+            if name is not None and _is_command(tool, name) and isinstance(arguments.get(name), str):
+                globs.setdefault(name, []).append(glob)
+    return any(len(each) > 1 and shell_covers(each, arguments[name]) is True for name, each in globs.items())
+
+
+def _is_command(tool: ToolTraits, name: str) -> bool:
+    """Whether a property holds a command line."""
+    return name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS)
+
+
 def named_property(inner: str, tool: ToolTraits) -> tuple[str | None, str]:
     """The property that a rule is about, and the glob: `field=glob`, or a glob on the first required property."""
     named = FIELD.fullmatch(inner)
@@ -135,7 +151,7 @@ async def _matches_item(
     if type(value) not in SCALARS and isinstance(value, Mapping | list) and any(True for _ in references([value])):
         return None  # the value is filled in later
     text = text_of(value)
-    if name in COMMAND_NAMES or (name == first_property(tool) and tool.name in SHELL_TOOLS):
+    if _is_command(tool, name):
         return shell_forbids(glob, text) if forbids else shell_matches(glob, text)
     if not is_path(tool, name):
         if glob_matches(glob, text):

@@ -26,7 +26,16 @@ LONGEST_ARGUMENT: Final = 4_000
 LONGEST_KEY: Final = 200
 LONGEST_REPAIR: Final = 1_000
 LONGEST_RULE: Final = 1_000
-MOST_ARGUMENTS: Final = 50
+MAX_TEXT_LINES: Final = 40
+"""Lines of a request's text, so that it fits on a screen; the middle of what is longer is left out, and counted."""
+MAX_FIRST_ARGUMENTS_COUNT: Final = 20
+MAX_LAST_ARGUMENTS_COUNT: Final = 10
+"""Arguments shown, from the first and from the last on."""
+MAX_WARNINGS_COUNT: Final = 4
+"""Lines about letters that look like others."""
+MAX_REPAIRS_COUNT: Final = 10
+FEWEST_LINES: Final = 3
+"""Lines without which an argument is written on one: its beginning, the count of what is left out, its end."""
 MOST_ACCENTS: Final = 2
 """Accents on one letter; more of them would cover the lines around, so they are written as codes."""
 MOST_LOOK_ALIKES: Final = 10
@@ -62,7 +71,6 @@ async def request_for(
 ) -> ApprovalRequest:
     """The request for a call with these arguments; it holds a copy, so that nobody changes the call through it."""
     copied = deepcopy(dict(arguments))
-    changes = (visible(f"{repair.path}: {repair.before!r} became {repair.after!r}") for repair in repairs)
     return ApprovalRequest(
         id=urandom(16).hex(),
         call_id=call_id,
@@ -72,7 +80,7 @@ async def request_for(
         arguments=copied,
         arguments_hash=arguments_hash(arguments),
         text=render(tool.name, copied),
-        repairs=tuple(change[:LONGEST_REPAIR] for change in changes),
+        repairs=_described(repairs),
         reason=reason,
         suggested_rule=await suggest_rule(tool, arguments, sandbox),
         sandbox=f"{sandbox.report.driver}:{sandbox.workspace}" if sandbox is not None else "none",
@@ -123,19 +131,85 @@ def _has_two_types(tool: ToolTraits, name: str, value: Any, text: str) -> bool:
     return kind != "string" and takes(tool.parameters, where, kind)
 
 
-def render(tool: str, arguments: Mapping[str, Any]) -> str:
-    """The call as plain text that hides nothing: long values shortened, odd characters written out and named."""
-    parts = [visible(tool, lines=False)]
-    for key, value in list(arguments.items())[:MOST_ARGUMENTS]:
-        name = visible(shorten(str(key), LONGEST_KEY), lines=False)
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        safe = visible(shorten(text))
-        parts.append(f"  {name}:\n{_indent(safe)}" if "\n" in safe else f"  {name}: {safe}")
-        if strange := look_alikes(f"{key} {text}"):
-            parts.append(f"  ! {name} has letters that look like others: {', '.join(strange)}")
-    if len(arguments) > MOST_ARGUMENTS:
-        parts.append(f"  … and {len(arguments) - MOST_ARGUMENTS} more arguments")
-    return "\n".join(parts)
+def _described(repairs: "Sequence[Repair]") -> tuple[str, ...]:
+    """The repairs as lines; those that need approval come first, because many others could hide them."""
+    first = sorted(repairs, key=lambda repair: not repair.doubtful)[:MAX_REPAIRS_COUNT]
+    changes = (f"{repair.path}: {repair.before!r} became {repair.after!r}" for repair in first)
+    more = [f"… and {len(repairs) - len(first):,} more"] if len(repairs) > len(first) else []
+    return (*(visible(change, lines=False)[:LONGEST_REPAIR] for change in changes), *more)
+
+
+def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) -> str:
+    """The call as plain text of at most `most` lines, in which odd characters are written out and named.
+
+    Of what is too long the beginning and the end are shown, because a dangerous part is most easily put at the end of
+    something long, and what is left out between them is counted.
+    """
+    given = [(visible(cut_line(str(key), LONGEST_KEY), lines=False), _text_of(arguments[key])) for key in arguments]
+    left_out = max(0, len(given) - MAX_FIRST_ARGUMENTS_COUNT - MAX_LAST_ARGUMENTS_COUNT)
+    if left_out:
+        given[MAX_FIRST_ARGUMENTS_COUNT:-MAX_LAST_ARGUMENTS_COUNT] = []
+    warnings = _warnings(arguments)
+    room = max(0, most - 1 - len(given) - len(warnings) - bool(left_out))
+    shares = _fair([text.count("\n") + 1 if "\n" in text else 0 for _, text in given], room)
+    parts = [_argument(name, text, share) for (name, text), share in zip(given, shares, strict=True)]
+    if left_out:
+        parts.insert(MAX_FIRST_ARGUMENTS_COUNT, f"  … and {left_out:,} more arguments, then the last ones:")
+    return "\n".join([visible(tool, lines=False), *parts, *warnings])
+
+
+def excerpt(text: str, most: int) -> list[str]:
+    """At most `most` lines of a text, and LONGEST_ARGUMENT characters of them; what is left out is counted."""
+    lines = text.split("\n")
+    if len(lines) > most:
+        head, tail = most // 2, most - most // 2 - 1
+        counted = f"[… {len(lines) - head - tail:,} of {len(lines):,} lines left out …]"
+        lines[head : len(lines) - tail] = [counted]
+    shares = _fair([len(line) for line in lines], LONGEST_ARGUMENT)
+    return [visible(cut_line(line, share), lines=False) for line, share in zip(lines, shares, strict=True)]
+
+
+def cut_line(text: str, longest: int) -> str:
+    """The beginning and the end of a long text, and how much is missing between them."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    counted = f"[… {len(text) - 2 * half:,} of {len(text):,} characters left out …]"
+    return f"{text[:half]} {counted} {text[len(text) - half :]}"
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _argument(name: str, text: str, most: int) -> str:
+    """An argument on so many lines below its name, or beside its name where there is not enough room for more."""
+    if "\n" not in text or most < min(FEWEST_LINES, text.count("\n") + 1):
+        return f"  {name}: {visible(cut_line(text, LONGEST_ARGUMENT), lines=False)}"
+    return "\n".join([f"  {name}:", *(f"    {line}" for line in excerpt(text, most))])
+
+
+def _fair(needs: Sequence[int], room: int) -> list[int]:
+    """Shares of the room: those who need little get it all, the others the same."""
+    shares, waiting = [0] * len(needs), len(needs)
+    for place in sorted(range(len(needs)), key=needs.__getitem__):
+        shares[place] = min(needs[place], room // waiting)
+        room -= shares[place]
+        waiting -= 1
+    return shares
+
+
+def _warnings(arguments: Mapping[str, Any]) -> list[str]:
+    """A line for each argument, also for one that is not shown, with letters that look like others."""
+    found = [(key, strange) for key, value in arguments.items() if (strange := look_alikes(f"{key} {_text_of(value)}"))]
+    lines = [
+        f"  ! {visible(cut_line(str(key), LONGEST_KEY), lines=False)} has letters that look like others: "
+        f"{', '.join(strange)}"
+        for key, strange in found[:MAX_WARNINGS_COUNT]
+    ]
+    if len(found) > len(lines):
+        lines[-1:] = [f"  ! {len(found) - len(lines) + 1:,} more arguments have such letters"]
+    return lines
 
 
 def visible(text: str, *, lines: bool = True) -> str:
@@ -157,6 +231,8 @@ def _hides(char: str) -> bool:
 
 
 def _code(char: str) -> str:
+    if char in "\n\t":
+        return {"\n": "\\n", "\t": "\\t"}[char]
     return f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
 
 
@@ -184,15 +260,3 @@ def _imitates(char: str) -> bool:
 
 def _name(char: str) -> str:
     return unicodedata.name(char, "")
-
-
-def shorten(text: str, longest: int = LONGEST_ARGUMENT) -> str:
-    """The beginning and the end of a long text, and how much is missing between them."""
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half:,} of {len(text):,} characters left out …]\n{text[-half:]}"
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.split("\n"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.contract.driver import Feature, Report
-from handrail.policy._match import PathRoots, matches
+from handrail.policy._match import PathRoots, cover_together, matches
 from handrail.policy.policy import Mode, RuleLists
 from handrail.policy.rule import Rule, ToolTraits
 
@@ -70,15 +70,16 @@ async def judge(
         return ALLOWED
     if rules.ask and (rule := await first(rules.ask, forbids=True)):
         return Verdict("ask", f"the rule {rule.pattern!r} asks for approval")
-    if not unclear and await first(rules.allow, doubts=mode != "open"):
-        return ALLOWED
+    if not unclear and rules.allow:
+        if cover_together(rules.allow, tool, arguments) or await first(rules.allow, doubts=mode != "open"):
+            return ALLOWED
     return _unclear(unclear[0]) if unclear else by_mode(mode, tool, arguments, sandbox)
 
 
 def _unclear(rule: Rule) -> Verdict:
     return Verdict(
         "ask",
-        f"it is unclear whether the rule {rule.pattern!r} applies: the line is more than one simple command, "
+        f"it is unclear whether the rule {rule.pattern!r} applies: a part of the line cannot be read, "
         "the path cannot be followed, or the value is filled in later",
     )
 
@@ -88,16 +89,16 @@ def by_mode(mode: Mode, tool: ToolTraits, arguments: Mapping[str, Any], sandbox:
     if mode == "open":
         return ALLOWED
     harmless = tool.effects <= HARMLESS or _only_reads(tool, arguments)  # type: ignore[operator]
+    report = None if sandbox is None else sandbox.report
     if tool.risk == "safe" and harmless:
+        if mode == "strict" and tool.effects and not _confines("reads", tool, report):
+            return Verdict("ask", f"{tool.name} {_leaves(tool, report)}, and the policy is strict")
         return ALLOWED
     if tool.risk == "critical":
         return Verdict("ask", f"{tool.name} is critical")
-    if mode == "strict" and tool.risk != "safe":
-        return Verdict("ask", f"{tool.name} has risk {tool.risk}, and the policy is strict")
-    if mode == "ask":
+    if mode in ("ask", "strict"):
         effects = ", ".join(sorted(tool.effects - HARMLESS))  # type: ignore[operator]
         return Verdict("ask", f"{tool.name} has {f'risk {tool.risk}' if harmless else f'effects: {effects}'}")
-    report = None if sandbox is None else sandbox.report
     if confined(tool, report):
         return ALLOWED
     return Verdict("ask", f"{tool.name} {_leaves(tool, report)}")
@@ -115,9 +116,13 @@ def _only_reads(tool: ToolTraits, arguments: Mapping[str, Any]) -> bool:
 
 def confined(tool: ToolTraits, report: Report | None) -> bool:
     """Whether everything this tool does stays inside the sandbox."""
-    if report is None or not tool.needs or not tool.effects or set(tool.effects) - CONFINED_BY.keys():
-        return False
-    return all(CONFINED_BY[effect] <= report.features for effect in tool.effects)
+    return bool(tool.effects) and all(_confines(effect, tool, report) for effect in tool.effects)
+
+
+def _confines(effect: str, tool: ToolTraits, report: Report | None) -> bool:
+    """Whether one effect of this tool stays inside the sandbox. A tool without `needs` runs outside of it."""
+    walls = CONFINED_BY.get(effect)
+    return report is not None and bool(tool.needs) and walls is not None and walls <= report.features
 
 
 def _leaves(tool: ToolTraits, report: Report | None) -> str:

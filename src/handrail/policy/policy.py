@@ -1,12 +1,11 @@
 """A Policy: what a session may do without asking."""
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import explains_misuse, refuse
+from handrail.contract.expect import close_names, explains_misuse, refuse
 from handrail.policy.rule import Rule, ToolTraits
 
 Mode = Literal["contained", "ask", "strict", "open"]
@@ -20,7 +19,7 @@ class Policy:
 
     contained   runs what the sandbox confines; asks before anything that leaves it or is critical
     ask         also asks before everything that writes, executes or is above safe
-    strict      asks before everything above safe, and before anything that leaves the sandbox
+    strict      also asks before a safe tool reads what no sandbox confines
     open        never asks
     """
 
@@ -81,7 +80,7 @@ def check_tool_names(rules: RuleLists, known: Collection[str], *, warn: Callable
     for rule in rules:
         if rule.kind != "tool" or "*" in rule.subject or rule.subject in known:
             continue
-        near = difflib.get_close_matches(rule.subject, sorted(known), n=1)
+        near = close_names(rule.subject, sorted(known))
         advice = f"did you mean {near[0]!r}?" if near else f"the tools are {', '.join(sorted(known))}."
         message = (
             f"rule {rule.pattern!r}: there is no tool {rule.subject!r}; {advice} "

@@ -61,7 +61,7 @@ def notes_on(command: Command, exit_code: int, *, silent: bool) -> tuple[str, ..
             "Exit code 141 is harmless here: a part of the pipeline was ended by SIGPIPE because a later part, "
             "such as head, had read enough."
         )
-    if silent and is_pipeline(command.line):
+    if silent and exit_code == 0 and is_pipeline(command.line):  # another code says already that it failed
         notes.append(
             "The pipeline printed nothing at all, neither output nor errors: check whether its first part printed "
             "anything, or whether an error went to /dev/null."

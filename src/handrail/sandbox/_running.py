@@ -5,7 +5,6 @@ Every call of the driver has its own task, so that a silent driver blocks nothin
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from inspect import isawaitable
 from time import monotonic
 from typing import Final, Literal
@@ -133,11 +132,7 @@ class Running:
         )  # fmt: skip
 
     def _cut(self, stream: StreamName) -> Cut:
-        return self._streams[stream].cut(partial(self._read_until, self.spool.size(stream), stream))
-
-    def _read_until(self, end: int, stream: StreamName, start: int, length: int) -> bytes:
-        """A range of what was printed when the outcome was asked for; a command that may still run prints on."""
-        return self.spool.read(start, max(0, min(length, end - start)), stream=stream)
+        return self._streams[stream].cut(_Printed(self.spool, stream))
 
     async def _work(self) -> None:
         try:
@@ -250,6 +245,22 @@ class Running:
             if self.error is not None:
                 notes.append(f"The sandbox said: {self.error}")
         return tuple(notes)
+
+
+class _Printed:
+    """What a stream had printed when the outcome was asked for; a command that may still run prints on."""
+
+    __slots__ = ("_end", "_spool", "_stream")
+
+    def __init__(self, spool: Spool, stream: StreamName) -> None:
+        self._spool, self._stream, self._end = spool, stream, spool.size(stream)
+
+    @property
+    def incomplete(self) -> bool:
+        return self._spool.discarded(self._stream) > 0
+
+    def __call__(self, start: int, length: int, /) -> bytes:
+        return self._spool.read(start, max(0, min(length, self._end - start)), stream=self._stream)
 
 
 def _checked(chunk: Chunk) -> Chunk:

@@ -27,9 +27,10 @@ async def supervise(running: Running, timeout: float | None, idle_timeout: float
     A cancellation first ends the whole tree, in bounded time, and is then raised.
     """
     try:
-        await _watch(running, timeout, idle_timeout)
-        if running.end_reason is not None:
-            await running.end(_GRACE_SECONDS[running.end_reason])
+        with running.clock.grace():
+            await _watch(running, timeout, idle_timeout)
+            if running.end_reason is not None:
+                await running.end(_GRACE_SECONDS[running.end_reason])
     except BaseException:
         running.request_end("cancel")
         await finish(partial(running.end, LIMIT_GRACE))

@@ -23,7 +23,7 @@ class WallLimit:
 
 
 class WallClock:
-    """Implements contract.clock.Clock; `pause` does nothing, because outside a call no person is asked."""
+    """Implements contract.clock.Clock; outside a call no person is asked, and no run ends."""
 
     __slots__ = ("_began",)
 
@@ -37,6 +37,10 @@ class WallClock:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def grace(self) -> Iterator[None]:
         yield
 
     def now(self) -> float:

@@ -1,10 +1,9 @@
 """Keep the beginning and end of one stream in bounded memory, and return its text within a cap."""
 
 import codecs
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from handrail.contract.excerpt import HEAD_SHARE, LONGEST_SEQUENCE, Excerpt, ends
+from handrail.contract.excerpt import HEAD_SHARE, LONGEST_SEQUENCE, Excerpt, Whole, ends
 
 _WIDEST: Final = 4
 """Bytes of the longest character."""
@@ -54,7 +53,7 @@ class Capture:
             if len(self._tail) > 2 * self._tail_room:
                 del self._tail[: -self._tail_room]
 
-    def cut(self, whole: Callable[[int, int], bytes] | None = None) -> Cut:
+    def cut(self, whole: Whole | None = None) -> Cut:
         """The stream within its cap: whole, or an Excerpt that says what is missing. `whole` reads the full stream."""
         if self.size <= self._cap:
             data = bytes(self._head + self._tail)
@@ -78,7 +77,7 @@ class Capture:
             data = bytes(self._head) + bytes(self._tail) + data
         self.characters += len(self._decoder.decode(data))
 
-    def _joined(self, first: str, last: str, total: int, whole: Callable[[int, int], bytes] | None) -> Cut:
+    def _joined(self, first: str, last: str, total: int, whole: Whole | None) -> Cut:
         head, tail = ends(first, last, self._cap)
         left_out = total - len(head) - len(tail)
         text = Excerpt(_shown(head), _shown(tail), left_out, total, whole)

@@ -1,8 +1,10 @@
 """The outcome of a command: its exit code, its output, whole or cut, and how it ended."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.sandbox._spool import Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
@@ -14,8 +16,23 @@ EXIT_CANNOT_RUN: Final = 126
 """Of a shell, for a program that does not exist, and for a file that cannot be run."""
 
 
+class Answer(ABC):
+    """A value of the sandbox that a body may return as it is: the model gets what the built-in tool answers with."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
+        """The JSON form, within these caps."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
+        """Allow it as a tool's return type; `__get_pydantic_json_schema__` describes `to_data`."""
+        return {"type": "any"}
+
+
 @dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Answer):
     """Text and bytes are capped, sizes are not. A text is its bytes, decoded with replacement characters."""
 
     exit_code: int
@@ -40,7 +57,7 @@ class Completed:
     advice: tuple[str, ...] = ()
     """What a person could change about the sandbox, where that is why it failed. The model is not told."""
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""
         return {
             "exit_code": self.exit_code,
@@ -49,22 +66,40 @@ class Completed:
             "cwd": self.cwd,
             "duration_ms": self.duration_ms,
             "ended_by": self.ended_by,
-            "notes": list(self.notes),
         }
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """Allow Completed as a tool's return type."""
-        return {"type": "any"}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
         text, whole = {"type": "string"}, {"type": "integer"}
         properties: dict[str, Any] = {
             "exit_code": whole, "stdout": text, "stderr": text, "cwd": text, "duration_ms": whole,
-            "ended_by": {"enum": list(get_args(EndedBy))}, "notes": {"type": "array", "items": text},
+            "ended_by": {"enum": list(get_args(EndedBy))},
         }  # fmt: skip
         return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult(Completed):
+    """The outcome of a program that was given as text."""
+
+    language: str = "python"
+    text: str | None = None
+    """The value of a Python program's last expression, as `repr` writes it; None where there is none."""
+    error: str | None = None
+    """The traceback, or else the exit code in words; None after exit code 0."""
+
+    def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
+        """The answer of `run_code`."""
+        text = {} if self.text is None else {"text": self.text}
+        # Not super(): a dataclass with slots is a new class, which super() without arguments does not know.
+        return {"language": self.language, "error": self.error, **text, **Completed.to_data(self, caps)}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        schema = Completed.__get_pydantic_json_schema__(core_schema, handler)
+        text, maybe = {"type": "string"}, {"type": ["string", "null"]}
+        properties = {"language": text, "error": maybe, "text": text, **schema["properties"]}
+        return {**schema, "properties": properties, "required": ["language", "error", *schema["required"]]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from time import time
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -11,10 +11,11 @@ from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.expect import shown
+from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.sandbox._running import Running
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.checks import as_bytes, seconds, whole
-from handrail.sandbox.completed import Completed
+from handrail.sandbox.completed import Answer, Completed
 
 LOG_KEPT: Final = 64 << 10
 """Bytes of the end of a job's output that are kept for `tail` when the rest is dropped."""
@@ -70,7 +71,7 @@ class Log:
         self._spool.close()
 
 
-class Job:
+class Job(Answer):
     """Created by `Sandbox.start`. It runs until it ends, is ended, or its sandbox is closed."""
 
     def __init__(self, running: Running, log: Log, own_loop: OwnLoop) -> None:
@@ -92,6 +93,17 @@ class Job:
         code = "ended, nobody knows how" if self.exit_code is None else f"exit code {self.exit_code}"
         state = f"running, pid {self.pid}" if self.running else code
         return f"<Job {self.id}: {shown(line)}, {state}>"
+
+    def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
+        """The answer of `bash` to a command in the background."""
+        log = f'process(action="tail", job="{self.id}")'
+        return {"job": self.id, "pid": self.pid, "log": log, "cwd": self.cwd, "background": True}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        text, pid = {"type": "string"}, {"type": ["integer", "null"]}
+        properties = {"job": text, "pid": pid, "log": text, "cwd": text, "background": {"type": "boolean"}}
+        return {"type": "object", "properties": properties, "required": list(properties)}
 
     @property
     def command(self) -> str | tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A Sandbox: commands and files over any driver, with limits that hold even if the driver misbehaves."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -13,11 +13,11 @@ import anyio
 
 from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
-from handrail.contract.driver import Chunk, Command, Driver, Feature, Process, Report
+from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
-from handrail.sandbox._files import Files
+from handrail.sandbox._payloads import Payloads
 from handrail.sandbox._running import OnOutput, Order, Running
 from handrail.sandbox._shared import SandboxState
 from handrail.sandbox._wall import WallClock
@@ -32,7 +32,7 @@ WORKSPACE: Final = "/workspace"
 
 
 @explains_misuse
-class Sandbox(Files, AsyncWith):
+class Sandbox(Payloads, AsyncWith):
     """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Sandbox(Files, AsyncWith):
         self._clock: Clock | None = None
         self._call_id: str | None = None
         self._caps = DEFAULT_CAPS
-        self._conversations: list[CommandConversation] | None = None
+        self._ends_with_call: list[Callable[[], Awaitable[None]]] | None = None
         self._on_job: Callable[[Job], object] | None = None
         self._on_advice: Callable[[str], object] | None = None
 
@@ -116,15 +116,6 @@ class Sandbox(Files, AsyncWith):
             self._on_job(job)
         return job
 
-    async def dispatch(self, command: Command) -> Completed:
-        """Run a Command to its end, as `run` does. Its `timeout` is kept, and its input is empty."""
-        if not isinstance(command, Command) or (command.argv is None) == (command.line is None):
-            raise ValueError("dispatch() takes a Command with argv or with line: Command(line='ls -l').")
-        if command.input:
-            raise ValueError("dispatch() sends no input; give it to run(…, stdin=…).")
-        given = command.line if command.line is not None else command.argv or ()
-        return await self.run(given, cwd=command.cwd, env=command.env, timeout=command.timeout)
-
     @on_own_loop
     async def converse(
         self,
@@ -158,14 +149,14 @@ class Sandbox(Files, AsyncWith):
         except BaseException:
             await conversation.kill()
             raise
-        if self._conversations is not None and not lasting:
-            self._conversations.append(conversation)
+        if self._ends_with_call is not None and not lasting:
+            self._ends_with_call.append(conversation.kill)
         return conversation
 
-    async def end_conversations(self) -> None:
-        """End the commands that this view's call talks to."""
-        for conversation in self._conversations or ():
-            await conversation.kill()
+    async def end_call(self) -> None:
+        """End the commands that this view's call talks to, and its streams."""
+        for end in self._ends_with_call or ():
+            await end()
 
     @on_own_loop
     async def run_code(
@@ -238,7 +229,7 @@ class Sandbox(Files, AsyncWith):
         view._clock = clock if clock is not None else self._clock
         view._call_id = call_id if call_id is not None else self._call_id
         view._caps = caps if caps is not None else self._caps
-        view._conversations = []
+        view._ends_with_call = []
         return view
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil, floor
 from typing import Any, Final
 
+from handrail.schema._aliases import by_own_names
 from handrail.schema._formats import FORMAT_SAMPLES, sample
 from handrail.schema.describe import dotted, near
 from handrail.schema.explain import Convert, NotConvertible, companions, conditions, meant
@@ -18,7 +19,7 @@ _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 20
 _MOST_KEYS: Final = 200
 _MOST_STEPS: Final = 2_000
-_MOST_TRIES: Final = 3
+_MOST_TRIES: Final = 5
 _MOST_BRANCHES: Final = 8
 _LONGEST_TEXT: Final = 1_000
 _KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
@@ -38,29 +39,32 @@ def example(
     Keeps what was `sent`, except for what does not fit and for the dotted paths in `wrong`, which were refused for
     another reason. If `convert` is given, it must accept the example too.
     """
-    refused = set(wrong)
+    refused, hopeless = set(wrong), set[str]()
     as_sent = canonical(sent)
     for tries in range(_MOST_TRIES):
-        before = len(refused)
-        for candidate in _whole(validator, sent, frozenset(refused)):
+        before = len(refused) + len(hopeless)
+        for candidate in _whole(validator, sent, frozenset(refused), frozenset(hopeless)):
             fits = isinstance(candidate, dict) and canonical(candidate) != as_sent and validator.is_valid(candidate)
             if fits and len(repr(candidate)) <= most:
                 try:
                     return candidate if convert is None or convert(candidate) is not None else None
                 except NotConvertible as error:
-                    refused |= {problem.path for problem in error.problems}
-                    if len(refused) > before and tries + 1 < _MOST_TRIES:
+                    paths = {problem.path for problem in error.problems}
+                    hopeless |= paths & refused & candidate.keys()  # whatever its value is
+                    refused |= paths
+                    if len(refused) + len(hopeless) > before and tries + 1 < _MOST_TRIES:
                         break  # what was sent is kept as far as possible
-        if len(refused) == before:
+        if len(refused) + len(hopeless) == before:
             break
     return None
 
 
-def _whole(validator: Validator, sent: Any, wrong: frozenset[str]) -> Iterator[Any]:
+def _whole(validator: Validator, sent: Any, wrong: frozenset[str], hopeless: frozenset[str]) -> Iterator[Any]:
     least = _tried(_Maker(validator).make, ROOT)
-    if isinstance(sent, dict):
+    base = sent if isinstance(sent, dict) else least
+    if isinstance(base, dict):
         for short in (False, True):
-            yield from _tried(_Maker(validator, wrong, short=short).corrections, sent, least) or ()
+            yield from _tried(_Maker(validator, wrong, hopeless, short=short).corrections, base, least) or ()
     yield least
 
 
@@ -72,13 +76,25 @@ def _tried(make: Callable[..., Any], *given: Any) -> Any:
 
 
 class _Maker:
-    """One attempt to make an example. `short` leaves out long texts that were sent."""
+    """One attempt to make an example.
 
-    def __init__(self, validator: Validator, wrong: frozenset[str] = frozenset(), *, short: bool = False) -> None:
+    What is `wrong` gets another value, or one at all if it is optional; what is `hopeless` is left out if it is
+    optional. `short` leaves out long texts that were sent.
+    """
+
+    def __init__(
+        self,
+        validator: Validator,
+        wrong: frozenset[str] = frozenset(),
+        hopeless: frozenset[str] = frozenset(),
+        *,
+        short: bool = False,
+    ) -> None:
         self.fits = validator.fits
         self.spec = validator.spec
         self.root = validator.schema
         self.wrong = wrong
+        self.hopeless = hopeless
         self.short = short
         self.steps = 0
 
@@ -139,7 +155,7 @@ class _Maker:
     def _objects(self, spec: Spec, location: Location, trail: tuple[str, ...], decided: Location) -> Iterator[Any]:
         made: dict[str, Any] = {}
         for name in spec.required:
-            made[name] = self.make(spec.properties.get(name, spec.others), trail)
+            made[name] = self._beside(made, spec.properties.get(name, spec.others), trail)
         while missing := [name for name, _ in companions(spec, made) if name not in made]:
             made |= {name: self.make(spec.properties.get(name, spec.others), trail) for name in missing}
         if _NO in made.values():
@@ -151,6 +167,13 @@ class _Maker:
         further = tuple(pointer for pointer in conditions(spec, self.fits, made) if pointer not in decided)
         if further:
             yield self.make((*location, *further), trail, (*decided, *further))
+
+    def _beside(self, made: Mapping[str, Any], location: Location, trail: tuple[str, ...] = ()) -> Any:
+        """A small value for one more key: a text of our own is not used twice, since two equal ones may not fit."""
+        value = self.make(location, trail)
+        if value not in _TEXTS or value not in made.values():
+            return value
+        return next((text for text in _TEXTS if text not in made.values() and self.fits(location, text)), value)
 
     def _filled(self, made: dict[str, Any], least: int, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
         """Add keys until there are enough: declared ones first, then whatever a map or a pattern allows."""
@@ -230,7 +253,7 @@ class _Maker:
         spec = self.spec(location)
         if isinstance(value, str):
             yield _read(value)
-            yield near(value, spec.members or ())
+            yield _NO if (member := near(value, spec.members or ())) is None else member
         for union, group in spec.branches:
             if union not in decided and (inner := meant(self.root, group, value)) is not None:
                 yield self.keep((*location, inner), value, path, (*decided, union))
@@ -248,11 +271,11 @@ class _Maker:
             raise _GaveUp
         result: dict[str, Any] = {}
         declared, required = spec.properties, set(spec.required)
-        for key, item in value.items():
+        for key, item in by_own_names(spec, value).items():
             refused = spec.closed or (not spec.others and self._is_wrong((*path, key)))
             unknown = key not in declared and refused and not spec.patterned
             name = near(key, [other for other in declared if other not in value]) if unknown else key
-            if name is None or (self.short and name not in required and _is_long(item)):
+            if name is None or (name not in required and self._leaves_out((*path, name), item)):
                 continue
             inner = declared.get(name, spec.others)
             if (self.short and _is_long(item)) or (unknown and not self.fits(inner, item)):
@@ -261,10 +284,17 @@ class _Maker:
                 kept = item if unknown else self.keep(inner, item, (*path, name))
             if kept is not _NO:
                 result[name] = kept
-        for name in (*spec.required, *(name for name, _ in companions(spec, result))):
-            if name not in result and (made := self.make(declared.get(name, spec.others))) is not _NO:
+        asked = [
+            name for name in declared if (where := dotted((*path, name))) in self.wrong and where not in self.hopeless
+        ]
+        for name in (*spec.required, *(name for name, _ in companions(spec, result)), *asked):
+            if name not in result and (made := self._beside(result, declared.get(name, spec.others))) is not _NO:
                 result[name] = made
         return result
+
+    def _leaves_out(self, path: tuple[str | int, ...], item: Any) -> bool:
+        """Whether an optional value that was sent is left out."""
+        return dotted(path) in self.hopeless or (self.short and _is_long(item))
 
     def _list(self, spec: Spec, value: list[Any], path: tuple[str | int, ...]) -> Any:
         """The first wrong item, corrected, alone if one item is enough; a tuple keeps its other items."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from handrail.schema._aliases import alias_lists
 from handrail.schema.navigate import children, resolve
 
 if TYPE_CHECKING:
@@ -35,24 +36,23 @@ class Traits:
     """Parameters in which a number may become a float, which cannot represent every integer."""
     decimals: bool
     """Whether a number may become a Decimal, which holds more digits than a float."""
+    aliases: bool
+    """Whether a property has other names."""
+
+
+_NONE: Final[frozenset[str]] = frozenset()
+_UNKNOWN: Final = Traits(
+    _NONE, open=False, nested=_NONE, unusual=True, loose=_NONE, blanks=True, own_blanks=True, wide=_NONE, decimals=True,
+    aliases=True,
+)  # fmt: skip
+"""Traits of a schema whose root is not an object: nothing is known of it."""
 
 
 def traits_of(schema: Mapping[str, Any]) -> Traits:
     """Read the traits of a schema. Never fails."""
     root = resolve(schema, schema)
     if not isinstance(root, Mapping):
-        none: frozenset[str] = frozenset()
-        return Traits(
-            none,
-            open=False,
-            nested=none,
-            unusual=True,
-            loose=none,
-            blanks=True,
-            own_blanks=True,
-            wide=none,
-            decimals=True,
-        )
+        return _UNKNOWN
     properties = root.get("properties")
     declared = properties if isinstance(properties, Mapping) else {}
     is_open = root.get("additionalProperties", True) is True and "patternProperties" not in root and bool(declared)
@@ -60,6 +60,9 @@ def traits_of(schema: Mapping[str, Any]) -> Traits:
     unusual = unusual or isinstance(root.get("additionalProperties"), Mapping)
     everything = list(_all(schema))
     unusual = unusual or any(_is_open(inner) for inner in everything if inner is not root)
+    named = [inner for inner in everything if _names_aliases(inner)]
+    # an object that is closed refuses the alias, so that a call with one is not valid
+    unusual = unusual or any(inner.get("additionalProperties") is not False for inner in named)
     loose = {name for name, inner in declared.items() if _is_loose(resolve(schema, inner))}
     blanks = any(inner.get("blank") == "absent" for inner in everything)
     empty = any("default" in inner and inner["default"] in (None, "") for inner in everything)
@@ -75,6 +78,7 @@ def traits_of(schema: Mapping[str, Any]) -> Traits:
         blanks or empty,
         frozenset(wide),
         any(inner.get("format") == "decimal" for inner in everything),
+        bool(named),
     )
 
 
@@ -88,6 +92,12 @@ def _all(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
     return bool(schema.get("properties")) and schema.get("additionalProperties", True) is True
+
+
+def _names_aliases(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties")
+    inner = properties.values() if isinstance(properties, Mapping) else ()
+    return any(True for each in inner for _ in alias_lists(each))
 
 
 def _is_loose(schema: Any) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handrail.schema.describe import fold
-from handrail.schema.navigate import Location, Spec, children
+from handrail.schema.navigate import Location, Spec, aliases_of, children
 from handrail.schema.parse import NotJson, parse
 from handrail.schema.validate import Validator
 
@@ -34,15 +34,18 @@ def respelled(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dic
     if spec.patterned or spec.others or all(name in declared for name in value):
         return {}
     everything = known(validator, spec)
-    meant = _by_fold(everything)
-    sent = _by_fold(name for name in value if name not in everything and not name.lstrip().startswith("-"))
+    meant: dict[str, set[str]] = {}
+    for name in (*everything, *spec.aliases):
+        meant.setdefault(fold(name), set()).add(spec.aliases.get(name, name))
+    taken = everything | spec.aliases.keys()  # an alias in its own spelling is not a guess, or is not single
+    sent = _by_fold(name for name in value if name not in taken and not name.lstrip().startswith("-"))
     wanted = declared.keys() if spec.closed or spec.silent else set(spec.required) & declared.keys()
-    result: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for folded, written in sent.items():
-        choices = meant.get(folded, [])
-        if len(choices) == len(written) == 1 and choices[0] in wanted and choices[0] not in value:
-            result[written[0]] = choices[0]
-    return result
+        choices = meant.get(folded, set())
+        if len(choices) == 1 and (target := next(iter(choices))) in wanted and target not in value:
+            found.setdefault(target, []).extend(written)
+    return {written[0]: target for target, written in found.items() if len(written) == 1}
 
 
 def dashed(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> list[str]:
@@ -65,7 +68,8 @@ def unwrapped(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> dic
 
 def holds_declared(validator: Validator, spec: Spec, value: Mapping[str, Any]) -> bool:
     """Whether an object has a declared key, possibly in another spelling."""
-    return not known(validator, spec).isdisjoint(value) or bool(respelled(validator, spec, value))
+    declared = known(validator, spec) | spec.aliases.keys()
+    return not declared.isdisjoint(value) or bool(respelled(validator, spec, value))
 
 
 def may_be_pair(value: Any) -> bool:
@@ -122,5 +126,6 @@ def declared_keys(schema: Mapping[str, Any]) -> frozenset[str]:
         here = waiting.pop()
         waiting.extend(children(here))
         if isinstance(here.get("properties"), Mapping):
-            names.update(fold(name) for name in here["properties"])
+            for name, inner in here["properties"].items():
+                names.update(map(fold, (name, *aliases_of(inner))))
     return frozenset(names)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
+from handrail.schema import _aliases as aliases
 from handrail.schema import _keys as keys
 from handrail.schema import repair as scalars
 from handrail.schema._nearly_json import Note, read_nearly
@@ -225,7 +226,10 @@ class Repairer:
         return result
 
     def respelled(self, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The same object with its keys spelled as declared."""
+        """The same object with its keys spelled as declared; the model is not told of aliases."""
+        for alias, meant in aliases.single(spec, value).items():
+            self.note("alias", (*path, meant), alias, meant, changed=False)
+        value = aliases.by_own_names(spec, value)
         names = keys.respelled(self.validator, spec, value)
         for written, meant in names.items():
             self.note("key respelled", (*path, meant), written, meant, changed=False)
@@ -238,21 +242,21 @@ class Repairer:
         kept: dict[str, Any] = {}
         for name, item in value.items():
             inner = declared.get(name)
-            if inner is None or name in required or not self._is_filler(inner, item):
+            if inner is None or name in required or not self._is_filler(inner, item, spec.get("blank")):
                 kept[name] = item
             else:
                 rule = "null left out" if item is None else "blank left out"
                 self.note(rule, (*path, name), item, None, changed=False)
         return kept
 
-    def _is_filler(self, location: Location, value: Any) -> bool:
+    def _is_filler(self, location: Location, value: Any, around: Any) -> bool:
         if value is not None and not is_blank(value):
             return False
         if self.validator.fits(location, value):
             return False
         if value is None or not takes(self.root, location, "string") or only_members(self.root, location):
             return True
-        return leaves_out_blanks(self.validator.spec(location), value, own=self.own)
+        return leaves_out_blanks(self.validator.spec(location), value, around, own=self.own)
 
     def _list(self, spec: Spec, value: list[Any], path: Path) -> Any:
         result: list[Any] = []
@@ -345,11 +349,16 @@ def is_blank(value: Any) -> bool:
     return isinstance(value, str) and (not value or value.isspace())
 
 
-def leaves_out_blanks(spec: Spec, value: str, *, own: bool) -> bool:
-    """Whether a blank optional text means absent: the schema says so, or its default is null or empty."""
+def leaves_out_blanks(spec: Spec, value: str, around: Any, *, own: bool) -> bool:
+    """Whether a blank optional text means absent: its schema says so, or its default is null or empty.
+
+    `around` is what the object that holds it says of its texts.
+    """
     meaning = spec.get("blank")
     if meaning in ("keep", "absent") or value in (spec.members or ()):
         return bool(meaning == "absent")
+    if around in ("keep", "absent"):
+        return bool(around == "absent")
     return bool(own and spec.has("default") and spec.get("default") in (None, ""))
 
 

@@ -3,6 +3,7 @@
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from handrail.schema import _aliases as aliases
 from handrail.schema import _keys as keys
 from handrail.schema._fast_path import EXACT
 from handrail.schema._repairer import NO, STEPS_OF_BRANCH, Path, Repairer, is_blank, leaves_out_blanks
@@ -55,6 +56,9 @@ class Tidier:
 
     def _object(self, location: Location, value: dict[str, Any], path: Path) -> dict[str, Any]:
         spec = self._chosen(location, value)
+        named = self._by_own_names(location, spec or self.validator.spec(location), value, path)
+        if named is not value:
+            return self._object(location, named, path)
         if spec is None:
             narrowed = self._respelled_branch(location, value, path)
             if narrowed is None:
@@ -71,13 +75,26 @@ class Tidier:
             inner = declared.get(name, others)
             if name not in declared and open_to_all:
                 self.unknown.append((*path, name))
-            if is_blank(item) and name in declared and name not in required and self._is_filler(inner, item):
+            optional = name in declared and name not in required
+            if optional and is_blank(item) and self._is_filler(inner, item, spec.get("blank")):
                 self.repairer.note("blank left out", (*path, name), item, None, changed=False)
                 changed = True
                 continue
             result[name] = self.tidy(inner, item, (*path, name)) if inner else item
             changed = changed or result[name] is not item
         return result if changed else value
+
+    def _by_own_names(self, location: Location, spec: Spec, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The object without aliases, which an open schema lets pass as unknown keys."""
+        for alias, name in aliases.clashing(spec, value).items():
+            what = f"is another name of `{name}`, which was sent twice"
+            self._refuse((*path, alias), what, "one of them", value[alias])
+        if self.problems or not aliases.single(spec, value):
+            return value
+        self.moved = True
+        named = self.repairer.respelled(spec, value, path)
+        fixed = self.repairer.fix(location, named, path)
+        return named if fixed is NO else dict(fixed)  # the caller finds out that it does not fit
 
     def _respelled_branch(self, location: Location, value: dict[str, Any], path: Path) -> Location | None:
         """The one branch, of several that accept an object, in which an unknown key is a declared one respelled."""
@@ -131,12 +148,12 @@ class Tidier:
         subject = f"`{where}`" if where else "the arguments as a whole"
         self.problems.append(Problem(where, f"{subject} {what}", expected, show(received)))
 
-    def _is_filler(self, location: Location, value: str) -> bool:
+    def _is_filler(self, location: Location, value: str, around: Any) -> bool:
         if not takes(self.validator.schema, location, "string"):
             return False
         chosen = self._chosen(location, value)
         spec = self.validator.spec(location) if chosen is None else chosen
-        return leaves_out_blanks(spec, value, own=self.repairer.own)
+        return leaves_out_blanks(spec, value, around, own=self.repairer.own)
 
     def _list(self, spec: Spec | None, value: list[Any], path: Path) -> list[Any]:
         if spec is None:

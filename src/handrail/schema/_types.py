@@ -19,7 +19,8 @@ from handrail.contract.errors import BadSchema
 from handrail.contract.result import ArtifactRef, Failure, Image, Success
 from handrail.schema.navigate import OWN_KEYWORDS, Schema, children, rewrite
 
-_CONTRACT = (Success, Failure, Image, ArtifactRef)
+_CONTRACT = (Success, Failure, Image, ArtifactRef, bytes)
+"""What a body may return that is not checked by a schema: bytes become a text, or an artifact."""
 _make_dict: Any = typing_extensions.TypedDict
 _REQUIRED = (Required, typing_extensions.Required)
 _QUALIFIERS = (*_REQUIRED, NotRequired, typing_extensions.NotRequired)

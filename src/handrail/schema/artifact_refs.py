@@ -6,10 +6,10 @@ from typing import Any, Final
 from handrail.schema.navigate import OWN_KEYWORDS, Schema, rewrite
 
 MARK: Final = "$artifact"
-_REFERENCE_KEYS: Final = frozenset({MARK, "size", "media_type", "name"})
+_REFERENCE_KEYS: Final = frozenset({MARK, "size", "media_type", "name", "incomplete"})
 _REFERENCE_SCHEMA: Final = {
     "type": "object",
-    "properties": {MARK: {"type": "string"}, "size": {}, "media_type": {}, "name": {}},
+    "properties": {MARK: {"type": "string"}, **{key: {} for key in sorted(_REFERENCE_KEYS - {MARK})}},
     "required": [MARK],
     "additionalProperties": False,
 }

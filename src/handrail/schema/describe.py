@@ -1,10 +1,10 @@
 """Describe schemas and values in a few plain words."""
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from handrail.contract.expect import close_names
 from handrail.schema._formats import FORMAT_SAMPLES
 from handrail.schema.navigate import resolve
 from handrail.schema.parse import BLANK
@@ -23,6 +23,8 @@ _LIMITS: Final = (
     ("minProperties", "at least {} keys"), ("maxProperties", "at most {} keys"), ("pattern", "matching {}"),
     ("uniqueItems", "without repeats"),
 )  # fmt: skip
+_NOT_EMPTY: Final = ("minLength", "minItems", "minProperties")
+"""Limits that are said in words when they are 1, and left out when they are 0."""
 
 
 def shorten(text: str, limit: int = LONGEST_SHOWN) -> str:
@@ -85,7 +87,16 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 
 
 def _limits(schema: Mapping[str, Any]) -> list[str]:
-    return [words.format(shorten(str(schema[key]), 60)) for key, words in _LIMITS if key in schema]
+    return [said for key, words in _LIMITS if key in schema and (said := _limit(key, words, schema[key]))]
+
+
+def _limit(key: str, words: str, value: Any) -> str:
+    if key == "uniqueItems" and value is not True:
+        return ""
+    if key in _NOT_EMPTY and value in (0, 1):
+        return "not empty" if value else ""
+    said = words.format(shorten(str(value), 60))
+    return said.removesuffix("s") if key.startswith("max") and value == 1 else said
 
 
 def _more(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[str]:
@@ -114,7 +125,7 @@ def near(name: Any, choices: Iterable[Any]) -> str | None:
     same = [other for other in names if fold(other) == fold(name)]
     if same:
         return same[0] if len(same) == 1 else None
-    close = difflib.get_close_matches(name.lower(), [other.lower() for other in names], n=1, cutoff=0.7)
+    close = close_names(name.lower(), [other.lower() for other in names], cutoff=0.7)
     return next((other for other in names if other.lower() == close[0]), None) if close else None
 
 

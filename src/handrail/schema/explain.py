@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from handrail.schema._aliases import by_own_names, clashing
 from handrail.schema.describe import describe, dotted, near, shorten, show
 from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec_at, takes
 from handrail.schema.parse import count_values
@@ -121,6 +122,10 @@ class _Explainer:
         if self.fits(location, value):
             return
         spec = spec_at(self.root, location)
+        if isinstance(value, dict) and spec.aliases and self.of == "arguments":
+            sent, value = value, by_own_names(spec, value)
+            if value is not sent and self.fits(location, value):
+                return
         inner: list[Iterator[Problem]] = []
         self.steps += 1
         if self._right_kind(spec, value) and self.steps < MOST_STEPS:
@@ -145,9 +150,12 @@ class _Explainer:
     def _object(self, spec: Spec, value: Any, path: Path) -> Iterator[Problem]:
         if not isinstance(value, dict):
             return
-        declared = spec.properties
+        declared, twice = spec.properties, clashing(spec, value)
+        for alias, name in twice.items():
+            where, message = dotted((*path, alias)), f"is another name of `{name}`, which was sent twice"
+            yield Problem(where, f"`{where}` {message}", "one of them", show(value[alias]))
         for name in spec.required:
-            if name not in value:
+            if name not in value and name not in twice.values():
                 yield self._missing(declared.get(name, ()), (*path, name))
         for name, beside in companions(spec, value):
             yield self._missing(
@@ -159,11 +167,12 @@ class _Explainer:
             if inner:
                 yield from self.at(inner, item, (*path, name))
         if spec.closed and not spec.patterned:
-            yield from self._unknown(list(declared), value, path)
+            known = {name: item for name, item in value.items() if name not in twice}
+            yield from self._unknown(list(declared), known, path)
 
     def _missing(self, location: Location, path: Path, why: str = "") -> Problem:
         where, wanted = dotted(path), self._wanted(location)
-        return Problem(where, f"`{where}` is missing: {wanted}{why}", wanted, "nothing")
+        return Problem(where, f"`{where}` is missing: {wanted}{why}", self._expected(location), "nothing")
 
     def _unknown(self, declared: list[str], value: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         wanted = f"only {shorten(', '.join(declared), 150)}" if declared else "no keys at all"
@@ -255,15 +264,33 @@ class _Explainer:
             members += [member for inner in group for member in spec_at(self.root, (inner,)).members or ()]
         near_by = near(value, members)
         hint = f": {self.sent} {show(value)}, the schema has {show(near_by)}" if near_by else ""
-        if wanted == "any value" or (isinstance(value, dict) and self._right_kind(spec, value)):
+        expected = self._expected(location)
+        if wanted == "any value" or (isinstance(value, dict) and takes(self.root, location, "object")):
             words = "" if wanted == "any value" else f": {wanted}"
             message = f"{_subject(path, self.of)} has fields that do not fit together{words}"
-            return Problem(where, message, wanted, show(value))
-        return Problem(where, f"{_subject(path, self.of)} must be {wanted}{hint}", wanted, show(value))
+            return Problem(where, message, expected, show(value))
+        must = "not be empty" if self._is_only_empty(location, value) else f"be {wanted}"
+        return Problem(where, f"{_subject(path, self.of)} must {must}{hint}", expected, show(value))
+
+    def _is_only_empty(self, location: Location, value: Any) -> bool:
+        """Whether a text, list or object is of the right type but must hold something."""
+        least = {"string": "minLength", "array": "minItems", "object": "minProperties"}.get(kind_of(value))
+        specs = [spec_at(self.root, (inner,)) for _, group in spec_at(self.root, location).branches for inner in group]
+        return not value and any(spec.get(least) for spec in (spec_at(self.root, location), *specs) if least)
 
     def _wanted(self, location: Location) -> str:
-        words = dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in location)
-        return shorten(" and ".join(words), 200) or "any value"
+        words = list(dict.fromkeys(describe({"$ref": pointer}, self.root) for pointer in location))
+        # a branch that was chosen says it without the others
+        exact = [each for each in words if not any(each is not other and other in each for other in words)]
+        return shorten(" and ".join(exact), 200) or "any value"
+
+    def _expected(self, location: Location) -> str:
+        """What is wanted, with what the schema says about it in words."""
+        wanted, spec = self._wanted(location), spec_at(self.root, location)
+        description = spec.get("description") if location else None
+        if not isinstance(description, str) or not description.strip():
+            return wanted
+        return shorten(f"{wanted}: {' '.join(description.split())}", 200)
 
 
 def _subject(path: Path, of: Subject) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
 
-OWN_KEYWORDS: Final = ("blank", "consequential", "only_reads")
+OWN_KEYWORDS: Final = ("aliases", "blank", "consequential", "only_reads")
 """Keywords for Handrail, not for the model."""
 HOLD_ONE_SCHEMA: Final = ("additionalProperties", "items", "contains", "propertyNames", "not", "if", "then", "else",
               "unevaluatedProperties", "unevaluatedItems", "additionalItems", "contentSchema")  # fmt: skip
@@ -99,6 +99,16 @@ def point(root: Mapping[str, Any], reference: str) -> Any:
     return here
 
 
+def aliases_of(schema: Any) -> tuple[str, ...]:
+    """The other names of a property, as its own schema declares them, or one branch of it: `Name | None`."""
+    if not isinstance(schema, Mapping):
+        return ()
+    branches = schema.get("anyOf")
+    schemas = [schema, *(branches if isinstance(branches, list) else ())]
+    lists = [each.get("aliases") for each in schemas if isinstance(each, Mapping)]
+    return tuple(name for names in lists if isinstance(names, list) for name in names if isinstance(name, str))
+
+
 @dataclass(frozen=True)
 class Spec:
     """Everything a schema says at one location, through `$ref` and `allOf`; branches are listed, not chosen."""
@@ -148,6 +158,18 @@ class Spec:
                 for name in schema["properties"]:
                     result[name] = (*result.get(name, ()), f"{pointer}/properties/{escape(name)}")
         return result
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Each alias and the property it is declared for; without those that are properties or have two meanings."""
+        meanings: dict[str, set[str]] = {}
+        for _, schema in self.schemas:
+            properties = schema.get("properties")
+            for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+                for alias in aliases_of(inner):
+                    meanings.setdefault(alias, set()).add(name)
+        single = {alias: next(iter(names)) for alias, names in meanings.items() if len(names) == 1}
+        return {alias: name for alias, name in single.items() if alias not in self.properties}
 
     @cached_property
     def closed(self) -> bool:

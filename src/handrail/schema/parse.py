@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from typing import Any, Final, Never
 
+from handrail.contract.result import to_wire
+
 DEEPEST_VALUE: Final = 128
 """Levels of nesting that are accepted."""
+TOO_DEEP: Final = f"arguments nested deeper than {DEEPEST_VALUE} levels"
 LONGEST_NUMBER: Final = 4300
 """Digits of a number that are accepted."""
 LONG_TEXT: Final = 2_000
@@ -146,6 +149,16 @@ def _unfit(item: Any, kind: type) -> str | None:
     if kind is int:
         return "a number is too large" if item.bit_length() > LONGEST_NUMBER * 3 else None
     return None if item is None or kind is bool else f"{kind.__name__} is not JSON"
+
+
+def recordable(arguments: str | Mapping[str, Any]) -> Any:
+    """A copy of a call's arguments for an event, because a mapping may change; a text that says so if there is none."""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return TOO_DEEP if too_deep(dict(arguments)) else to_wire(arguments)
+    except Exception:  # noqa: BLE001 - not a mapping, or of a class that raises; preflight refuses it
+        return f"a {type(arguments).__name__} that cannot be read"
 
 
 def canonical(value: Any) -> str:

@@ -37,7 +37,8 @@ _PLAIN_REASONS: Final = {
 }
 _CUT_OFF: Final = "the answer was cut off inside this call, so the call is incomplete"
 _TOO_MANY_KEYS: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
-Known = Callable[[str], bool]
+Fault = Callable[[str], str]
+"""What is wrong with a reference, as the end of a sentence; "" if nothing is."""
 
 
 @dataclass(slots=True)
@@ -70,12 +71,12 @@ def prepare(
     convert: Convert | None = None,
     cut: bool = False,
     tool: str = "the tool",
-    artifact: Known | None = None,
+    artifact: Fault | None = None,
 ) -> Prepared | Failure:
     """The arguments as the tool accepts them, or a Failure that says what to send instead.
 
     `own`: the schema was derived, so a blank optional text means absent. `cut`: the model was cut off in this call,
-    which is then refused. `artifact` tells whether a reference is known; without it references are not accepted.
+    which is then refused. `artifact` tells what is wrong with a reference; without it references are not accepted.
     """
     try:
         if cut:
@@ -278,14 +279,14 @@ def _tidied(tidier: Tidier, value: Any) -> Any:
     return result
 
 
-def _check_references(value: Any, artifact: Known | None) -> bool:
-    """Whether there are references to be filled in. Raises _Refused for an unknown one."""
+def _check_references(value: Any, artifact: Fault | None) -> bool:
+    """Whether there are references to be filled in. Raises _Refused for one that cannot be."""
     pending = False
     for path, reference in references(value):
         pending = True
-        if artifact is None or not artifact(reference):
+        if artifact is not None and (fault := artifact(reference)):
             where = dotted(path)
-            message = f"`{where}` refers to {show(reference)}, but there is no such artifact"
+            message = f"`{where}` refers to {show(reference)}, but {fault}"
             raise _Refused([Problem(where, message, "a reference that was given to you", show(reference))])
     return pending
 

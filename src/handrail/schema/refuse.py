@@ -11,7 +11,7 @@ from handrail.schema._nearly_json import read_nearly
 from handrail.schema.describe import shorten, show
 from handrail.schema.explain import Convert
 from handrail.schema.navigate import ROOT
-from handrail.schema.parse import NotJson, plain
+from handrail.schema.parse import NotJson, plain, too_deep
 from handrail.schema.validate import Problem, Validator
 
 LONGEST_MESSAGE: Final = 1_100
@@ -56,7 +56,8 @@ def kept(received: Any) -> Any:
         text = json.dumps(received, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return shorten(show(received), LONGEST_ARGUMENTS)
-    return received if len(text) <= LONGEST_ARGUMENTS else shorten(text, LONGEST_ARGUMENTS)
+    fits = len(text) <= LONGEST_ARGUMENTS and not too_deep(received)  # who reads it next may have less of the stack
+    return received if fits else shorten(text, LONGEST_ARGUMENTS)
 
 
 def _example(
@@ -90,7 +91,8 @@ def _sent(received: Any, validator: Validator) -> Any:
         received = received[0]
     if not isinstance(received, dict) or plain(received) is not None:
         return None
-    declared = validator.spec(ROOT).properties.keys()
+    spec = validator.spec(ROOT)
+    declared = spec.properties.keys() | spec.aliases.keys()
     inner: Any = next(iter(received.values()), None)
     wrapped = len(received) == 1 and isinstance(inner, dict) and not declared & received.keys()
     return inner if wrapped and declared & inner.keys() else received

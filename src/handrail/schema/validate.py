@@ -7,6 +7,7 @@ from typing import Any, Final
 import jsonschema_rs as engine
 
 from handrail.contract.errors import BadSchema
+from handrail.schema._aliases import wrong_aliases
 from handrail.schema._fast_path import Traits, traits_of
 from handrail.schema._formats import only_checked
 from handrail.schema.artifact_refs import accept_references, references
@@ -99,8 +100,9 @@ class Validator:
         """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
         loosened, warnings = loosen(_copy(schema, MOST_BRANCHES)[0], _why_not, of)
         validator = cls(loosened, of=of)
-        refused = [(*steps, "default") for steps, _ in validator.refused_defaults()]
-        left_out = [f"{_remove(loosened, steps)} is left out: its own schema does not accept it" for steps in refused]
+        defaults = [(*steps, "default") for steps, _ in validator.refused_defaults()]
+        refused = {**dict.fromkeys(defaults, "its own schema does not accept it"), **dict(wrong_aliases(loosened))}
+        left_out = [f"{_remove(loosened, steps)} is left out: {why}" for steps, why in refused.items()]
         return (cls(loosened, of=of) if left_out else validator), (*warnings, *left_out)
 
     def check_defaults(self) -> None:
@@ -110,6 +112,11 @@ class Validator:
             where = f" at {dotted(steps)}" if len(steps) > 2 else ""
             message = "that does not fit: its own schema does not accept it"
             raise BadSchema(f"{parameter} has a default{where}, {show(default)}, {message}")
+
+    def check_aliases(self) -> None:
+        """Raise BadSchema for an alias that is a declared name, or that two properties share."""
+        for _, why in wrong_aliases(self.schema) if self.traits.aliases else ():
+            raise BadSchema(why)
 
     def refused_defaults(self) -> Iterator[tuple[Steps, Any]]:
         """Where the schema has a default that it refuses there; null always means that nothing was given."""

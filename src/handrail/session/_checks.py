@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from handrail.contract.approval import Decision
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import LONGEST_ID, expect, is_session_id, refuse, shown
+from handrail.contract.event import EVENT_FIELDS
+from handrail.contract.expect import LONGEST_ID, expect, expect_number, is_session_id, nearest, refuse, shown
 from handrail.contract.limits import Budget, Caps
 from handrail.lazy import Lazy
 from handrail.policy.approvers import wait_of
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
+from handrail.session._secrets import PIECES
 from handrail.session.standard import STANDARD
 from handrail.toolkit.gate import Gate, SessionState
 from handrail.toolkit.toolbox import RESERVED, Toolbox, check_name
@@ -24,16 +26,21 @@ else:  # only a policy with rules needs the names of the built-in tools
 
 F = TypeVar("F")
 HOST_METHODS: Final = ("ask", "spawn", "finish")
+UNCHECKED: Final = frozenset({"call_started", "call_ended", "model_asked", "model_answered", *PIECES})
+"""Types of events that every call or round writes: `check_event` would make each one dearer."""
 
 
 def check_options(
-    sandbox: object, policy: object, approver: object, budget: object, caps: object, host: object, id: object
-) -> None:
+    sandbox: object, policy: object, approver: object, budget: object, caps: object, host: object,
+    call_timeout: object, id: object,
+) -> None:  # fmt: skip
     """Raise HandrailError for an option of another type than the session needs."""
     mode = policy if isinstance(policy, str) else "ask"
     expect("Session.policy", policy, Policy, f"Policy(mode={mode!r}), or leave it out")
     expect("Session.budget", budget, Budget, "Budget(calls=100), or leave it out")
     expect("Session.caps", caps, Caps, "Caps(stdout=20_000), or leave it out")
+    seconds = "a number of seconds above 0, or leave it out"
+    expect_number("Session.call_timeout", call_timeout, seconds, least=0, above=True, whole=False)
     if id is not None:
         expect("Session.id", id, str, "a text, or leave it out")
         if not is_session_id(str(id)):
@@ -44,6 +51,21 @@ def check_options(
         _check_approver(approver)
     if host is not None and not any(callable(getattr(host, name, None)) for name in HOST_METHODS):
         refuse("Session.host", host, "an object with the methods of handrail.Host, or leave it out")
+
+
+def check_event(type: object, call_id: object, parent: object, data: object) -> None:
+    """Raise HandrailError for an event that a store would take, and that nobody could read later."""
+    if not isinstance(type, str) or type not in EVENT_FIELDS:
+        known = nearest(type, EVENT_FIELDS) if isinstance(type, str) else "give one of contract/event.py"
+        raise HandrailError(f"{shown(type)} is not a type of event; {known}")
+    for id in (call_id, parent):
+        if id is not None and not isinstance(id, str):
+            refuse(f"the call_id or parent of the event {type}", id, "the id of a call, or leave it out")
+    if not isinstance(data, Mapping):
+        refuse(f"the data of the event {type}", data, "a mapping")
+    for name, kind in EVENT_FIELDS[type].items():
+        if name not in data or not isinstance(data[name], kind):
+            refuse(f"{name!r} in the data of the event {type}", data.get(name), f"a {kind.__name__}")
 
 
 def _check_sandbox(sandbox: object) -> None:
@@ -66,12 +88,16 @@ def _check_approver(approver: Any) -> None:
     wait_of(approver)
 
 
+OPEN_ONE: Final = ": write `async with open_sandbox() as sandbox`, and give sandbox=sandbox"
+
+
 def check_tools(toolbox: Toolbox, shared: SessionState) -> None:
     """Raise HandrailError for a tool that the sandbox cannot serve, and for a rule about an unknown tool."""
     for tool in toolbox:
         if lacks := shared.lacks(tool):
-            raise HandrailError(f"tool {lacks}")
-    if rules := shared.policy.rules:
+            none = "" if shared.sandbox is not None else OPEN_ONE
+            raise HandrailError(f"tool {lacks}{none}")
+    if (rules := shared.policy.rules) and not toolbox.sourced:  # a source may have the tool later
         check_tool_names(rules, {*toolbox.names(), *(tool.name for tool in _builtin.ALL), *RESERVED})
 
 

@@ -6,9 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from handrail.contract.call import Call
+from handrail.contract.errors import ToolFailed
+from handrail.contract.result import Failure
 from handrail.sandbox.completed import Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
+from handrail.toolkit.context import Context
 
 if TYPE_CHECKING:
     from handrail.session.session import Session
@@ -25,6 +28,17 @@ def report_late_to(session: "Session", sandbox: Sandbox | None) -> Callable[[], 
 
     on_late.append(tell)
     return weakref.finalize(session, on_late.remove, tell)
+
+
+def bound_sandbox(session: "Session", context: Context) -> Sandbox:
+    """The session's sandbox as one call sees it. Raises ToolFailed where there is none."""
+    if session.sandbox is None:
+        raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
+    call = context.call
+    return session.sandbox.bind(
+        clock=context.clock, call_id=sandbox_id(session, call.id), caps=context.caps,
+        on_job=partial(job_started, session, call), on_advice=partial(advised, session, call),
+    )  # fmt: skip
 
 
 def job_started(session: "Session", call: Call, job: Job) -> None:

@@ -21,6 +21,8 @@ else:  # only a session with deferred tools needs it
     _search_tools = Lazy("handrail.tools.search_tools")
 
 SEARCH: Final = "search_tools"
+MAX_SCHEMAS_COUNT: Final = 16
+"""Lists of schemas that are kept, by provider and by state of the toolbox."""
 Emit = Callable[[EventType, Mapping[str, Any]], None]
 
 
@@ -76,7 +78,10 @@ class SessionHost:
 
     def find(self, name: str) -> Tool:
         """The tool that a call names; one that answers tool_not_found where there is none."""
-        return _search_tools.search_tools if name == SEARCH and self.lacks_search() else self.toolbox.find(name)
+        found = _search_tools.search_tools if name == SEARCH and self.lacks_search() else self.toolbox.find(name)
+        if self.toolbox.sourced:
+            self._tell_left_out()
+        return found
 
     def lacks_search(self) -> bool:
         """Whether there is something to search for, and nobody has added the tool for it."""
@@ -97,7 +102,7 @@ class SessionHost:
     def restore_loaded(self, names: Sequence[str]) -> None:
         """Take up what was loaded before the session was resumed; a tool that is gone is a warning."""
         for name in names:
-            if self.toolbox.get(name) is None:
+            if self.toolbox.get(name) is None and not self.toolbox.waits:
                 self.emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
             else:
                 self.loaded.add(name)
@@ -115,18 +120,24 @@ class SessionHost:
         check_provider(provider)
         key = (provider, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
-            shown = (each for each in self.toolbox if not each.deferred or each.name in self.loaded)
+            if len(self._schemas) >= MAX_SCHEMAS_COUNT:  # a source of tools may change them without end
+                self._schemas.clear()
+            tools = self.toolbox.all()
+            shown = (each for each in tools if not each.deferred or each.name in self.loaded)
             offered = [each for each in shown if is_for(provider, each)]
-            made = (self._exported(provider, each) for each in offered)
+            made = (self._exported(provider, each, tools) for each in offered)
             self._schemas[key] = [schema for schema in made if schema is not None]
+        if self.toolbox.sourced:
+            self._tell_left_out()
         return list(self._schemas[key])
 
     def deferred_schemas(self) -> list[dict[str, Any]]:
         """The tools that are not loaded, for a model whose provider has a search of its own."""
         key = (DEFERRED, self.toolbox.changes, len(self.loaded))
         if key not in self._schemas:
-            waiting = [each for each in self.toolbox if each.deferred and each.name not in self.loaded]
-            made = (self._exported("mcp", each) for each in waiting)
+            tools = self.toolbox.all()
+            waiting = [each for each in tools if each.deferred and each.name not in self.loaded]
+            made = (self._exported("mcp", each, tools) for each in waiting)
             self._schemas[key] = [{**schema, "_meta": {DEFERRED: True}} for schema in made if schema is not None]
         return self._schemas[key]
 
@@ -141,15 +152,22 @@ class SessionHost:
             ]  # fmt: skip
         return self._schemas[key]
 
-    def _exported(self, provider: str, tool: Tool) -> dict[str, Any] | None:
+    def _exported(self, provider: str, tool: Tool, beside: Sequence[Tool]) -> dict[str, Any] | None:
         try:
-            return exported(provider, tool, self.toolbox.all())
+            return exported(provider, tool, beside)
         except HandrailError as error:
-            message = f"{error}. The model is not offered this tool."
-            if message not in self._warned:
-                self._warned.add(message)
-                self.emit("warning", {"message": message})
+            self._warn_once(f"{error}. The model is not offered this tool.")
             return None
+
+    def _tell_left_out(self) -> None:
+        """Warn of what a source of tools has, and the session has not."""
+        for message in list(self.toolbox.warnings):
+            self._warn_once(message)
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            self.emit("warning", {"message": message})
 
     def _outer_to(self, what: str, name: str) -> Callable[..., Any]:
         """A method of the program that runs the session."""

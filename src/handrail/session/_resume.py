@@ -1,10 +1,12 @@
 """Go on with a stored session: end what was open, and take up what lasts."""
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
+from handrail.policy.patterns import SPECIAL
 from handrail.policy.rule import Rule
 from handrail.store.ends import open_ends
 
@@ -33,6 +35,20 @@ class Past:
         return stored, self.events
 
 
+def go_on(session: "Session", past: Past, *, other: bool, weaker: bool) -> "Session":
+    """The session with its past taken up. Raises HandrailError where it cannot be, and lets others have the session."""
+    try:
+        check_surroundings(past.events, session.facts(), other=other, weaker=weaker)
+        take_up(session, past.events)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        session.release()
+        raise HandrailError(f"session {session.id!r} cannot be resumed, its events are damaged: {error!r}") from error
+    except BaseException:
+        session.release()
+        raise
+    return session
+
+
 def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other: bool, weaker: bool) -> None:
     """Raise HandrailError if the workspace is another one, or the sandbox is weaker, than the session had."""
     then = _latest(past)
@@ -49,12 +65,12 @@ def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other
 
 
 def take_up(session: "Session", past: tuple[Event, ...]) -> None:
-    """Write the ends of what was open, and restore memory, remembered rules and loaded tools."""
+    """Write the ends of what was open, and restore memory, remembered rules, loaded tools and the count of calls."""
     same = _same_rules(_latest(past), session.facts())
     for event in past:
         if event.type == "call_ended" and "memory" in event.data:
             session.memories.restore(event.data["memory"])
-        elif event.type == "approval_settled" and event.data.get("rule") and same:
+        elif event.type == "approval_settled" and _is_exact(event.data.get("rule")) and same:
             session.shared.remembered.append(Rule(event.data["rule"]))
         elif event.type == "approval_settled" and event.data["decision"] == "deferred":
             session.shared.used_approvals.discard((event.data["tool"], event.data["arguments_hash"]))
@@ -62,9 +78,15 @@ def take_up(session: "Session", past: tuple[Event, ...]) -> None:
             session.shared.used_approvals.add((event.data["tool"], event.data["approved"]))
         elif event.type == "tools_loaded" and event.parent is None:
             session.host.restore_loaded(event.data["tools"])
+    session.call_count = _own_calls(past)
     for type, call_id, parent, data in open_ends(past, "interrupted"):
         session.emit(type, call_id, parent, data)
     session.emit("session_resumed", data=session.facts())
+
+
+def _is_exact(rule: str | None) -> bool:
+    """Whether a remembered rule covers one value: the file may have been written by others, and a glob covers more."""
+    return bool(rule) and SPECIAL.isdisjoint(rule or "")
 
 
 def ids_in(past: tuple[Event, ...]) -> Iterator[str]:
@@ -74,6 +96,14 @@ def ids_in(past: tuple[Event, ...]) -> Iterator[str]:
             yield event.call_id
         elif event.type == "model_answered":
             yield from (call["id"] for call in event.data["calls"])
+
+
+def _own_calls(past: tuple[Event, ...]) -> int:
+    """How many calls the session has accepted; those of tasks are counted by the sessions of the tasks."""
+    tasks = {event.parent for event in past if event.type == "run_started" and event.parent}
+    ids = [event.call_id for event in past if event.type == "call_started" and event.call_id]
+    inside = [id for id in ids if not tasks.isdisjoint(accumulate(id.split("/"), "{}/{}".format))]
+    return len(ids) - len(inside)
 
 
 def _latest(past: tuple[Event, ...]) -> Mapping[str, Any]:

@@ -83,7 +83,9 @@ class Room:
         """Keep a result as an artifact. Returns the entry of the event: the line that takes its place."""
         text, media_type = _whole(tool, result)
         try:
-            kept = await self._session.artifacts.put(text, media_type=media_type, name=f"{tool}-result")
+            lacks = isinstance(result.value, dict) and bool(result.value.get("incomplete"))
+            artifacts = self._session.artifacts
+            kept = await artifacts.put(text, media_type=media_type, name=f"{tool}-result", incomplete=lacks)
             self._session.artifacts.show(kept)
         except OSError as error:
             ref, where = None, f"it could not be kept: {type(error).__name__}"
@@ -97,7 +99,7 @@ class Room:
         count = conversation.oldest(window.weight_of(KEPT_BY_SUMMARY * window.room))
         if not count:
             return False
-        oldest = conversation.messages[:count]
+        oldest = conversation.pieces[:count]
         longest = round(window.weight_of(SUMMARY_SHARE * window.room) * 3)
         data: dict[str, Any] = {"by": "model", "messages": conversation.absolute(count)}
         try:

@@ -1,24 +1,27 @@
 """The append-only list of a session's events. Many readers may follow it, each at its own pace.
 
 Where there is a store, events wait in memory until somebody may see them, or a tool's body begins; then they are
-written together, inline, in the thread that is there.
+written together, inline, in the thread that is there. Events leave by `_deliver`, `follow` and `all`, which store
+them first; what else somebody is shown is in an event of STORED_AT_ONCE, which `write` stores before it returns.
 """
 
 import threading
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
-from time import time
+from random import random
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from handrail.aio import call_on, running_loop
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.aio import call_on, loop_here, running_loop
+from handrail.contract.errors import HandrailError, Locked, Unavailable
 from handrail.contract.event import Event, EventType
 from handrail.contract.expect import expect_number
+from handrail.contract.limits import STORE_RETRY_PAUSE_SECONDS, STORE_RETRY_SECONDS
 from handrail.session._live import LiveOutput
-from handrail.session._secrets import CleanEvents
+from handrail.session._secrets import PIECES, CleanEvents
 
 if TYPE_CHECKING:
     from handrail.store.stored import StoredSession
@@ -28,6 +31,15 @@ MAX_UNWRITTEN: Final = 256
 """Events that wait for the next write at most, where nobody looks at them."""
 PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
 """By how many those that print live output of a call are more after an event."""
+STORED_AT_ONCE: Final = frozenset(
+    {
+        "session_started", "session_resumed",  # a list of sessions shows it; Session.resume returns
+        "user", "steered", "collapsed", "summarised",  # the model is told, which may be a person
+        "approval_asked",  # an approver, or who waits for a Pending, is asked
+        "call_ended", "run_ended",  # a gate, a body, the caller gets the Result or the Outcome
+    }
+)  # fmt: skip
+"""Types of events after which somebody is shown what they say, whether or not anybody reads events."""
 ENDS: Final = frozenset({"call_ended", "job_ended", "call_late"})
 """Events after which a call, or what it left running, prints no more."""
 
@@ -51,6 +63,10 @@ class Transcript:
         """Called before the first event is written: the data of `session_started`."""
         self.store_error = ""
         """Why the store could not be written the last time; empty while it can."""
+        self._locked_since = 0.0
+        """When another process was first seen to have the store locked, since it was last written; else 0."""
+        self._gave_up = self._warned = False
+        """Whether somebody waited in vain for a locked store, and whether a warning says that it cannot be written."""
         self._stored = stored
         self.clean = clean
         """Removes the session's secrets, if it has any."""
@@ -65,8 +81,11 @@ class Transcript:
         self._printing = Counter[str | None]()
         """By call, where there are secrets: the call and its jobs that still run, and may print the rest of one."""
         self.closed = False
-        self._undelivered: deque[Event] = deque()
+        self._delivered = self.count
+        """The number of the next event for the listeners."""
         self._delivering = False
+        self._delivers_on: Any = None
+        """The event loop that will deliver what waits for its next turn."""
         self._waiting: list[tuple[Any, anyio.Event]] = []
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
@@ -84,10 +103,10 @@ class Transcript:
             self._keep(event)
             if self._stored is not None:
                 self._unwritten.append(event)
-                if self.listeners or self._waiting or len(self._unwritten) >= MAX_UNWRITTEN:
+                if type in STORED_AT_ONCE or len(self._unwritten) >= MAX_UNWRITTEN:
                     self.flush()
             if self.listeners:
-                self._deliver(event)
+                self._deliver(soon=type in PIECES)
         if self._waiting:
             self._wake()
         return event
@@ -105,10 +124,44 @@ class Transcript:
                 return self.store_error
             self._keep(event)
             if self.listeners:
-                self._deliver(event)
+                self._deliver()
         if self._waiting:
             self._wake()
         return ""
+
+    async def begin_when_free(self, call_id: str, parent: str | None) -> str:
+        """Write `call_running` after `begin` could not, once no other process has the store locked.
+
+        Returns why it cannot be stored; empty if it was written.
+        """
+        return await self._until_free(lambda: self.begin(call_id, parent), self.store_error)
+
+    async def settle(self) -> bool:
+        """Flush, if need be once no other process has the store locked. Returns whether all is written."""
+        if self.flush():
+            return True
+        return not await self._until_free(lambda: "" if self.flush() else self.store_error, self.store_error)
+
+    async def _until_free(self, attempt: Callable[[], str], why: str) -> str:
+        """Repeat what a locked store made fail, for up to STORE_RETRY_SECONDS; other tasks run meanwhile.
+
+        The pauses are random: processes that were refused together do not come back together. After one wait in vain,
+        nobody waits until the store was written again. Returns why it failed the last time; empty if it did not.
+        """
+        end = monotonic() + STORE_RETRY_SECONDS
+        while why and self.locked and not self._gave_up:
+            if monotonic() > end:
+                self._gave_up = True
+                self._warn_unwritten()
+                break
+            await anyio.sleep(random() * STORE_RETRY_PAUSE_SECONDS)
+            why = attempt()
+        return why
+
+    @property
+    def locked(self) -> bool:
+        """Whether the last write failed because another process was writing."""
+        return self._locked_since > 0
 
     def drop_text(self, seq: int, size: int) -> None:
         """Drop the text of an old live-output event; `size` is the number of its bytes."""
@@ -140,12 +193,13 @@ class Transcript:
             held = self._stored.held(often=not last)
             if held is not None:
                 self._unwritten = self.since(held)
-                self._changed = [event for event in self._changed if event.seq < held]
+                self._changed = [event for event in self.events.values() if event.seq < held and _lost_text(event)]
             self._stored.append([*self._unwritten, *more], self._changed)
         except (Unavailable, HandrailError) as error:
-            self._cannot_write(str(error))
+            self._cannot_write(error)
             return False
         self._unwritten, self._changed, self.store_error = [], [], ""
+        self._locked_since, self._gave_up, self._warned = 0.0, False, False
         return True
 
     def release(self) -> None:
@@ -153,13 +207,24 @@ class Transcript:
         if self._stored is not None:
             self._stored.close()
 
-    def _cannot_write(self, why: str) -> None:
-        """Say so once; the warning waits with the other events."""
-        known, self.store_error = self.store_error, why
-        if not known:
+    def _cannot_write(self, error: Exception) -> None:
+        """Say so once, and of a lock only when it lasts: others write too, and it is tried again."""
+        self.store_error = str(error)
+        if not isinstance(error, Locked):
+            self._locked_since = 0.0
+            self._warn_unwritten()
+            return
+        self._locked_since = self._locked_since or monotonic()
+        if monotonic() > self._locked_since + STORE_RETRY_SECONDS:
+            self._warn_unwritten()
+
+    def _warn_unwritten(self) -> None:
+        """Write a warning, which waits with the other events."""
+        if not self._warned:
+            self._warned = True
             message = (
-                f"The store cannot be written: {why}. {len(self._unwritten)} events wait in memory, and are lost if "
-                "the program ends now. Until they are written, no new call is run."
+                f"The store cannot be written: {self.store_error}. {len(self._unwritten)} events wait in memory, "
+                "and are lost if the program ends now. Until they are written, no new call is run."
             )
             self.write("warning", None, None, {"message": message})
 
@@ -180,6 +245,8 @@ class Transcript:
         with self.lock:
             while self.waiting_output:
                 self.waiting_output.popitem()[1].finish()
+            if self.listeners:
+                self._deliver()
 
     def close(self) -> None:
         """End the transcript, and every `follow`. Raises HandrailError if the store lacks some of its events."""
@@ -202,6 +269,7 @@ class Transcript:
     def all(self) -> tuple[Event, ...]:
         """Every event that was not forgotten."""
         with self.lock:
+            self._storing()
             return tuple(self.events.values())
 
     def since(self, start: int) -> list[Event]:
@@ -213,10 +281,10 @@ class Transcript:
         """Yield every event from number `start`, then each new one, until the transcript is closed."""
         while True:
             while start < self.count:
-                self.flush()
-                start += 1
-                if (event := self.events.get(start - 1)) is not None:
-                    yield event
+                for seq in range(start, self._storing()):
+                    start = seq + 1
+                    if (event := self.events.get(seq)) is not None:
+                        yield event
             woken = anyio.Event()
             self._waiting.append((running_loop(), woken))
             if start == self.count:
@@ -230,22 +298,53 @@ class Transcript:
         if self._forgets is not None and event.call_id is not None:
             self._forgets.add(event.call_id, event)
 
-    def _deliver(self, event: Event) -> None:
-        """Listeners see events in order, even if a listener writes one (that it was dropped)."""
-        self._undelivered.append(event)
-        if self._delivering:
+    def _storing(self) -> int:
+        """Store every event before it is shown. Returns how many there are; a warning among them says if it failed."""
+        if self._stored is None:
+            return self.count
+        with self.lock:  # no other thread may write one in between
+            self.flush()
+            return self.count
+
+    def _deliver(self, *, soon: bool = False) -> None:
+        """Give the listeners what they have not seen, in order, even if a listener writes more (that it was dropped).
+
+        `soon` waits for the next turn of the event loop: one commit then stores all pieces that arrived together.
+        """
+        if self._delivering or (soon and self._stored is not None and self._deliver_later()):
             return
         self._delivering = True
-        while self._undelivered:
-            event = self._undelivered.popleft()
-            for listener in self.listeners:
-                listener(event)
+        while self._delivered < self.count:
+            for seq in range(self._delivered, self._storing()):
+                self._delivered = seq + 1
+                if (event := self.events.get(seq)) is not None:
+                    for listener in self.listeners:
+                        listener(event)
         self._delivering = False
+
+    def _deliver_later(self) -> bool:
+        """Whether there is an event loop that will deliver what waits."""
+        loop = loop_here()
+        if loop is None or self.count - self._delivered >= MAX_UNWRITTEN:
+            return False
+        if self._delivers_on is not loop:
+            self._delivers_on = loop
+            loop.call_soon(self._deliver_now)
+        return True
+
+    def _deliver_now(self) -> None:
+        with self.lock:
+            self._delivers_on = None
+            self._deliver()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for loop, woken in waiting:
             call_on(loop, woken.set)
+
+
+def _lost_text(event: Event) -> bool:
+    return event.type == "call_output" and "dropped" in event.data
 
 
 class _ForgottenCalls:

@@ -9,10 +9,11 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.call import Call
-from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
 from handrail.contract.expect import nearest
 from handrail.contract.result import ArtifactRef, Failure, FailureKind, Result, Success
+from handrail.gates.budget import spend_on_task
 from handrail.sandbox.job import Job
 from handrail.session._commands import advised, job_started, sandbox_id
 from handrail.session._host import SessionHost
@@ -60,7 +61,12 @@ class ChildSession(Session):
             message = f"The task was not started: the limit of tasks is {limit}. Do the work yourself."
             raise ToolFailed(Failure("rejected", message))
         self.task: str = f"{call_id}/{number}"
-        self.toolbox = Toolbox(_narrowed(parent.toolbox, tools))
+        self.toolbox = parent.toolbox.narrowed(_narrowed(parent.toolbox, tools), tools)
+        self._spent = number > 1
+        """Whether the task was counted as a call of its own."""
+        if self._spent and (spent := spend_on_task(step)):
+            parent.shared.tasks_ended = True
+            raise ToolFailed(Failure("budget_exhausted", f"The task was not started. {spent}"))
         self.host = SessionHost(self.toolbox, parent.host.person, self.own_loop, self._emit_own, parent.host.loaded)
         self.shared = _shared(parent.shared, self.task, step)
         self.memories, self.opened_by = Memory(), {}
@@ -102,6 +108,13 @@ class ChildSession(Session):
         """Work in this directory, which lies in the parent's. Raises ToolFailed for any other."""
         if cwd is None or not cwd.strip():
             return
+        try:
+            await self._enter(cwd)
+        except ToolFailed:
+            self.shared.counts.calls -= self._spent  # it was refused, and spends nothing
+            raise
+
+    async def _enter(self, cwd: str) -> None:
         if self.sandbox is None:
             raise ToolFailed(Failure("invalid_args", "There is no sandbox, so leave cwd out.", field="cwd"))
         try:
@@ -126,14 +139,22 @@ class ChildSession(Session):
         artifacts: list[ArtifactRef] = self.artifacts.own()[-MOST_ARTIFACTS:]
         if reason == "done":
             return Success({"task": self.task, "text": text, "artifacts": artifacts})
+        if reason == "budget":
+            self._parent.shared.tasks_ended = True
         message = f"The task {self.task} ended without a result. {WHY.get(reason, reason)}: {text}"
         data = {"task": self.task, "reason": reason, "artifacts": artifacts}
         return Failure(KINDS.get(reason, "execution_error"), message, data=data, retryable=False)
 
+    @property
+    def is_open(self) -> bool:
+        return super().is_open and self._parent.is_open
+
     def _admit(self, call: Call) -> Step:
-        if self._parent._closed:
-            raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-        return super()._admit(call if call.parent else replace(call, parent=self.task))
+        self._check_open()
+        return super()._admit(call)
+
+    def accept(self, call: Call) -> Step:
+        return super().accept(call if call.parent else replace(call, parent=self.task))
 
 
 def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
@@ -151,5 +172,5 @@ def _shared(parent: SessionState, task: str, step: Step) -> SessionState:
     made = SessionState(parent.policy, parent.budget, parent.approver, parent.sandbox, parent.caps)
     made.task, made.counts = task, step.counts
     made.remembered, made.lanes, made.open_guard = parent.remembered, parent.lanes, parent.open_guard
-    made.used_approvals = parent.used_approvals
+    made.used_approvals, made.call_timeout = parent.used_approvals, parent.call_timeout
     return made

@@ -1,9 +1,13 @@
 """The Host of an agent's loop: what a tool may ask of the program that runs it."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
+import anyio
+
+from handrail.aio import finish, in_background
 from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.event import Event
 from handrail.contract.expect import expect
 from handrail.contract.result import Failure, Image, Result
 from handrail.toolkit.context import Host
@@ -73,3 +77,35 @@ class LoopHost:
         self.ended = ("done", summary)
         if (finish := getattr(self.person, "finish", None)) is not None and not self._inside_task:
             finish(summary)
+
+
+async def watch_run(session: "Session", run: Callable[[], Awaitable[Any]]) -> AsyncIterator[Event]:
+    """Yield the events of a run until it has ended.
+
+    The run has its own task, because a generator that is left early may be closed in another task.
+    """
+    failed: list[BaseException] = []
+
+    async def work() -> None:
+        try:
+            await run()
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failed.append(error)
+
+    seen = len(session.trace)
+    task, ended = in_background(work()), anyio.Event()
+    task.add_done_callback(lambda _: ended.set())
+    try:
+        async for event in session.events(seen):
+            yield event
+            if event.type == "run_ended" and event.parent == session.task:  # of this run, not of a task in it
+                break
+        else:
+            raise HandrailError(f"session {session.id} was closed before its run ended")
+    except BaseException:
+        task.cancel()
+        raise
+    finally:
+        await finish(ended.wait)
+    if failed:
+        raise failed[0]

@@ -1,6 +1,6 @@
 """The options that a new session and one that is resumed both take."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from handrail.artifacts.store import Artifacts, Scope
@@ -11,14 +11,14 @@ from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Host
 from handrail.toolkit.gate import Gate
-from handrail.toolkit.toolbox import Toolbox, ToolLike
+from handrail.toolkit.toolbox import Tools
 from handrail.toolkit.tracing import Tracing
 
 
 class SessionOptions(TypedDict, total=False):
     """What they mean is said at Session."""
 
-    tools: Iterable[ToolLike] | Toolbox
+    tools: Tools
     sandbox: Sandbox | None
     policy: Policy
     approver: Approver | None
@@ -31,3 +31,4 @@ class SessionOptions(TypedDict, total=False):
     gates: Sequence[Gate] | None
     tracing: Tracing | None
     secrets: Sequence[str]
+    call_timeout: float | None

@@ -13,21 +13,28 @@ from handrail.contract.errors import HandrailError, describe_error
 from handrail.contract.expect import expect
 from handrail.contract.limits import CALL_END_WAIT, DETACHED_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
-from handrail.gates.record import cancelled
+from handrail.gates.record import cancelled, start
 from handrail.policy.approvers import checked_wait
 from handrail.session.standard import admit
-from handrail.store.ends import never_started
+from handrail.store.ends import never_began, never_started
 from handrail.toolkit.gate import Step
 
 Run = Callable[[Step], Coroutine[Any, Any, Result]]
 
 
-def never_ran(step: Step) -> None:
-    """Write the start and the end of a call that was cancelled before its task began, and give its slot back."""
-    for type, data in never_started(step.call):
-        step.emit(type, data)
+def never_ran(step: Step) -> Failure:
+    """Write the end of a call that was cancelled before its task began, and its start, unless `begin` has.
+
+    Gives its slot back. Returns how it ended, as it was written.
+    """
+    failure = never_began(step.call.name)
+    (_, started), (_, ended) = never_started(step.call, failure)
+    if not step.arguments_hash:
+        step.emit("call_started", started)
+    step.emit("call_ended", ended)
     if step.slot is not None:
         step.slot.leave()
+    return failure
 
 
 class _Asked:
@@ -141,9 +148,7 @@ class Pending:
 
         def over(_: object) -> None:
             forget()
-            if not self._began:
-                never_ran(self._step)
-            self._end(cancelled(self._step))
+            self._end(cancelled(self._step) if self._began else never_ran(self._step))
             ended(self)
 
         self._task = in_background(self._work(run))
@@ -185,8 +190,10 @@ class Pending:
 class Begun:
     """The calls that `Session.begin` has started and that have not ended."""
 
-    def __init__(self, own_loop: OwnLoop, running: dict[str, Step]) -> None:
+    def __init__(self, own_loop: OwnLoop, running: dict[str, Step], store: Callable[[], bool] | None) -> None:
         self._own_loop = own_loop
+        self._store = store
+        """Stores what was written; None where no gate records calls."""
         self._running = running
         self._open: set[Pending] = set()
         self._changing = threading.Lock()
@@ -202,6 +209,9 @@ class Begun:
             step.approver = pending if asks else None
             self._running[step.call.id] = step
             self._open.add(pending)
+        if self._store is not None:  # before the caller is shown the id of the call
+            start(step)
+            self._store()
         pending.start(run, self._ended)
         return pending
 

@@ -1,6 +1,6 @@
 """A Session: every call enters here, passes the gates, and is recorded in the transcript."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from os import urandom
@@ -14,34 +14,37 @@ from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops, runni
 from handrail.artifacts.store import Artifacts, Scope, scope_for
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
-from handrail.contract.errors import HandrailError, ToolFailed
+from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event, EventType, Reader
 from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CALL_END_WAIT, DEFAULT_BUDGET, DETACHED_APPROVAL_WAIT, Budget, Caps
-from handrail.contract.result import Failure, Result
+from handrail.contract.result import Result
 from handrail.drivers.open import open_own_guard
+from handrail.gates.budget import budget as budget_gate
+from handrail.gates.record import record
 from handrail.log import clean_logs
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks
-from handrail.session._commands import advised, job_started, report_late_to, sandbox_id
+from handrail.session._commands import bound_sandbox, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
 from handrail.session._host import CallHost, SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._live import LiveOutput
 from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
-from handrail.session._resume import Past, check_surroundings, ids_in, take_up
+from handrail.session._resume import Past, go_on, ids_in
 from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
+from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
 from handrail.session.options import SessionOptions
-from handrail.session.pending import Begun, Pending, never_ran
+from handrail.session.pending import Begun, Pending
 from handrail.session.standard import admit
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import Toolbox, ToolLike, few
+from handrail.toolkit.toolbox import Toolbox, Tools, few
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
@@ -56,11 +59,11 @@ class Session(AsyncWith):
     """Tools, their sandbox and their rules for one task. Use it with `async with`.
 
     Args:
-        tools: functions, Tools, or a Toolbox that sessions may share.
+        tools: functions, Tools, or a Toolbox that sessions may share; or a registry with `get` and `all`.
         sandbox: an open one, for tools that need files or commands.
         policy: which calls run, which ask, and which are refused.
         approver: a function that asks a person. Without one, what asks is refused.
-        budget: how many calls, refusals and seconds one run may use.
+        budget: how many calls, requests, tokens, dollars and seconds one run may use.
         caps: how much of an answer the model is shown.
         artifacts: where long answers and files are kept; a store that goes with the session if None.
         readers: functions of an Event, `def` or `async def`, that receive every event.
@@ -70,47 +73,49 @@ class Session(AsyncWith):
         tracing: handrail.otel.Tracing, for spans.
         store: keeps the session in a file, so that `Session.resume` can go on with it.
         secrets: texts that no event, result, artifact, log or span may contain; `[secret]` takes their place.
+        call_timeout: seconds after which any call is ended, also of a tool that keeps its own clock.
         id: the session's own, which artifacts and a store know it by; a random one if None.
     """
 
+    _idle: anyio.Event | None
     depth = 0
     """How many tasks it is inside of."""
     task: str | None = None
     """The id of the task that it works on, in a child session."""
 
     def __init__(
-        self, tools: Iterable[ToolLike] | Toolbox = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
+        self, tools: Tools = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
         approver: Approver | None = None, budget: Budget = DEFAULT_BUDGET, caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
-        store: "Store | Past | None" = None, secrets: Sequence[str] = (), id: str | None = None,
+        store: "Store | Past | None" = None, secrets: Sequence[str] = (), call_timeout: float | None = None,
+        id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
-        _checks.check_options(sandbox, policy, approver, budget, caps, host, id)
-        self.id = id or urandom(6).hex()
-        self.sandbox, self.state = sandbox, state
+        _checks.check_options(sandbox, policy, approver, budget, caps, host, call_timeout, id)
+        self.id, self.sandbox, self.state, self.own_loop = id or urandom(6).hex(), sandbox, state, OwnLoop()
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self.own_loop = OwnLoop()
         self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
         self.call_count, self._entered, self._closed = 0, False, False
         self.scrubber = scrubber_for(secrets)
         """Removes the session's secrets from texts and data; None without secrets."""
         self.shared = SessionState(policy, budget, approver, sandbox, caps)
-        self.shared.open_guard = open_own_guard
+        self.shared.open_guard, self.shared.call_timeout = open_own_guard, call_timeout
         self.tracing = checked_tracing(tracing)
-        walked = with_secrets(_checks.checked_gates(gates), self.scrubber)
+        self.is_budgeted = budget_gate in (known := _checks.checked_gates(gates))  # they may be anybody's
+        walked = with_secrets(known, self.scrubber)
         self._walk = fold([*([] if tracing is None else [tracing.call]), *walked])
         self.memories = Memory()
         self.opened_by: dict[str, Any] = {}
         """What the program around the session adds to its first event: the model's name, the system text."""
         stored, past = (None, ()) if store is None else store.open(self.id)
         clean = None if self.scrubber is None else CleanEvents(self.scrubber)
-        self._transcript, self._is_stored = Transcript(stored, past, self.facts, clean), stored is not None
-        self.forget_calls_beyond = self._transcript.forget_calls_beyond
-        self.begin_body, self.memory_changes = self._transcript.begin, self.memories.changes
+        self._transcript = made = Transcript(stored, past, self.facts, clean)
+        self.forget_calls_beyond, self.flush, self.settle = made.forget_calls_beyond, made.flush, made.settle
+        self.begin_body, self.begin_when_free, self.release = made.begin, made.begin_when_free, made.release
+        self.memory_changes, self._idle = self.memories.changes, None
         self._running: dict[str, Step] = {}
-        self._idle: anyio.Event | None = None
-        self._begun = Begun(self.own_loop, self._running)
+        self._begun = Begun(self.own_loop, self._running, self.flush if record in walked else None)
         self.ids = CallIds(ids_in(past), self.scrubber)
         self._readers = [ReaderQueue(each, self._warn) for each in _checks.functions("readers", readers, 1, "[print]")]
         self._transcript.listeners = [reader.put for reader in self._readers]
@@ -134,17 +139,7 @@ class Session(AsyncWith):
         nothing runs again by itself. Budgets begin anew; remembered rules stay under the same policy and sandbox.
         """
         past = Past(store, id)
-        session = cls(**options, store=past, id=id)
-        try:
-            check_surroundings(past.events, session.facts(), other=allow_other_workspace, weaker=allow_weaker)
-            take_up(session, past.events)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            session._transcript.release()
-            raise HandrailError(f"session {id!r} cannot be resumed, its events are damaged: {error!r}") from error
-        except BaseException:
-            session._transcript.release()
-            raise
-        return session
+        return go_on(cls(**options, store=past, id=id), past, other=allow_other_workspace, weaker=allow_weaker)
 
     async def __aenter__(self) -> "Session":
         if self._entered:
@@ -152,6 +147,7 @@ class Session(AsyncWith):
         self._entered = True
         if self.sandbox is not None:
             await self._open.enter_async_context(self.sandbox)
+        await self.toolbox.refresh()
         self._open.push_async_callback(finish, self._begun.end)
         for reader in self._readers:
             reader.begin()
@@ -191,9 +187,11 @@ class Session(AsyncWith):
         if self.own_loop.loop is not running_loop() and not self.own_loop.here():
             there = partial(self.call, name, arguments, origin=origin, parent=parent, id=id, approved=approved)
             return await self.own_loop.run(there)
+        if self.toolbox.waits:
+            await self.toolbox.look_up(name)
         step = self._admit(Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent))
         step.approved = approved
-        return await self._run(step)
+        return await self.run_step(step)
 
     def begin(
         self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", parent: str | None = None,
@@ -204,7 +202,7 @@ class Session(AsyncWith):
         `wait` is how many seconds a person has for one answer. Unless it `asks`, what needs approval is refused.
         """
         call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
-        return self._begun.begin(lambda: self._admit(call), self._run, wait, asks)
+        return self._begun.begin(lambda: self._admit(call), self.run_step, wait, asks)
 
     @on_own_loop
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
@@ -214,24 +212,20 @@ class Session(AsyncWith):
         """
         results: dict[int, Result] = {} if into is None else into
         _checks.check_calls(calls)
-        steps = [self._admit(call) for call in calls]
-        waiting = dict(enumerate(steps))
-        try:
-            if len(steps) == 1:
-                await self._fill(results, 0, waiting)
-            else:
-                async with anyio.create_task_group() as group:
-                    for number in range(len(steps)):
-                        group.start_soon(self._fill, results, number, waiting)
-        finally:
-            for step in waiting.values():  # cancelled before their tasks began
-                never_ran(step)
-        return [results[number] for number in range(len(steps))]
+        for call in calls if self.toolbox.waits else ():
+            await self.toolbox.look_up(call.name)
+        if len(calls) == 1:
+            results[0] = await self.run_step(self._admit(calls[0]))
+        elif calls:
+            self._check_open()
+            await CallsTogether(self, calls, results).run()
+        return [results[number] for number in range(len(calls))]
 
     def begin_run(self) -> None:
         """Start a new user turn with new budgets and breaker counts. Calls that still run keep the old ones."""
-        self.shared.counts = Counts(self.shared.budget.seconds)
+        self.shared.counts = Counts(self.shared.budget)
         self.shared.counts.clock.start()
+        self.shared.tasks_ended = False
 
     @on_own_loop
     async def terminate(self, id: str) -> bool:
@@ -253,7 +247,7 @@ class Session(AsyncWith):
 
     def offer(self, tool: Tool) -> None:
         """Add or replace a tool in this session alone: its Toolbox may serve others too, and stays as it is."""
-        self.toolbox = Toolbox([*(each for each in self.toolbox if each.name != tool.name), tool])
+        self.toolbox = self.toolbox.having(tool)
         self.host.use(self.toolbox)
 
     def schemas(self, provider: str) -> list[dict[str, Any]]:
@@ -272,7 +266,6 @@ class Session(AsyncWith):
     @property
     def trace(self) -> tuple[Event, ...]:
         """Every event so far."""
-        self._transcript.flush()
         return self._transcript.all()
 
     @property
@@ -283,11 +276,18 @@ class Session(AsyncWith):
         """The events from number `start` on, stored or not: for the loop itself, which shows them to nobody."""
         return self._transcript.since(start)
 
+    @property
+    def store_error(self) -> str:
+        """Why the store lacks the last events; empty if it has all that anybody was shown, or there is no store."""
+        return self._transcript.store_error
+
     def emit(
         self, type: EventType, call_id: str | None = None, parent: str | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Write an event into the transcript."""
+        """Write an event into the transcript. Raises HandrailError for one that nobody could read later."""
+        if type not in _checks.UNCHECKED:
+            _checks.check_event(type, call_id, parent, data or {})
         self._transcript.write(type, call_id, parent, data or {})
 
     def live_output(self, call: Call) -> LiveOutput:
@@ -322,21 +322,26 @@ class Session(AsyncWith):
 
     def sandbox_for(self, context: Context) -> Any:
         """The sandbox as one call sees it."""
-        if self.sandbox is None:
-            raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
-        call = context.call
-        return self.sandbox.bind(
-            clock=context.clock, call_id=sandbox_id(self, call.id), caps=context.caps,
-            on_job=partial(job_started, self, call), on_advice=partial(advised, self, call),
-        )  # fmt: skip
+        return bound_sandbox(self, context)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session takes calls."""
+        return not self._closed
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
 
     def _admit(self, call: Call) -> Step:
-        """Accept a call: from now on it will have exactly one call_ended event."""
         if self._closed:
-            raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
+            self._check_open()
         if not (type(call.id) is type(call.name) is str and (call.parent is None or type(call.parent) is str)):
             _checks.check_call(call)
-        call = self.ids.take(call)
+        return self.accept(self.ids.take(call))
+
+    def accept(self, call: Call) -> Step:
+        """Accept a call whose id is taken: from now on it will have exactly one call_ended event."""
         self.call_count += 1
         shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
         shared.counts.clock.start()
@@ -346,19 +351,18 @@ class Session(AsyncWith):
         admit(step)
         return step
 
-    async def _fill(self, results: dict[int, Result], number: int, waiting: dict[int, Step]) -> None:
-        results[number] = await self._run(waiting.pop(number))
-
-    async def _run(self, step: Step) -> Result:
+    async def run_step(self, step: Step) -> Result:
+        """Let an accepted call pass the gates."""
         self._running[step.call.id] = step
         if self.call_count % CALLS_PER_TURN == 0:
             await cancel_shielded_checkpoint()  # readers get their turn even if no tool awaits anything
         try:
-            return await self._walk(step)
+            result = await self._walk(step)
+            if self._transcript.store_error:  # another process may have it locked; the caller sees what is stored
+                await self.settle()
+            return result
         finally:
             del self._running[step.call.id]
-            if self._is_stored:
-                self._transcript.flush()
             if self._idle is not None and not self._running:
                 self._idle.set()
             if step.slot is not None:
@@ -373,6 +377,7 @@ class Session(AsyncWith):
         self._transcript.finish_output()
         for reader in self._readers:
             await reader.finish()
+        await self._transcript.settle()
 
     def _scoped(self, given: Artifacts | Scope | None) -> Scope:
         """The session's scope of the artifacts; a store of its own is closed with the session."""

@@ -3,20 +3,25 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from handrail.contract.call import Call
+from handrail.contract.expect import close_names
 from handrail.contract.result import Result
 
 Last = Literal["nothing", "empty_listing", "partial_listing", "full_listing", "file", "not_found", "other"]
 MOST_LISTED: Final = 5_000
 """Paths of a listing that are remembered."""
+MAX_COMPARED_CHARS: Final = 500
+"""Characters of a path, its last ones, that are compared with those of a listing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """What the last result was, the path that its call named, and the paths of the last listing."""
+    """What the last result was, its path, and the paths of the last listing.
+
+    The path is the one that the result itself has, such as a listing's; where it has none, the one its call named.
+    """
 
     last: Last = "nothing"
     path: str = ""
@@ -30,6 +35,8 @@ class TaskState:
         value = result.value
         if not isinstance(value, Mapping):
             return TaskState("other", path, self.listed)
+        own = value.get("path")
+        path = own if isinstance(own, str) else path
         listed = _listed(value)
         if listed is None:
             return TaskState("file" if value.get("kind") == "file" else "other", path, self.listed)
@@ -46,7 +53,7 @@ def steer_to_listed_paths(state: TaskState) -> str | None:
     """After a path was not found: the path of the last listing that is most like it."""
     if state.last != "not_found" or not state.listed:
         return None
-    near = get_close_matches(state.path, state.listed, n=1, cutoff=0.0) or state.listed[:1]
+    near = close_names(state.path[-MAX_COMPARED_CHARS:], state.listed, cutoff=0.0) or state.listed[:1]
     missing = f"{state.path[:200]} was not found" if state.path else "That was not found"
     return f"{missing}. The last listing has {near[0]}: use a path exactly as it is listed, or list again."
 

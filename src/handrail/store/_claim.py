@@ -74,8 +74,13 @@ def is_claimed(directory: Path, session: str) -> bool:
         os.close(file)
 
 
+def file_name(session: str) -> str:
+    """The name of a file about a session, whose id may have any characters."""
+    return sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def _path(directory: Path, session: str) -> Path:
-    return directory / f"{sha256(session.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
+    return directory / f"{file_name(session)}.lock"
 
 
 def _holder(file: int) -> str:

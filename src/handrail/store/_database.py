@@ -4,22 +4,37 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
+from random import random, randrange
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeVar
 
-from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.limits import STORE_LOCK_WAIT
+from handrail.contract.errors import HandrailError, Locked, Unavailable
+from handrail.contract.limits import STORE_LOCK_WAIT, STORE_RETRY_PAUSE_SECONDS, STORE_RETRY_SECONDS
+from handrail.store._chain import DIGEST_BYTES
+from handrail.store._sqlite import FAILED, as_text, is_busy, is_damage, transaction
+from handrail.store.check import Damaged
 
+T = TypeVar("T")
+Value = int | str | bytes
+Row = tuple[int, bytes, bytes | None]
+"""The key, text and digest of an event."""
+MAX_PROBLEMS_COUNT: Final = 10
+"""Problems of the file that `problems` tells at most."""
 LOOK_INTERVAL: Final = 0.05
 """Seconds in which a session that writes does not look again whether the file was replaced."""
 OPEN_TRIES: Final = 10
 ROWS_PER_INSERT: Final = 64
-INSERTS: Final = tuple(f"INSERT INTO events VALUES {','.join(['(?,?)'] * rows)}" for rows in range(ROWS_PER_INSERT + 1))
+VALUES_PER_ROW: Final = 3
+_INSERT: Final = "INSERT INTO events (key, event, digest) VALUES "
+INSERTS: Final = tuple(_INSERT + ",".join(["(?,?,?)"] * rows) for rows in range(ROWS_PER_INSERT + 1))
 """By the number of rows."""
+UPDATE: Final = f"""UPDATE events
+    SET event = ?, digest = CAST(substr(digest, 1, {DIGEST_BYTES}) || ? AS BLOB) WHERE key = ?"""
+"""The link of a row stays as it is, and its own digest follows it."""
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE sessions (
@@ -28,6 +43,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE TABLE events (key INTEGER PRIMARY KEY, event TEXT NOT NULL)",
         "CREATE TABLE removed (no INTEGER PRIMARY KEY)",  # sessions whose events are being deleted
+    ),
+    (
+        "ALTER TABLE events ADD COLUMN digest BLOB",  # as in _chain.py; rows that were there have none
+        "ALTER TABLE sessions ADD COLUMN digest BLOB",  # of the summary
     ),
 )
 """Each one brings a database from the version before it to its own; they are never changed, only added to."""
@@ -49,6 +68,8 @@ class Database:
         """How often a connection was opened."""
         self._file: tuple[int, int] | None = None
         """The device and inode of the open file."""
+        self.identity = 0
+        """A random number that the open file keeps, by which end marks know it."""
         self._patient = True
         self._read_only = False
         self._looked = -inf
@@ -60,7 +81,7 @@ class Database:
             connection = self._opened_one(create=create)
             try:
                 yield connection
-            except sqlite3.DatabaseError as error:
+            except FAILED as error:
                 raise self._failure(error) from error
 
     def open_current(self, *, create: bool = True, often: bool = False) -> int:
@@ -84,6 +105,11 @@ class Database:
             row = connection.execute("SELECT no FROM sessions WHERE id = ?", (id,)).fetchone()
         return None if row is None else int(row[0])
 
+    def has(self, number: int) -> bool:
+        """Whether there is a session of this number; it may have been removed."""
+        with self.use() as connection:
+            return connection.execute("SELECT 1 FROM sessions WHERE no = ?", (number,)).fetchone() is not None
+
     def length(self, number: int) -> int:
         """How many events a session has."""
         with self.use() as connection:
@@ -91,21 +117,65 @@ class Database:
             last = connection.execute(query, key_range(number)).fetchone()[0]
         return 0 if last is None else (last & 0xFFFFFFFF) + 1
 
-    def insert(self, rows: Sequence[int | str], updates: Sequence[tuple[str, int]] = ()) -> None:
-        """Write events, all or none of them: `rows` is a key and a text for each, `updates` a text and a key.
+    def link(self, number: int, seq: int) -> bytes | None:
+        """The link of an event; None where it has none, or is not there."""
+        with self.use() as connection:
+            row = connection.execute("SELECT digest FROM events WHERE key = ?", (number << 32 | seq,)).fetchone()
+        return row[0][:DIGEST_BYTES] if row is not None and isinstance(row[0], bytes) else None
 
-        Raises Unavailable; after one wait in vain, later writes do not wait.
+    def rows(self, number: int, start: int, last: int, count: int) -> tuple[list[Row], str]:
+        """Events of a session from number `start` to `last`, at most `count`, and why there are not more; or nothing.
+
+        Raises Unavailable.
+        """
+        query = """SELECT key, CAST(event AS BLOB), digest FROM events
+            WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?"""
+        found: list[Row] = []
+        with self.use() as connection:
+            try:
+                found.extend(connection.execute(query, (*key_range(number, start, last), count)))
+            except FAILED as error:
+                if not is_damage(error):
+                    raise
+                return found, str(error)
+        return found, ""
+
+    def problems(self) -> list[str]:
+        """What SQLite finds wrong in the file, read as a whole."""
+        with self.use() as connection:
+            found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS_COUNT})")]
+        return [] if found == ["ok"] else found
+
+    def insert(self, rows: Sequence[Value], updates: Sequence[tuple[str, bytes, int]] = ()) -> None:
+        """Write events, all or none of them: `rows` is a key, text and digest for each.
+
+        `updates` is a new text, its own digest and a key for each. Raises Unavailable; after one wait in vain, later
+        writes do not wait.
         """
         with self._lock:  # once or twice in every call of a tool, so without `use`, which would cost as much again
             try:
                 self._write(self._opened_one(create=True), rows, updates)
-            except sqlite3.DatabaseError as error:
+            except FAILED as error:
                 failure = self._failure(error)
                 if isinstance(failure, Unavailable):
                     self._wait_for_locks(patient=False)
                 raise failure from error
             if not self._patient:
                 self._wait_for_locks(patient=True)
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Do the work; while another process has the file locked, again and again for a while. Raises Unavailable.
+
+        This blocks the thread: it is for what is done between sessions. A session waits asynchronously.
+        """
+        end = monotonic() + STORE_RETRY_SECONDS
+        while True:
+            try:
+                return work()
+            except Locked:
+                if monotonic() > end:
+                    raise
+            sleep(random() * STORE_RETRY_PAUSE_SECONDS)
 
     def add_session(self, id: str) -> int:
         """Add a session; return its number, which is never used again. Raises Unavailable."""
@@ -114,7 +184,7 @@ class Database:
 
     def remove_session(self, number: int) -> None:
         """Hide a session; `delete_removed` deletes its events."""
-        with self.use() as connection, _transaction(connection):
+        with self.use() as connection, transaction(connection):
             connection.execute("INSERT INTO removed VALUES (?)", (number,))
             connection.execute("DELETE FROM sessions WHERE no = ?", (number,))
 
@@ -152,19 +222,21 @@ class Database:
             self._let_go = weakref.finalize(self, _let_go, self._connection, self._owner)
             self._let_go.atexit = False  # a thread may still use it
             self._file = self._file_now()
+            self.identity = self._connection.execute("PRAGMA application_id").fetchone()[0]
             self.opened += 1
         return self._connection
 
     def _write(
-        self, connection: sqlite3.Connection, rows: Sequence[int | str], updates: Sequence[tuple[str, int]]
+        self, connection: sqlite3.Connection, rows: Sequence[Value], updates: Sequence[tuple[str, bytes, int]]
     ) -> None:
-        if len(rows) <= 2 * ROWS_PER_INSERT and not updates:
+        most = VALUES_PER_ROW * ROWS_PER_INSERT
+        if len(rows) <= most and not updates:
             _insert(connection, rows)
             return
-        with _transaction(connection):
-            for start in range(0, len(rows), 2 * ROWS_PER_INSERT):
-                _insert(connection, rows[start : start + 2 * ROWS_PER_INSERT])
-            connection.executemany("UPDATE events SET event = ? WHERE key = ?", updates)
+        with transaction(connection):
+            for start in range(0, len(rows), most):
+                _insert(connection, rows[start : start + most])
+            connection.executemany(UPDATE, updates)
 
     def _wait_for_locks(self, *, patient: bool) -> None:
         if patient != self._patient and self._connection is not None:
@@ -190,13 +262,14 @@ class Database:
                 f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=STORE_LOCK_WAIT, isolation_level=None,
                 check_same_thread=False, cached_statements=256,
             )  # fmt: skip
+            connection.text_factory = as_text
             self._patient = True
             try:
                 self._prepare(connection, read_only=self._read_only)
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.DatabaseError as error:
+        except FAILED as error:
             raise self._failure(error) from error
         return connection
 
@@ -241,16 +314,16 @@ class Database:
                 _migrate(connection)
                 return
             except sqlite3.OperationalError as error:
-                if not left or not _is_busy(error):
+                if not left or not is_busy(error):
                     raise
                 sleep(STORE_LOCK_WAIT / OPEN_TRIES)
 
-    def _failure(self, error: sqlite3.DatabaseError) -> HandrailError | Unavailable:
+    def _failure(self, error: Exception) -> HandrailError | Unavailable:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if _is_busy(error):
-            return Unavailable(f"another process has locked {self.path} for more than {STORE_LOCK_WAIT:g} s")
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return HandrailError(f"{self.path} is damaged, or is not a store: {error}. Restore it from a copy.")
+        if is_busy(error):
+            return Locked(f"another process has locked {self.path}")
+        if is_damage(error):
+            return Damaged(f"{self.path} is damaged, or is not a store: {error}. Restore it from a copy.")
         if code == sqlite3.SQLITE_FULL:
             return Unavailable(f"the disk of {self.path} is full")
         if code == sqlite3.SQLITE_READONLY:
@@ -270,23 +343,16 @@ def _migrate(connection: sqlite3.Connection) -> None:
     """Bring the tables to this version's format; another process may do it at the same moment."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
         return
-    with _transaction(connection):
+    with transaction(connection):
         done = connection.execute("PRAGMA user_version").fetchone()[0]
         for statement in (each for migration in MIGRATIONS[done:] for each in migration):
             connection.execute(statement)
+        if not connection.execute("PRAGMA application_id").fetchone()[0]:
+            connection.execute(f"PRAGMA application_id = {1 + randrange((1 << 31) - 1)}")
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+    # From the log into the file itself: damage to the log must not take the identity with it, for then the end marks
+    # would be taken for those of another file.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _may_write(path: Path) -> bool:
@@ -299,10 +365,6 @@ def key_range(number: int, start: int = 0, last: int = 0xFFFFFFFF) -> tuple[int,
     return number << 32 | start, number << 32 | last
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _insert(connection: sqlite3.Connection, rows: Sequence[int | str]) -> None:
+def _insert(connection: sqlite3.Connection, rows: Sequence[Value]) -> None:
     if rows:
-        connection.execute(INSERTS[len(rows) // 2], rows)
+        connection.execute(INSERTS[len(rows) // VALUES_PER_ROW], rows)

@@ -5,49 +5,36 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 from types import NoneType
-from typing import Any, Final, get_args
+from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
 from handrail.contract.errors import HandrailError
-from handrail.contract.event import Event, EventType
+from handrail.contract.event import EVENT_FIELDS, Event, EventType
+from handrail.contract.expect import shown
 from handrail.contract.model import Usage
 from handrail.contract.result import ArtifactRef, result_from
 
 FORMAT: Final = 1
-TYPES: Final = frozenset(get_args(EventType))
 MAX_PINS: Final = 1_000_000
 Kind = type | tuple[type, ...]
-NEEDED: Final[dict[str, dict[str, Kind]]] = {
-    "user": {"text": str},
-    "model_answered": {"text": str, "calls": list, "stop": str, "model": str, "usage": dict, "keep": object},
-    "call_started": {"tool": str, "arguments": object, "arguments_hash": str, "origin": str},
-    "call_ended": {"tool": str, "result": dict},
-    "approval_asked": {"id": str},
-    "approval_settled": {"id": str, "decision": str},
-    "job_started": {"job": str},
-    "job_ended": {"job": str},
-    "tools_loaded": {"tools": list},
-    "run_ended": {"reason": str, "text": str},
-}
-"""What later readers of an event rely on, by type."""
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode  # json.dumps would make one each time
 
 
-def encode(event: Event) -> str:
-    """An event without its number, as JSON."""
+def encode(event: Event) -> bytes:
+    """An event without its number, as JSON in UTF-8."""
     fields = (event.time, event.type, event.call_id, event.parent, event.data)
     try:
-        return to_json(fields, fallback=str).decode()  # several times as fast as json
+        return to_json(fields, fallback=str)  # several times as fast as json
     except (TypeError, ValueError, RecursionError):  # a lone surrogate, or what `_json` has its own answer to
-        return _json(fields)
+        return _json(fields).encode("ascii")
 
 
-def decode(seq: int, text: str) -> Event:
-    """Read what `encode` wrote."""
-    time, type_, call_id, parent, data = json.loads(text)
+def decode(seq: int, text: bytes) -> Event:
+    """Read what `encode` wrote. Raises ValueError, TypeError or RecursionError for anything else."""
+    time, type_, call_id, parent, data = json.loads(str(text, "utf-8"))
     return Event(seq, time, type_, call_id, parent, data)
 
 
@@ -76,7 +63,8 @@ def export_lines(
     for event in events:
         yield _json({"event": [event.seq, event.time, event.type, event.call_id, event.parent, event.data]})
     for ref, pins, pieces in artifacts:
-        yield _json({"artifact": ref.ref, "media_type": ref.media_type, "name": ref.name, "pins": pins})
+        mark = {"incomplete": True} if ref.incomplete else {}
+        yield _json({"artifact": ref.ref, "media_type": ref.media_type, "name": ref.name, "pins": pins, **mark})
         for piece in pieces:
             yield _json({"base64": b64encode(piece).decode("ascii")})
 
@@ -113,7 +101,9 @@ def _part(line: Any, expected: int) -> Part:
     if "base64" in line:
         return b64decode(line["base64"], validate=True)
     artifact = {"ref": line["artifact"], "media_type": line["media_type"], "name": line["name"], "pins": line["pins"]}
-    _check(artifact, {"ref": str, "media_type": str, "name": (str, NoneType), "pins": int})
+    artifact["incomplete"] = line.get("incomplete")  # None: whole, or of an earlier version, which knew no mark
+    kinds: dict[str, Kind] = {"ref": str, "media_type": str, "name": (str, NoneType), "pins": int}
+    _check(artifact, {**kinds, "incomplete": (bool, NoneType)})
     if not 0 <= artifact["pins"] <= MAX_PINS:
         raise ValueError("pins is out of range")
     return artifact
@@ -122,20 +112,24 @@ def _part(line: Any, expected: int) -> Part:
 def _event(given: Any, expected: int) -> Event:
     """Read an event, and refuse one that nobody could use later."""
     seq, time, type_, call_id, parent, data = given
-    if seq != expected or type_ not in TYPES:
+    if seq != expected:
         raise ValueError(f"it should be event {expected}")
+    if not isinstance(type_, str) or type_ not in EVENT_FIELDS:
+        raise ValueError(f"event {expected} has the type {shown(type_)}, which this version does not know")
     event = {"time": float(time), "call_id": call_id, "parent": parent, "data": data}
     _check(event, {"call_id": (str, NoneType), "parent": (str, NoneType), "data": dict})
     if not isfinite(event["time"]):
         raise ValueError("time is not a number")
-    _check(data, NEEDED.get(type_, {}))
+    _check(data, EVENT_FIELDS[type_])
     if type_ == "model_answered":
         Usage() + Usage(**data["usage"])
         for call in data["calls"]:
             _check(call, {"id": str, "name": str, "arguments": object, "cut": bool})
     elif type_ == "call_ended":
         _check_end(data)
-    return Event(seq, event["time"], type_, call_id, parent, data)
+    elif type_ == "approval_settled":  # an export may be anybody's: what somebody else approved for good is not kept
+        data = {name: value for name, value in data.items() if name != "rule"}
+    return Event(seq, event["time"], cast(EventType, type_), call_id, parent, data)
 
 
 def _check_end(data: Mapping[str, Any]) -> None:
@@ -148,5 +142,7 @@ def _check_end(data: Mapping[str, Any]) -> None:
 
 def _check(found: Mapping[str, Any], needed: Mapping[str, Kind]) -> None:
     for name, kind in needed.items():
+        if name not in found:
+            raise ValueError(f"{name} is missing")
         if not isinstance(found[name], kind):
             raise ValueError(f"{name} is a {type(found[name]).__name__}")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from handrail.contract.call import Call
 from handrail.contract.event import Event, EventType
 from handrail.contract.result import Failure
+from handrail.schema.parse import recordable
 
 End = tuple[EventType, str | None, str | None, Mapping[str, Any]]
 """The type, call, parent and data of an event that is to be written."""
@@ -75,21 +76,25 @@ def open_ends(events: Iterable[Event], why: Why) -> list[End]:
         gone = {"job": id, "exit_code": None, "ended_by": "lost", "error": None}
         ends.append(("job_ended", event.call_id, event.parent, gone))
     for parent in reversed(left.runs):
-        ends.append(("run_ended", None, parent, {"reason": "cancelled", "text": ""}))
+        forked = {"forked": True} if why == "forked" else {}
+        ends.append(("run_ended", None, parent, {"reason": "cancelled", "text": "", **forked}))
     return ends
 
 
-def never_started(call: Call) -> list[tuple[EventType, dict[str, Any]]]:
-    """The start and the end of a call that was cancelled before it was accepted."""
-    started = _started({"name": call.name, "arguments": call.arguments})
-    failure = Failure("cancelled", f"{call.name} was cancelled before it began, so it had no effects.")
+def never_began(tool: str) -> Failure:
+    """How a call ended that was cancelled before it began."""
+    return Failure("cancelled", f"{tool} was cancelled before it began, so it had no effects.")
+
+
+def never_started(call: Call, failure: Failure) -> list[tuple[EventType, dict[str, Any]]]:
+    """The start and the end of a call that did not begin, for this reason."""
+    started = {**_started({"name": call.name, "arguments": call.arguments}), "origin": call.origin}
     return [("call_started", started), ("call_ended", _end(started, failure, 0.0))]
 
 
 def _started(call: Mapping[str, Any]) -> dict[str, Any]:
-    given = call["arguments"]
-    plain = dict(given) if isinstance(given, Mapping) else given
-    text = given if isinstance(given, str) else json.dumps(plain, sort_keys=True, default=str)
+    given = recordable(call["arguments"])
+    text = given if isinstance(given, str) else json.dumps(given, sort_keys=True, default=str)
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return {"tool": call["name"], "arguments": given, "arguments_hash": digest, "origin": "model"}
 

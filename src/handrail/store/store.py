@@ -15,15 +15,19 @@ from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
 from handrail.contract.expect import is_session_id, shown
-from handrail.store._claim import Claim, is_claimed
-from handrail.store._database import Database, key_range
-from handrail.store._lines import Part, decode, export_lines, read_lines
+from handrail.store._chain import digest_of
+from handrail.store._claim import Claim, file_name, is_claimed
+from handrail.store._database import Database
+from handrail.store._end_mark import End, EndMark, read_mark
+from handrail.store._lines import Part, export_lines, read_lines
+from handrail.store._rows import PAGE, Rows
+from handrail.store.check import DamagedSession, MarkState, SessionCheck
 from handrail.store.ends import open_ends
 from handrail.store.stored import StoredSession
 from handrail.store.summary import Digest, Summary
 
-PAGE: Final = 500
-"""Events that one statement reads, writes or deletes, so that nobody waits long for another."""
+UNREADABLE: Final = (HandrailError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
+"""Raised by reading what is not an event, or not a summary."""
 
 
 class Store:
@@ -41,21 +45,44 @@ class Store:
         _check_place(self.path)
         self._database = Database(self.path)
         self._claims = self.path.with_name(f"{self.path.name}.claims")
+        self._ends = self.path.with_name(f"{self.path.name}.ends")
         self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")), blobs=blobs)
 
     def sessions(self) -> list[Summary]:
-        """All sessions, the one that changed last first."""
+        """All sessions, the one that changed last first. One that has lost events is `damaged`."""
         if not self.path.exists():
             return []
-        self._database.open_current(create=False)
+        self._open()
+        marked = self._marks()  # before the sessions: one that begins meanwhile was not lost
         with self._database.use() as connection:
-            rows = connection.execute("SELECT no, id, folded, summary FROM sessions").fetchall()
-        found = (self._summary(*row) for row in rows)
+            rows = connection.execute("SELECT no, id, folded, summary, digest FROM sessions").fetchall()
+        found = [self._summary(*row) for row in rows]
+        for _, id, *_ in rows:
+            marked.pop(file_name(id), None)
+        found += [self._lost(path) for path in marked.values()]
         return sorted((each for each in found if each is not None), key=lambda each: each.updated, reverse=True)
 
     def events(self, id: str, start: int = 0) -> Iterator[Event]:
-        """The events of a session from number `start`."""
-        return self._events(self._number(id), start)
+        """The events of a session from number `start`. Raises HandrailError behind the last good one."""
+        return self._rows(id).read(start)
+
+    def check(self, id: str) -> SessionCheck:
+        """Read a whole session, and compare it with its digests, its end mark and its artifacts."""
+        rows, good, missing, damage = None, 0, 0, ""
+        if self.path.exists():
+            self._open()
+        state = self._end(id)[1]
+        try:
+            rows = self._rows(id)
+            good = sum(1 for _ in rows.read())
+        except DamagedSession as error:
+            good, missing, damage = error.good, error.missing, str(error)
+        without = 0 if rows is None else rows.without_digest
+        return SessionCheck(id, good, missing, damage, without, state, tuple(self._artifact_problems(id)))
+
+    def problems(self) -> list[str]:
+        """What SQLite finds wrong in the file as a whole."""
+        return self._database.problems() if self.path.exists() else []
 
     def export(self, id: str) -> Iterator[str]:
         """The session as JSON lines, artifacts as base64; `load` reads them."""
@@ -68,7 +95,8 @@ class Store:
         """
         parts = read_lines(lines)
         given = str(next(parts))
-        id = given if is_session_id(given) and self._find(given) is None else _new_id()
+        free = is_session_id(given) and self._find(given) is None and self._end(given)[0] is None
+        id = given if free else _new_id()
         with self.claim(id) as made:
             try:
                 self._add(made, parts)
@@ -82,13 +110,16 @@ class Store:
 
         Calls that are open there end as cancelled. The session may be in use.
         """
-        number = self._number(id)
-        last = self._database.length(number) - 1
+        rows = self._rows(id)
+        last = rows.length() - 1
         if at is not None and not 0 <= at <= last:
             raise HandrailError(f"session {id} has the events 0 to {last}; it cannot be forked at {at}")
         end = last if at is None else at
-        events = (_forked(event, id, end) if event.seq == 0 else event for event in self._events(number, 0, end))
-        ends = enumerate(open_ends(self._events(number, 0, end), "forked"), end + 1)
+        ends = enumerate(open_ends(rows.read(0, end), "forked"), end + 1)
+        if at is None:
+            rows.check_last(last + 1)
+            rows.check_dropped()
+        events = (_forked(event, id, end) if event.seq == 0 else event for event in rows.read(0, end))
         now, made = time(), _new_id()
         with self.claim(made) as copy:
             try:
@@ -116,12 +147,15 @@ class Store:
         """The right to write a session, new or existing. Raises HandrailError if somebody has it."""
         claim = Claim(self._claims, id)
         try:
-            number = self._find(id)
-            if exists and number is None:
+            number, end = self._find(id), self._end(id)[0]
+            known = number is not None or end is not None  # one that has an end mark and no events was lost
+            if exists and not known:
                 raise HandrailError(f"there is no session {id!r} in {self.path}")
-            if number is not None and not exists:
+            if known and not exists:
                 raise HandrailError(f"session {id!r} is already in {self.path}; go on with it by Session.resume")
-            return StoredSession(self._database, claim, id, number)
+            stored = StoredSession(self._database, claim, EndMark(self._ends, id), id, number)
+            stored.continue_from(end)
+            return stored
         except BaseException:
             claim.release()
             raise
@@ -144,63 +178,84 @@ class Store:
     def _find(self, id: str) -> int | None:
         if not self.path.exists():
             return None
-        self._database.open_current(create=False)
+        self._open()
         return self._database.find(id)
 
-    def _number(self, id: str) -> int:
-        number = self._find(id)
-        if number is None:
-            raise HandrailError(f"there is no session {id!r} in {self.path}")
-        return number
+    def _open(self) -> None:
+        """Open the file that is there now."""
+        self._database.patiently(lambda: self._database.open_current(create=False))
 
-    def _events(self, number: int, start: int, last: int = 0xFFFFFFFF) -> Iterator[Event]:
-        while start <= last:
-            with self._database.use() as connection:
-                query = "SELECT key, event FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?"
-                rows = connection.execute(query, (*key_range(number, start, last), PAGE)).fetchall()
-            for seq, (key, text) in enumerate(rows, start):
-                yield self._decoded(number, seq, key, text)
-            if len(rows) < PAGE:
-                self._check_there(number)
-                return
-            start += PAGE
-
-    def _decoded(self, number: int, seq: int, key: int, text: str) -> Event:
-        if key != key_range(number, seq)[0]:
-            self._check_there(number)
-            raise HandrailError(f"{self.path} is damaged: event {seq} of a session is missing. Restore it from a copy.")
+    def _end(self, id: str) -> tuple[End | None, MarkState]:
+        """The end mark of a session in the file that is open, and whether it can be read."""
         try:
-            return decode(seq, text)
-        except (ValueError, TypeError) as error:
-            what = f"event {seq} of a session cannot be read ({error})"
-            raise HandrailError(f"{self.path} is damaged: {what}. Restore it from a copy.") from error
+            end = EndMark(self._ends, id).read() if self.path.exists() else None
+        except ValueError:
+            return None, "unreadable"
+        if end is None or (end.session, end.store) != (id, self._database.identity):
+            return None, "none"
+        return end, "fits"
 
-    def _check_there(self, number: int) -> None:
-        """Raise HandrailError if the session was removed meanwhile: its last events may be missing."""
-        with self._database.use() as connection:
-            if not connection.execute("SELECT 1 FROM sessions WHERE no = ?", (number,)).fetchone():
-                raise HandrailError("the session was removed while it was read")
+    def _rows(self, id: str) -> Rows:
+        """The session's rows; its end mark is read before them. Raises HandrailError if there is no such session."""
+        number = self._find(id)
+        end = self._end(id)[0]
+        if number is not None:
+            return Rows(self._database, id, number, end)
+        if end is not None:
+            raise DamagedSession(self.path, id, "it has none of the session's events", 0, end.count)
+        raise HandrailError(f"there is no session {id!r} in {self.path}")
 
-    def _summary(self, number: int, id: str, folded: int, text: str) -> Summary | None:
+    def _summary(self, number: int, id: str, folded: int, text: str, digest: bytes | None) -> Summary | None:
         """None for a session without events: one that is about to begin, or was removed just now."""
         running = is_claimed(self._claims, id)
+        known = _known_digest(id, folded, text, digest)
         try:
-            digest = self._digest(number, folded, text)
-        except (HandrailError, LookupError, TypeError, ValueError, AttributeError):
-            if self._database.find(id) is None:
+            made = self._digest(number, id, *known)
+        except UNREADABLE:
+            if not self._database.has(number):
                 return None
-            return replace(Digest().summary(id, running=running), state="damaged")
-        return digest.summary(id, running=running) if digest.created else None
+            return replace(known[1].summary(id, running=running), state="damaged")
+        return made.summary(id, running=running) if made.created else None
 
-    def _digest(self, number: int, folded: int, text: str) -> Digest:
+    def _digest(self, number: int, id: str, folded: int, digest: Digest) -> Digest:
         """The session's digest; what is new in it is kept for the next time, if the database can be written."""
-        digest, length = Digest.from_json(text), self._database.length(number)
+        rows = Rows(self._database, id, number, self._end(id)[0])
+        length = rows.length()
+        rows.check_last(length)
+        if length < folded:
+            raise HandrailError(f"session {id} has lost events that its summary is of")
         if length > folded:
-            digest = digest.after(self._events(number, folded, length - 1))
+            digest = digest.after(rows.read(folded, length - 1))
+            text = digest.to_json()
             with suppress(Unavailable), self._database.use() as connection:
-                query = "UPDATE sessions SET folded = ?, summary = ? WHERE no = ?"
-                connection.execute(query, (length, digest.to_json(), number))
+                query = "UPDATE sessions SET folded = ?, summary = ?, digest = ? WHERE no = ?"
+                connection.execute(query, (length, text, _summary_digest(id, length, text), number))
         return digest
+
+    def _marks(self) -> dict[str, Path]:
+        """The files of end marks, by name; none where they cannot be listed."""
+        try:
+            return {path.name: path for path in self._ends.iterdir()}
+        except OSError:
+            return {}
+
+    def _lost(self, path: Path) -> Summary | None:
+        """A session that has an end mark and nothing else."""
+        try:
+            end, updated = read_mark(path), path.stat().st_mtime
+        except (ValueError, OSError):
+            return None
+        if end is None or end.store != self._database.identity or self._database.find(end.session) is not None:
+            return None
+        return replace(Digest().summary(end.session, running=False), state="damaged", updated=updated)
+
+    def _artifact_problems(self, id: str) -> Iterator[str]:
+        for _, _, pieces in self.artifacts.contents(id):
+            try:
+                for _ in pieces:
+                    pass
+            except HandrailError as error:
+                yield str(error)
 
     def _add(self, made: StoredSession, parts: Iterable[Part]) -> None:
         """Add events and artifacts to a new session, some at a time."""
@@ -213,21 +268,25 @@ class Store:
                     continue
                 events.append(part)
                 if len(events) == PAGE:
-                    made.append(events)
+                    self._write(made, events)
                     events = []
             if events:
-                made.append(events)
+                self._write(made, events)
             arriving.finish()
         except (Unavailable, OSError) as error:
             raise HandrailError(f"the session was not written: {error}") from error
         finally:
             arriving.abandon()
 
+    def _write(self, made: StoredSession, events: list[Event]) -> None:
+        self._database.patiently(lambda: made.append(events))
+
     def _remove(self, id: str, number: int | None) -> None:
+        EndMark(self._ends, id).remove()  # first: a mark without a session is one that was lost
         self.artifacts.forget(id)
         if number is not None:
-            self._database.remove_session(number)
-        self._database.delete_removed(PAGE)
+            self._database.patiently(lambda: self._database.remove_session(number))
+        self._database.patiently(lambda: self._database.delete_removed(PAGE))
 
 
 class _Arriving:
@@ -267,6 +326,20 @@ def _check_place(path: Path) -> None:
     else:
         return
     raise HandrailError(f"the store {path} cannot be made: {why}; give a path below a directory that you may write to")
+
+
+def _known_digest(id: str, folded: int, text: str, digest: bytes | None) -> tuple[int, Digest]:
+    """How many events a kept summary is of, and the summary; none of them if it was changed. It is made again."""
+    try:
+        if digest is None or digest == _summary_digest(id, folded, text):
+            return folded, Digest.from_json(text)
+    except UNREADABLE:
+        pass
+    return 0, Digest()
+
+
+def _summary_digest(id: str, folded: int, text: str) -> bytes:
+    return digest_of(f"{folded} {id} {text}".encode("utf-8", "surrogatepass"))
 
 
 def _new_id() -> str:

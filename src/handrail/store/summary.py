@@ -27,6 +27,8 @@ class Summary:
     workspace: str
     sandbox: str
     """The sandbox's driver; empty without one."""
+    forked: bool = False
+    """Whether it is a copy of another session that nobody has gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Digest:
     usage: Usage = field(default=Usage())
     workspace: str = ""
     sandbox: str = ""
+    forked: bool = False
 
     @classmethod
     def from_json(cls, text: str) -> "Digest":
@@ -69,7 +72,7 @@ class Digest:
         state = "running" if running else "interrupted" if self.state == "in_run" else self.state
         return Summary(
             id, self.title, self.created, self.updated, state,
-            self.model, self.calls, self.usage, self.workspace, self.sandbox,
+            self.model, self.calls, self.usage, self.workspace, self.sandbox, self.forked,
         )  # fmt: skip
 
     def _after_own(self, event: Event) -> "Digest":
@@ -80,6 +83,7 @@ class Digest:
                 return replace(
                     self, model=data.get("model") or self.model,
                     workspace=data.get("workspace") or "", sandbox=report.get("driver", ""),
+                    forked=event.type == "session_started" and bool(data.get("forked_from")),
                 )  # fmt: skip
             case "run_started":
                 return replace(self, state="in_run", model=data.get("model") or self.model)
@@ -90,6 +94,6 @@ class Digest:
             case "call_started":
                 return replace(self, calls=self.calls + 1)
             case "run_ended":
-                return replace(self, state=data["reason"])
+                return replace(self, state="idle" if data.get("forked") else data["reason"])
             case _:
                 return self

@@ -5,7 +5,7 @@ It may be read and paused from any thread. A limit belongs to the event loop on 
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import inf
 from time import monotonic
 from types import TracebackType
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from handrail.aio import call_on, cancel_scope, running_loop, when_waiting
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import BUDGET_GRACE
 
 _pausing = threading.Lock()
 _RUNNING: Final = (0, 0.0, 0.0)
@@ -90,10 +91,10 @@ class CallLimit:
 class CallClock:
     """Implements contract.clock.Clock. `parent` is the clock of the parent call, or of the run.
 
-    `seconds` is the time budget of a run, for all its calls together.
+    `seconds` is the time budget of a run, for all its calls together, or what `allow` gave to one call.
     """
 
-    __slots__ = ("_began", "_parent", "_seconds", "_state", "limits")
+    __slots__ = ("_began", "_parent", "_seconds", "_state", "limits", "run_limit")
 
     def __init__(self, parent: "CallClock | None" = None, seconds: float | None = None) -> None:
         self._parent = parent
@@ -102,6 +103,8 @@ class CallClock:
         self._state = _RUNNING
         """Open pauses, when the first of them began, and the seconds of earlier pauses; always replaced as one."""
         self.limits: list[CallLimit] = []
+        self.run_limit: CallLimit | None = None
+        """Ends the call when the run's seconds are used up; None without such a budget."""
 
     @property
     def paused(self) -> bool:
@@ -113,8 +116,23 @@ class CallClock:
             pauses, since, lost = self._state
             self._began = (since if pauses else monotonic()) - lost
 
+    def allow(self, seconds: float) -> None:
+        """Count `left` down from so many seconds, from now on."""
+        self._seconds = self.now() + seconds
+
     def limit(self, seconds: float) -> CallLimit:
         return CallLimit(self, seconds)
+
+    @contextmanager
+    def grace(self) -> Iterator[None]:
+        """Let this call, and those that it is inside of, end up to 5 s after the run's seconds."""
+        with ExitStack() as later:
+            clock: CallClock | None = self
+            while clock is not None:
+                if clock.run_limit is not None:
+                    later.enter_context(clock.run_limit.grace(BUDGET_GRACE))
+                clock = clock._parent
+            yield
 
     @contextmanager
     def pause(self, *, run: bool = True) -> Iterator[None]:

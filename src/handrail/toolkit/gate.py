@@ -19,41 +19,67 @@ from handrail.log import report
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
-from handrail.toolkit.clock import CallClock, CallLimit
+from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, SessionView
 from handrail.toolkit.isolated import OpenGuard
+from handrail.toolkit.requests import Requests
 from handrail.toolkit.tool import Tool
+
+MAX_TOOLS_COUNT: Final = 1_000
+"""Tools of which a session remembers what their rules and needs are."""
 
 
 class Counts:
-    """What the gates count in one run. A new user turn starts with new counts. `seconds` is the run's time budget."""
+    """What is counted in one run, against its budget. A new user turn starts with new counts."""
 
-    __slots__ = ("_failures", "calls", "clock", "refusals", "scripts")
+    __slots__ = ("_tasks", "calls", "clock", "refusals", "requests", "scripts")
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
         """The number of calls by each script."""
-        self._failures: dict[str, Failures] = {}
-        self.clock = CallClock(seconds=seconds)
+        self._tasks: dict[str, Repeats] = {}
+        self.clock = CallClock(seconds=budget.seconds)
+        self.requests = Requests(budget)
 
-    def failures(self, task: str) -> "Failures":
-        """The failures in a task; "" is the session itself. Others work in other directories."""
-        return self._failures.setdefault(task, {})
+    def repeats(self, task: str) -> "Repeats":
+        """The repetitions in a task; "" is the session itself. Others work in other directories."""
+        known = self._tasks.get(task)
+        if known is None:
+            known = self._tasks[task] = Repeats()
+        return known
 
 
-Failures = dict[str, dict[str, tuple[str, int]]]
-"""By tool, then by arguments: how a call last failed, and how many times in a row."""
+class Repeats:
+    """The failures of one task, and its last success: what gates/breaker.py compares the next call with."""
+
+    __slots__ = ("arguments", "count", "digest", "failures", "key", "tool")
+
+    def __init__(self) -> None:
+        self.failures: dict[str, dict[str, tuple[str, int]]] = {}
+        """By tool, then by arguments: how a call last failed, and how many times in a row."""
+        self.begin(None, {})
+
+    def begin(self, tool: Tool | None, arguments: Mapping[str, Any]) -> None:
+        """Note a success that is not like the one before it; a failure is no tool's."""
+        self.tool = tool
+        self.arguments = arguments
+        self.count = 1
+        """Equal results in a row."""
+        self.digest = ""
+        """Of the result; empty after the first, which need not be compared unless the call comes again."""
+        self.key = ""
+        """Of the call as it was sent; empty until it came once too often."""
 
 
 class SessionState:
     """What the calls of a session share: its policy, budget, approver and sandbox, and the gates' own state."""
 
     __slots__ = (
-        "_lacks", "_rules", "_tokens_left", "approver", "budget", "caps", "counts", "covered",
+        "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts", "covered",
         "lanes", "open_guard", "policy",
-        "remembered", "sandbox", "smallest_cap", "task", "used_approvals",
+        "remembered", "sandbox", "smallest_cap", "task", "tasks_ended", "used_approvals",
     )  # fmt: skip
 
     def __init__(
@@ -65,9 +91,13 @@ class SessionState:
         self.sandbox = sandbox
         self.caps = caps
         """The session's caps; a call uses `context.caps`."""
+        self.call_timeout: float | None = None
+        """Seconds after which any call is ended; None leaves it to the tools."""
         self.tokens_left = None
         self.task = ""
         """The id of the task, in a child session."""
+        self.tasks_ended = False
+        """Whether a task that this session gave in its run was ended, or not begun, because the budget is used up."""
         self.remembered: list[Rule] = []
         """Rules that a person accepted for the rest of the session."""
         self.covered: dict[str, frozenset[str]] = {}
@@ -78,7 +108,7 @@ class SessionState:
         """Named lanes; managed by gates/lane.py."""
         self.open_guard: OpenGuard
         """For isolated tools."""
-        self.counts = Counts(budget.seconds)
+        self.counts = Counts(budget)
         self._rules: dict[Tool, RuleLists] = {}
         self._lacks: dict[Tool, str] = {}
 
@@ -98,14 +128,22 @@ class SessionState:
         """The policy's rules that may apply to a call of this tool."""
         rules = self._rules.get(tool)
         if rules is None:
+            _make_room(self._rules)
             rules = self._rules[tool] = self.policy.rules.about(tool)
         return rules
 
     def lacks(self, tool: Tool) -> str:
         """Which needs of the tool the sandbox does not enforce, as a sentence without a full stop; "" if none."""
         if tool not in self._lacks:
+            _make_room(self._lacks)
             self._lacks[tool] = _lacks(tool, self.sandbox)
         return self._lacks[tool]
+
+
+def _make_room(known: dict[Tool, Any]) -> None:
+    """Forget what is known of tools, where each call may bring a new one: of a source, or for an unknown name."""
+    if len(known) >= MAX_TOOLS_COUNT:
+        known.clear()
 
 
 def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
@@ -137,7 +175,6 @@ class Step:
         "images",
         "parent",
         "repairs",
-        "run_limit",
         "scope",
         "shared",
         "slot",
@@ -180,8 +217,6 @@ class Step:
         self.slot: Any = None
         """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
         self.still_running = False  # whether the body could not be stopped and may still be running
-        self.run_limit: CallLimit | None = None
-        """The limit that ends the call when the run's seconds are used up."""
         self.scope: anyio.CancelScope | None = None
         """The scope to cancel when a person ends the call."""
         self.terminated = self.deferred = False
@@ -200,6 +235,23 @@ class Step:
     def begin(self) -> str:
         """Record that the body begins. Returns why it must not, where that cannot be stored; else nothing."""
         return self._session.begin_body(self.call.id, self.call.parent)
+
+    async def begin_when_free(self) -> str:
+        """Record it after `begin` could not, once no other process has the store locked. Returns what `begin` does."""
+        with self.clock.pause(run=False):
+            return await self._session.begin_when_free(self.call.id, self.call.parent)
+
+    async def unstored(self) -> Failure | None:
+        """The answer to a call while its session cannot be stored: it is not run, and nobody is asked about it."""
+        if self._session.store_error:
+            with self.clock.pause(run=False):
+                await self._session.settle()
+        return self.not_stored(why) if (why := self._session.store_error) else None
+
+    def not_stored(self, why: str) -> Failure:
+        """The answer to a call that cannot be stored, for this reason."""
+        message = f"{self.tool.name} was not run: {why}. Tell the user, and try again later."
+        return Failure("unavailable", message, data={"started": False})
 
     def memory_changes(self) -> dict[str, dict[str, Any]]:
         """What tools changed, since the last call ended, of what they keep for the session."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from types import NoneType
 from typing import Any, Final, Generic, Literal, TypedDict, Unpack, get_args, overload
 from weakref import WeakSet
 
@@ -17,35 +16,33 @@ from typing_extensions import ParamSpec, TypeVar
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
-from handrail.contract.errors import BadSchema, HandrailError
-from handrail.contract.expect import expect_number, explains_misuse, nearest, refuse, shown
+from handrail.contract.errors import BadSchema, HandrailError, ToolFailed
+from handrail.contract.expect import explains_misuse, nearest, refuse, shown
 from handrail.contract.limits import TOOL_TIMEOUT
+from handrail.contract.result import Failure
 from handrail.schema.derive import derive
+from handrail.schema.describe import show
+from handrail.schema.explain import Convert, NotConvertible, Problem
 from handrail.schema.validate import Validator
 from handrail.threads import is_async
+from handrail.toolkit._tool_options import (
+    Blank,
+    Returns,
+    check_name,
+    check_options,
+    names,
+    refuse_generator,
+    risk,
+    subset,
+)
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.isolated import refuse_unimportable
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
 ALL: Final[frozenset[Origin]] = frozenset(get_args(Origin))
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Runs = Literal["async", "thread", "process"]
-Returns = Literal["value", "envelope"]
-TYPES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
-    ("parameters", (Mapping,), 'a JSON Schema such as {"type": "object", "properties": {"city": {"type": "string"}}}'),
-    ("description", (str,), 'a text such as "Find a customer by name."'),
-    ("output", (Mapping, NoneType), 'a JSON Schema such as {"type": "string"}, or leave it out'),
-    ("risk", (str,), '"safe", "high" or "critical"'),
-    (
-        "lane",
-        (str, NoneType),
-        'a name such as "database": calls that share it run one after the other; or leave it out',
-    ),
-    ("deferred", (bool,), "True or False"),
-    ("isolate", (bool,), "True or False"),
-)
-"""The type of each option, and what to write when it has another one."""
+Validate = Callable[[Mapping[str, Any]], object]
 _undescribed: "WeakSet[Callable[..., Any]]" = WeakSet()
 """Functions whose missing docstring was warned of."""
 
@@ -62,6 +59,9 @@ class ToolOptions(TypedDict, total=False):
     deferred: bool
     output_cap: int | None
     returns: Returns
+    polls: bool
+    varies: Collection[str]
+    blank: Blank | None
     describe: Callable[[Sequence["Tool"]], str] | None
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
 
@@ -93,7 +93,9 @@ class Tool(Generic[P, R]):
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """The schema of what the body returns; what breaks it is an execution_error."""
     risk: Risk = field(default="safe", kw_only=True)
-    """How bad a wrong call can be. A policy may ask before a high or critical one."""
+    """How bad a wrong call can be. A policy may ask before a high or critical one. A member of an Enum of yours is
+    taken for the risk that its value or its name is, in lower case.
+    """
     effects: Collection[Effect] = field(default=frozenset(), kw_only=True)
     """What it may do to the world; a policy asks about effects that no sandbox confines."""
     timeout: float | None = field(default=TOOL_TIMEOUT, kw_only=True)
@@ -110,6 +112,13 @@ class Tool(Generic[P, R]):
     """Characters of the answer; None means the default for its kind."""
     returns: Returns = field(default="value", kw_only=True)
     """What the body returns: a value, or an envelope, `{"ok": …}`, as a dict or as JSON text."""
+    polls: bool = field(default=False, kw_only=True)
+    """Whether it is made to be called again and again until something changes: equal results in a row are no loop."""
+    varies: Collection[str] = field(default=frozenset(), kw_only=True)
+    """Fields of its result, at any depth, that differ though nothing has changed: ids, times."""
+    blank: Blank | None = field(default=None, kw_only=True)
+    """Meaning of a blank text for an optional parameter: "absent" leaves it out, "keep" passes it on; None asks the
+    schema, of which a derived one leaves it out if the default is None or empty."""
     function: Callable[P, R] | None = field(default=None, kw_only=True)
     """The original function, where `@tool` made this."""
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True)
@@ -131,14 +140,18 @@ class Tool(Generic[P, R]):
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "description", "" if self.description is None else self.description)
-        _check_name(self.name)
-        _refuse_generator(self.name, self.body)
-        _check_options(self)
-        put(self, "effects", _subset(self, "effects", self.effects, Effect))
-        put(self, "needs", _subset(self, "needs", self.needs, Feature))
-        put(self, "callable_from", _subset(self, "callable_from", self.callable_from, Origin))
+        put(self, "risk", risk(self.risk))
+        check_name(self.name)
+        refuse_generator(self.name, self.body)
+        check_options(self)
+        put(self, "effects", subset(self, "effects", self.effects, Effect))
+        put(self, "needs", subset(self, "needs", self.needs, Feature))
+        put(self, "callable_from", subset(self, "callable_from", self.callable_from, Origin))
+        put(self, "varies", names(self, "varies", self.varies, "job"))
+        parameters = self.parameters if self.blank is None else {**self.parameters, "blank": self.blank}
         try:
-            put(self, "checks", Validator(self.parameters, typed=self.convert is not None))
+            put(self, "checks", Validator(parameters, typed=self.convert is not None))
+            self.checks.check_aliases()
             if self.function is None:
                 self.checks.check_defaults()
             put(self, "output_checks", None if self.output is None else Validator(self.output, of="result"))
@@ -164,66 +177,16 @@ class Tool(Generic[P, R]):
         return self.function is not None
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise HandrailError(f"tool name {name!r} is not 1 to 64 of the characters A-Z, a-z, 0-9, _ and -")
-
-
-def _check_options(tool: Tool) -> None:
-    name = f"tool {tool.name}:"
-    for option, kinds, write in TYPES:
-        if not isinstance(value := getattr(tool, option), kinds):
-            refuse(f"{name} {option}", value, write)
-    if tool.risk not in get_args(Risk):
-        raise HandrailError(f"{name} risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
-    if tool.returns not in get_args(Returns):
-        refuse(f"{name} returns", tool.returns, '"envelope" for a body that returns {"ok": …}, or leave it out')
-    seconds = "a number of seconds above 0, or None for a tool that keeps its own clock"
-    expect_number(f"{name} timeout", tool.timeout, seconds, least=0, above=True, whole=False)
-    characters = "a number of characters above 0, or leave it out"
-    expect_number(f"{name} output_cap", tool.output_cap, characters, least=0, above=True, whole=True)
-    if tool.isolate and tool.function is None:
-        raise HandrailError(f"{name} isolate=True is for functions: make it with @tool(isolate=True)")
-    for option in ("convert", "function", "describe", "covers", "changed"):
-        if (given := getattr(tool, option)) is not None and not callable(given):
-            refuse(f"{name} {option}", given, "a function")
-    if tool.function is None and not _takes_two(tool.body):
-        refuse(f"{name} body", tool.body, "a function of two values: `def body(context, arguments): …`")
-
-
-def _takes_two(body: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(body).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # a function of C that does not tell
-        return callable(body)
-    return True
-
-
-def _refuse_generator(name: str, body: Callable[..., Any]) -> None:
-    if inspect.isasyncgenfunction(body) or inspect.isasyncgenfunction(getattr(body, "__call__", None)):  # noqa: B004
-        raise HandrailError(
-            f"tool {name}: its function is an async generator, and a call has one answer: return a list, "
-            "and show what comes before it with context.show()"
-        )
-
-
-def _subset(tool: Tool, option: str, given: Collection[str], allowed: Any) -> frozenset[str]:
-    if not isinstance(given, str | Collection) or not all(isinstance(word, str) for word in given):
-        refuse(f"tool {tool.name}: {option}", given, f"a list such as [{get_args(allowed)[0]!r}]")
-    words = frozenset({given} if isinstance(given, str) else given)
-    if unknown := words - set(get_args(allowed)):
-        wrong, right = ", ".join(sorted(map(repr, unknown))), ", ".join(get_args(allowed))
-        raise HandrailError(f"tool {tool.name}: {option} {wrong} is not one of {right}")
-    return words
-
-
 @overload
 def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, isolate: bool = False, **options: Unpack[ToolOptions]
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    isolate: bool = False,
+    validate: Validate | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     fn: Callable[..., Any] | None = None,
@@ -232,6 +195,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     isolate: bool = False,
+    validate: Validate | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a Tool of a typed function: the schema comes from its signature and docstring.
@@ -241,34 +205,37 @@ def tool(
         name: what the model calls it; the function's own name if None.
         description: what the model reads about it; the docstring if None.
         isolate: run it in a process of its own, which is killed at the deadline with all it started.
-        **options: risk, effects, timeout, lane, needs, callable_from, deferred, output_cap and returns; Tool
-            explains them.
+        validate: refuses arguments that the schema accepts and the function does not, by raising ToolFailed or
+            ValueError. It gets the arguments that were sent, converted, and runs before anybody is asked.
+        **options: those of Tool, such as risk, effects, timeout, needs, returns and blank.
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
-        wrong, known = sorted(unknown), ("name", "description", "isolate", *ToolOptions.__annotations__)
+        wrong, known = sorted(unknown), ("name", "description", "isolate", "validate", *ToolOptions.__annotations__)
         raise TypeError(f"tool() has no option {', '.join(wrong)}; {nearest(wrong[0], known)}")
     names = sys._getframe(1).f_locals  # types that were defined beside the function
 
     def make(function: Callable[..., Any]) -> Tool:
-        return _make(function, names, name, description, isolate, options)
+        return _make(function, names, name, description, isolate, validate, options)
 
     return make if fn is None else make(fn)
 
 
 def _make(
     fn: Callable[..., Any], names: Mapping[str, Any], name: str | None, description: str | None, isolate: bool,
-    options: ToolOptions,
+    validate: Validate | None, options: ToolOptions,
 ) -> Tool:  # fmt: skip
     _refuse_no_function(fn)
     named = fn.func if isinstance(fn, partial) else fn
     title = name if name is not None else getattr(named, "__name__", type(named).__name__)
-    _check_name(title)
-    _refuse_generator(title, fn)
+    check_name(title)
+    refuse_generator(title, fn)
     _refuse_method(title, fn)
     try:
         derived = derive(fn, injected=Context, local_names=names)
     except BadSchema as error:
         raise BadSchema(f"tool {title}: {error}") from None
+    if validate is not None and not callable(validate):
+        refuse(f"tool {title}: validate", validate, "a function of the arguments")
     if isolate is True:
         refuse_unimportable(title, fn, derived.context_parameter)
     if description is None and not derived.description:
@@ -280,10 +247,29 @@ def _make(
         description=derived.description if description is None else description,
         output=None if options.get("returns") == "envelope" else derived.output,
         function=fn,
-        convert=derived.convert,
+        convert=derived.convert if validate is None else _validated(derived.convert, validate),
         isolate=isolate,
         **options,
     )
+
+
+def _validated(convert: Convert, validate: Validate) -> Convert:
+    """The conversion, followed by the tool's own check of what it gives."""
+
+    def both(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        converted = convert(arguments)
+        try:
+            validate(converted)
+        except (ToolFailed, ValueError) as error:
+            failure = error.failure if isinstance(error, ToolFailed) else Failure("invalid_args", str(error))
+            field = failure.field or ""
+            given = re.split(r"[.\[]", field)[0]
+            received = show(arguments[given]) if given in arguments else "nothing" if given else show(arguments)
+            problem = Problem(field, failure.message.removesuffix("."), failure.expected or "other arguments", received)
+            raise NotConvertible([problem]) from None
+        return converted
+
+    return both
 
 
 def _refuse_no_function(fn: object) -> None:

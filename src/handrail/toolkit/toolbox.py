@@ -1,18 +1,25 @@
 """A Toolbox: tools by name, in a stable order. May be shared between sessions."""
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, Union
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
-from handrail.contract.expect import nearest, refuse, shown
+from handrail.contract.expect import close_names, nearest, refuse, shown
 from handrail.contract.result import Failure
+from handrail.lazy import Lazy
 from handrail.schema.export import check_provider, export
-from handrail.threads import is_async
-from handrail.toolkit.context import Body, Context
+from handrail.toolkit._objects import body_of
+from handrail.toolkit._tool_options import risk as risk_of
+from handrail.toolkit.context import Context
 from handrail.toolkit.hosted import HostedTool
 from handrail.toolkit.tool import Tool, ToolOptions, tool
+
+if TYPE_CHECKING:
+    from handrail.toolkit import _tool_source as _sources
+else:
+    _sources = Lazy("handrail.toolkit._tool_source")
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may have."""
@@ -30,21 +37,45 @@ class Executes(Protocol):
     def execute(self) -> Callable[..., Any]: ...
 
 
+class ToolSource(Protocol):
+    """A registry of tools that may change; each method is a `def` or an `async def`."""
+
+    def get(self, name: str, /) -> Any:
+        """The tool of this name, in any form that a Toolbox takes; None where there is none."""
+
+    def all(self) -> Any:
+        """A list of the tools."""
+
+
 ToolLike = Tool | HostedTool | Callable[..., Any] | Executes
+Tools = Union[Iterable[ToolLike], "Toolbox", ToolSource]
+"""What a session and a toolbox are made of."""
 
 
 class Toolbox:
     """Accepts Tools, typed functions, and any object with `name` and `parameters`.
 
-    Such an object has `__call__(context, arguments)` or `execute(**arguments)`, `def` or `async def`.
+    Such an object has `__call__(context, arguments)`, `__call__(ctx, **arguments)`, or `execute(**arguments)`, which
+    may take the Context too, as `ctx`. Each is a `def` or an `async def`.
     """
 
-    def __init__(self, tools: "Iterable[ToolLike] | Toolbox" = ()) -> None:
+    sourced = waits = False
+    """Whether its tools come from a ToolSource, and whether that must be awaited."""
+    warnings: Mapping[str, None] = MappingProxyType({})
+    """What its source has and was left out, and why."""
+
+    def __new__(cls, tools: Tools = (), **options: Any) -> "Toolbox":
+        """A toolbox that asks its source, where it is given one."""
+        return object.__new__(_sources.SourcedToolbox if cls is Toolbox and is_source(tools) else cls)
+
+    def __init__(self, tools: Tools = ()) -> None:
         self.changes = 0
         """Counts every add and replace, so that readers know when their cached schemas are stale."""
-        self._tools: dict[str, Tool] = {}
-        _refuse_no_list(tools)
-        for each in tools:
+        self._own: dict[str, Tool] = {}
+        self._tools = self._own
+        self._unknown: Tool | None = None
+        """Answers for names that are not here; made when it is first needed."""
+        for each in _listed(tools):
             self.add(each)
 
     def __repr__(self) -> str:
@@ -53,12 +84,12 @@ class Toolbox:
     def add(self, tool: ToolLike) -> Tool:
         """Add a tool. Raises NameConflict, naming both tools, for a name that is taken or reserved."""
         made = as_tool(tool)
-        if made.name in RESERVED and not _is_ours(made):
+        if made.name in RESERVED and not is_ours(made):
             raise NameConflict(f"the name {made.name!r} is reserved for Handrail's own tool; rename {_where(made)}")
         if other := self._tools.get(made.name):
             both = f"{_where(other)} and {_where(made)}"
             raise NameConflict(f"two tools are called {made.name!r}: {both}; use replace() to replace the first")
-        self._tools[made.name] = made
+        self._own[made.name] = made
         self.changes += 1
         return made
 
@@ -67,7 +98,7 @@ class Toolbox:
         made = as_tool(tool)
         if made.name not in self._tools:
             raise HandrailError(f"there is no tool {made.name!r} to replace; use add()")
-        self._tools[made.name] = made
+        self._own[made.name] = made
         self.changes += 1
         return made
 
@@ -77,31 +108,52 @@ class Toolbox:
 
     def find(self, name: str) -> Tool:
         """The tool of this name; for an unknown name, a Tool that answers tool_not_found."""
-        return self._tools.get(name) or _unknown(name, self._tools)
+        if (found := self._tools.get(name)) is not None:
+            return found
+        check_name(name)
+        if self._unknown is None:
+            self._unknown = unknown_tool(self._tools)
+        return self._unknown
+
+    async def refresh(self) -> None:
+        """Ask the source of the tools, if there is one, for all of them. A session does so before each request."""
+
+    async def look_up(self, name: str) -> None:
+        """Ask the source of the tools, if there is one, for this one. A session does so at each call."""
+
+    def having(self, tool: Tool) -> "Toolbox":
+        """The same with this tool, which replaces one of the same name."""
+        return Toolbox([*(each for each in self if each.name != tool.name), tool])
+
+    def narrowed(self, tools: Collection[Tool], only: Collection[str] | None) -> "Toolbox":
+        """A toolbox of these of its tools; `only` are their names, None where it is all of them."""
+        return Toolbox(tools)
 
     def all(self) -> list[Tool]:
         """Every tool, sorted by name."""
-        return [self._tools[name] for name in sorted(self._tools)]
+        tools = self._tools
+        return [tools[name] for name in sorted(tools)]
 
     def names(self) -> list[str]:
         """The names of all tools, sorted."""
         return sorted(self._tools)
 
     def by_risk(self, risk: Risk) -> list[Tool]:
-        """The tools of exactly this risk."""
-        return [each for each in self.all() if each.risk == risk]
+        """The tools of exactly this risk, which may be a member of an Enum as in `Tool(risk=…)`."""
+        wanted = risk_of(risk)
+        return [each for each in self.all() if each.risk == wanted]
 
     def by_effect(self, effect: Effect) -> list[Tool]:
         """The tools that declare this effect."""
         return [each for each in self.all() if effect in each.effects]
 
-    def schemas(self, provider: str) -> list[dict[str, Any]]:
+    def schemas(self, provider: str = "mcp") -> list[dict[str, Any]]:
         """Every tool that is not deferred, sorted by name. Raises HandrailError if the provider would refuse one."""
         check_provider(provider)
         offered = [each for each in self.all() if not each.deferred and is_for(provider, each)]
         return [exported(provider, each, self.all()) for each in offered]
 
-    def deferred_schemas(self, provider: str) -> list[dict[str, Any]]:
+    def deferred_schemas(self, provider: str = "mcp") -> list[dict[str, Any]]:
         """The tools that `schemas` leaves out because they are deferred, in the same form."""
         return [exported(provider, each, self.all()) for each in self.all() if each.deferred]
 
@@ -141,7 +193,7 @@ def as_tool(given: object) -> Tool:
             f"{given!r} is the name of a tool, not a tool; give the tool itself: a typed function, a Tool, or those of "
             "builtin_tools()"
         )
-    if hasattr(given, "name") and hasattr(given, "parameters") and (body := _body_of(given)) is not None:
+    if hasattr(given, "name") and hasattr(given, "parameters") and (body := body_of(given)) is not None:
         options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
         options = {option: value for option, value in options.items() if value is not None or option == "timeout"}
         return Tool(given.name, given.parameters, body, **options)
@@ -149,26 +201,19 @@ def as_tool(given: object) -> Tool:
         return tool(given)
     raise HandrailError(
         f"{shown(given)} is not a tool: give a typed function, a Tool, or an object with name and parameters, and with "
-        "`__call__(context, arguments)` or `execute(**arguments)`"
+        "`__call__(context, arguments)`, `__call__(ctx, **arguments)` or `execute(**arguments)`"
     )
 
 
-def _body_of(given: Any) -> Body | None:
-    """The body of an object: the object itself if it can be called, or its method `execute`."""
-    execute = getattr(given, "execute", None)
-    if callable(given) or not callable(execute):
-        return given if callable(given) else None
-
-    async def waits(context: Context, arguments: Mapping[str, Any]) -> Any:
-        return await execute(**arguments)
-
-    def runs(context: Context, arguments: Mapping[str, Any]) -> Any:
-        return execute(**arguments)
-
-    return waits if is_async(execute) else runs
+def is_source(given: object) -> bool:
+    """Whether it is a registry to be asked for its tools: it has `get` and `all`."""
+    if isinstance(given, Toolbox | Mapping | type):
+        return False
+    return callable(getattr(given, "get", None)) and callable(getattr(given, "all", None))
 
 
-def _refuse_no_list(tools: object) -> None:
+def _listed(tools: object) -> Iterable[ToolLike]:
+    """The tools, where they are a list. Raises HandrailError."""
     if isinstance(tools, str) or (not isinstance(tools, Iterable) and not callable(tools)):
         refuse("tools", tools, "a list of tools such as builtin_tools() or [my_function]")
     if isinstance(tools, Mapping):
@@ -177,6 +222,7 @@ def _refuse_no_list(tools: object) -> None:
         own = getattr(tools, "__module__", "") == "handrail.tools.builtin"
         name = getattr(tools, "name", getattr(tools, "__name__", "my_tool"))
         refuse("tools", tools, "builtin_tools(), with parentheses" if own else f"a list, even of one: [{name}]")
+    return tools
 
 
 def few(names: Sequence[str], most: int = 5) -> str:
@@ -204,7 +250,7 @@ def _where(tool: Tool) -> str:
     return f"{getattr(source, '__module__', '?')}.{getattr(source, '__qualname__', type(source).__qualname__)}"
 
 
-def _is_ours(tool: Tool) -> bool:
+def is_ours(tool: Tool) -> bool:
     return str(getattr(tool.function or tool.body, "__module__", "")).startswith("handrail.")
 
 
@@ -214,14 +260,15 @@ def check_name(name: object) -> None:
         refuse("the name of a tool", name, "a text, as in session.call('bash', {'command': 'ls'})")
 
 
-def _unknown(name: str, known: Mapping[str, Tool]) -> Tool:
-    check_name(name)
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    listed = ", ".join(sorted(known)[:40]) or "none"
-    message = f"There is no tool called {name[:100]!r}. {hint}The tools are: {listed}."
+def unknown_tool(known: Mapping[str, Tool]) -> Tool:
+    """The tool that answers every call of a name that is not known."""
 
     async def answer(context: Context, arguments: Mapping[str, Any]) -> Any:
+        name = context.call.name
+        near = close_names(name, known, count=3)
+        hint = f"Did you mean {' or '.join(near)}? " if near else ""
+        listed = ", ".join(sorted(known)[:40]) or "none"
+        message = f"There is no tool called {name[:100]!r}. {hint}The tools are: {listed}."
         raise ToolFailed(Failure("tool_not_found", message, data={"near": near} if near else None))
 
     return Tool("no_such_tool", {"type": "object"}, answer)

@@ -2,13 +2,15 @@
 
 import errno
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
+from handrail.contract.expect import close_names
 from handrail.contract.result import Failure
 from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
@@ -27,6 +29,8 @@ NAMES_COMPARED: Final = 5_000
 """Names that are compared with the missing one."""
 _VERSIONS: Final = "files"
 """The memory in which a session keeps the versions of files."""
+FilePath = Annotated[str, Field(json_schema_extra={"aliases": ["file_path"]})]
+"""A parameter that names one file, as some models were trained to call it too."""
 Version = list[float]
 """Time of change and size."""
 
@@ -91,7 +95,7 @@ async def path_not_found(sandbox: Sandbox, path: str, field: str = "path") -> To
     if wanted in names:
         message = f"{path} is a link to a path that does not exist; see where it leads with bash (ls -l)."
         return ToolFailed(Failure("not_found", message, field=field))
-    near = get_close_matches(wanted, names[:NAMES_COMPARED], n=3, cutoff=0.6)
+    near = close_names(wanted, names[:NAMES_COMPARED], count=3)
     listed = near or names[:NAMES_LISTED]
     directory = parent or "."
     where = f"The directory {parent}" if parent else "The workspace"
@@ -100,6 +104,51 @@ async def path_not_found(sandbox: Sandbox, path: str, field: str = "path") -> To
     hint = f"Did you mean {posixpath.join(parent, near[0])}? " if near else ""
     message = f"{path} does not exist. {hint}{entries}{more}."
     return ToolFailed(Failure("not_found", message, field=field, data={"directory": directory, "entries": listed}))
+
+
+async def check_place(sandbox: Sandbox, path: str) -> None:
+    """Raise ToolFailed for a path that climbs out of the workspace and the mounts: what is written there is lost."""
+    roots, parts = sandbox.report.lasting, path.split("/")
+    if parts[0] == "~":
+        message = f"{path} begins with ~, which only a shell expands. Give a path below {sandbox.workspace}."
+        raise ToolFailed(Failure("invalid_args", message, field="path", expected=f"a path below {sandbox.workspace}"))
+    if not roots or ".." not in parts:
+        return
+    above = await _real_directory(sandbox, posixpath.join(sandbox.cwd, posixpath.dirname(path)))
+    if not is_in(above, roots):
+        message = (
+            f"{path} leads out of the workspace, to {above}, where a file would go with the sandbox. "
+            f"Give a path below {sandbox.workspace}."
+        )
+        raise ToolFailed(Failure("invalid_args", message, field="path", expected=f"a path below {sandbox.workspace}"))
+
+
+async def _real_directory(sandbox: Sandbox, path: str) -> str:
+    """The directory that a path leads to, as the kernel follows links; one that is missing lies below its nearest."""
+    missing: list[str] = []
+    while True:
+        try:
+            return posixpath.normpath(posixpath.join((await sandbox.stat(path)).real_path, *reversed(missing)))
+        except (OSError, ValueError):
+            if path in ("", "/"):
+                return "/"
+            path, name = posixpath.split(path.rstrip("/"))
+            missing.append(name)
+
+
+def lost_with_sandbox(sandbox: Sandbox, stat: FileStat, path: str) -> tuple[str, ...]:
+    """A warning for a file that lies where nothing outlives the sandbox."""
+    roots = sandbox.report.lasting
+    if not roots or is_in(stat.real_path, roots):
+        return ()
+    return (
+        f"{path} is outside the workspace, so it goes with the sandbox; write below {sandbox.workspace} to keep it.",
+    )
+
+
+def is_in(path: str, roots: Iterable[str]) -> bool:
+    """Whether a path is one of these directories, or below one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def remember_version(context: Context, stat: FileStat) -> None:

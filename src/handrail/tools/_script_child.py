@@ -51,9 +51,11 @@ class Ref:
     def __init__(self, channel: Channel, wire: dict[str, Any]) -> None:
         self._channel, self._ref = channel, wire["ref"]
         self.preview, self.size, self.kind = wire["preview"], wire["size"], wire["kind"]
+        self.incomplete = wire["incomplete"]
 
     def __repr__(self) -> str:
-        return f"<Ref to {self.size:,} bytes of {self.kind}: {self.preview[:60]!r}…>"
+        lacks = ", incomplete" if self.incomplete else ""
+        return f"<Ref to {self.size:,} bytes of {self.kind}{lacks}: {self.preview[:60]!r}…>"
 
     def read(self, start: int = 0, end: int | None = None) -> Any:
         """The bytes from `start` to `end`, as text; what holds bytes is given as bytes."""

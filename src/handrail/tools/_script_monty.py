@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
-from handrail.contract.limits import FRAME_BYTES, REF_BYTES
+from handrail.contract.limits import FRAME_BYTES
 from handrail.contract.result import sendable
 from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
@@ -211,7 +211,7 @@ class Monty:
         return self._handle(ref)
 
     def _handle(self, ref: Ref) -> Any:
-        made = _monty.ClassInstance(ref, eager_attrs=("preview", "size", "kind"))
+        made = _monty.ClassInstance(ref, eager_attrs=("preview", "size", "kind", "incomplete"))
         self._refs[made.id] = ref
         return made
 
@@ -219,7 +219,7 @@ class Monty:
         """An object or a list, in which large texts are references. One that has very many parts is a reference."""
         if ref.size <= LARGEST_GIVEN:
             value = json.loads(await _read(ref, 0, ref.size, calls))
-            if _longest_text(value) <= REF_BYTES:
+            if self._context.budget.inlines(_longest_text(value)):
                 return await self._given(_escaped(value), calls)
             keys: Any = list(value) if isinstance(value, dict) else list(range(len(value)))
         else:
@@ -321,10 +321,12 @@ def _escaped(value: Any) -> Any:
     return [_escaped(held) for held in value] if isinstance(value, list) else value
 
 
-def _longest_text(value: Any) -> int:
+def _longest_text(value: Any) -> str:
+    """The text in it that has the most bytes."""
     if isinstance(value, dict | list):
-        return max(map(_longest_text, value.values() if isinstance(value, dict) else value), default=0)
-    return len(value.encode("utf-8", "replace")) if isinstance(value, str) else 0
+        found = map(_longest_text, value.values() if isinstance(value, dict) else value)
+        return max(found, key=lambda text: len(text.encode("utf-8", "replace")), default="")
+    return value if isinstance(value, str) else ""
 
 
 def _as_json(value: Any, path: str) -> Any:

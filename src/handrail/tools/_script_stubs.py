@@ -11,8 +11,8 @@ from handrail.tools._script_subset import MODULES
 INTRODUCTION: Final = """\
 Run a Python script that calls tools itself: one script instead of many calls. Every call in it is checked, counted and
 approved as if you made it. tools.NAME(argument=value) returns plain data, or raises ToolError{error}.
-tools.gather(call("NAME", argument=value), ...) makes calls together. A {large} above 4,096 bytes is a Ref: .preview,
-.size, .kind, .read(start, end), .lines(), and {part} for a part of it; pass it on as an argument as it is.
+tools.gather(call("NAME", argument=value), ...) makes calls together. A {large} above a few KB is a Ref: .preview,
+.size, .kind, .incomplete, .read(start, end), .lines(), and {part} for a part of it; pass it on as an argument as it is.
 The value of the last expression, or of `return`, is the result: JSON data. print() goes to the logs. Files under media/
 come back as media. How many calls and seconds a script may use is limited; a refusal says the limit. {world}"""
 CPYTHON: Final = INTRODUCTION.format(

@@ -6,7 +6,6 @@ import re
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.limits import REF_BYTES
 from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
 from handrail.sandbox.sandbox import Sandbox
 from handrail.threads import in_thread
@@ -94,21 +93,23 @@ class Values:
         if frame.get("count"):
             return len(value) if isinstance(value, dict | list) else known.size
         if frame.get("keys"):
-            return None if not isinstance(value, dict) else await self.wire(await self._large(list(value)))
+            keys = await self._large(list(value), incomplete=False) if isinstance(value, dict) else None
+            return await self.wire(keys)
         key = frame.get("key")
         try:
             found = value[key]
         except (LookupError, TypeError):
             raise ToolFailed(Failure("not_found", f"The value has no part {key!r}.", field="key")) from None
-        return await self.wire(await self._large(found))
+        return await self.wire(await self._large(found, incomplete=known.incomplete))
 
-    async def _large(self, value: Any) -> Any:
-        """The value, or a reference to it."""
+    async def _large(self, value: Any, *, incomplete: bool) -> Any:
+        """The value, or a reference to it. A part of what is incomplete may be so too."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if len(text) * 4 <= REF_BYTES or len(text.encode("utf-8", "replace")) <= REF_BYTES:
+        if self._context.budget.inlines(text):
             return value
         media_type = None if isinstance(value, str) else JSON
-        return await self._context.artifacts.put(text, media_type=media_type, name="value")
+        artifacts = self._context.artifacts
+        return await artifacts.put(text, media_type=media_type, name="value", incomplete=incomplete)
 
     async def _grant(self, ref: ArtifactRef) -> dict[str, Any]:
         if ref.ref not in self._given:
@@ -117,7 +118,7 @@ class Values:
         kind = _kind(ref)
         data = await self._context.artifacts.read(ref, 0, PREVIEW * 4)
         preview = data[:16].hex(" ") if kind == "bytes" else data.decode("utf-8", "ignore")[:PREVIEW]
-        return {"ref": ref.ref, "preview": preview, "size": ref.size, "kind": kind}
+        return {"ref": ref.ref, "preview": preview, "size": ref.size, "kind": kind, "incomplete": ref.incomplete}
 
     def _known(self, ref: object) -> ArtifactRef:
         known = self._given.get(ref) if isinstance(ref, str) else None

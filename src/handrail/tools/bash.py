@@ -1,7 +1,7 @@
 """Run a command line in the sandbox; a timeout stops its whole process tree and keeps its output."""
 
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, get_args
 
 from pydantic import Field
@@ -20,9 +20,15 @@ Seconds = Annotated[float, Field(ge=0.1, le=86_400)]
 """How long a command may take, or somebody waits."""
 
 
-@tool(risk="high", effects=["executes"], needs=["exec"], timeout=None)
+def _check(arguments: Mapping[str, Any]) -> None:
+    if arguments.get("input") and not arguments.get("background"):
+        message = "input is only for background jobs; send background=true too, or put the input into the command."
+        raise ToolFailed(Failure("invalid_args", message, field="input", expected="background=true beside it"))
+
+
+@tool(risk="high", effects=["executes"], needs=["exec"], timeout=None, varies=["job", "pid", "log"], validate=_check)
 async def bash(
-    command: Annotated[str, Field(min_length=1)],
+    command: Annotated[str, Field(min_length=1, json_schema_extra={"aliases": ["cmd"]})],
     context: Context,
     timeout: Seconds = DEFAULT_TIMEOUT,
     idle_timeout: Seconds | None = None,
@@ -43,7 +49,8 @@ async def bash(
         cwd: The directory to run it in, absolute or relative to the workspace.
     """
     sandbox = context.sandbox
-    _check_input(sandbox, input, background)
+    if input and "stdin" not in sandbox.features:
+        raise Unavailable("This sandbox cannot send input to a running command.", retryable=False)
     with explain_errors(sandbox, cwd or sandbox.cwd, "cwd"):
         try:
             if background:
@@ -57,14 +64,6 @@ async def bash(
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
     return answer(completed, sandbox, timeout=timeout, idle_timeout=idle_timeout)
-
-
-def _check_input(sandbox: Sandbox, input: bool, background: bool) -> None:
-    if input and not background:
-        message = "input is only for background jobs; send background=true too, or put the input into the command."
-        raise ToolFailed(Failure("invalid_args", message, field="input"))
-    if input and "stdin" not in sandbox.features:
-        raise Unavailable("This sandbox cannot send input to a running command.", retryable=False)
 
 
 def watcher(context: Context) -> Callable[[Chunk], None]:
@@ -84,7 +83,7 @@ def answer(
     """The result of a command. Any exit code is a Success; a command that was stopped is a Failure."""
     data, notes = completed.to_data(), completed.notes
     killed = f"killed with {'all it started' if 'tree_kill' in sandbox.features else 'its process group'}"
-    rest = "Its output is in data." if completed.stdout_size or completed.stderr_size else "No output had come from it."
+    rest = "What it printed is kept." if completed.stdout_size or completed.stderr_size else "It had printed nothing."
     if completed.may_still_run:
         rest += " It may still be running: the sandbox did not confirm its end."
     if completed.ended_by == "timeout":
@@ -109,10 +108,4 @@ async def _start(
     job = await context.sandbox.start(
         command, cwd=cwd, idle_timeout=idle_timeout, stdin=stdin, on_output=watcher(context)
     )
-    return {
-        "job": job.id,
-        "pid": job.pid,
-        "log": f'process(action="tail", job="{job.id}")',
-        "cwd": job.cwd,
-        "background": True,
-    }
+    return job.to_data()

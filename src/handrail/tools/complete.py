@@ -1,6 +1,7 @@
 """End the work with a summary that is not a placeholder."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -16,21 +17,18 @@ PLACEHOLDERS: Final = frozenset(
 )  # fmt: skip
 
 
-@tool
+def _check(arguments: Mapping[str, Any]) -> None:
+    if re.sub(r"[\W_]+", " ", arguments["summary"].lower()).strip() in PLACEHOLDERS:
+        message = "The summary says nothing. Say what was done, what was found, and what is left."
+        raise ToolFailed(Failure("invalid_args", message, field="summary", expected="a few sentences"))
+
+
+@tool(validate=_check)
 async def complete(summary: Annotated[str, Field(json_schema_extra={"blank": "keep"})], context: Context) -> Any:
     """End the work. Call it once, when every request is done or turned out to be impossible.
 
     Args:
         summary: What was done, what was found, and what is left, in a few sentences.
     """
-    if re.sub(r"[\W_]+", " ", summary.lower()).strip() in PLACEHOLDERS:
-        raise ToolFailed(
-            Failure(
-                "invalid_args",
-                "The summary says nothing. Say what was done, what was found, and what is left.",
-                field="summary",
-                expected="a few sentences",
-            )
-        )
     context.host.finish(summary)
     return {"completed": True}

@@ -1,16 +1,26 @@
 """Replace exact text in a file, all edits or none; if the text is not there, show the passage closest to it."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure
+from handrail.contract.result import Failure, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.diff import difference
 from handrail.toolkit.tool import tool
-from handrail.tools._paths import changed_since_read, explain_errors, lookup, remember_version, require_file
+from handrail.tools._paths import (
+    FilePath,
+    changed_since_read,
+    check_place,
+    explain_errors,
+    lookup,
+    lost_with_sandbox,
+    remember_version,
+    require_file,
+)
 
 LARGEST_FILE: Final = 64 << 20
 LINES_NAMED: Final = 10
@@ -30,27 +40,39 @@ ALIKE_ENOUGH: Final = 0.5
 """The score from which a passage is shown."""
 
 
-KEPT: Final = Field(json_schema_extra={"blank": "keep"})
+OLD: Final = Field(json_schema_extra={"blank": "keep", "consequential": True, "aliases": ["old_string"]})
+NEW: Final = Field(json_schema_extra={"blank": "keep", "consequential": True, "aliases": ["new_string"]})
 
 
 class Edit(BaseModel):
     """One replacement."""
 
     old: Annotated[
-        str, KEPT, Field(description="The text to replace, exactly as in the file, where it must occur once.")
+        str, OLD, Field(description="The text to replace, exactly as in the file, where it must occur once.")
     ]
-    new: Annotated[str, KEPT, Field(description="The text that replaces it.")]
+    new: Annotated[str, NEW, Field(description="The text that replaces it.")]
     replace_all: Annotated[bool, Field(description="Replace every occurrence.")] = False
 
 
-@tool(risk="high", effects=["reads", "writes"], needs=["files", "atomic_write", "range_read"])
+# One edit without its list is not in doubt, only what it replaces is.
+Edits = Annotated[list[Edit] | None, Field(min_length=1, max_length=100, json_schema_extra={"consequential": False})]
+
+
+def _check(arguments: Mapping[str, Any]) -> None:
+    """Raise ToolFailed for arguments that are no list of edits, or an edit that changes nothing."""
+    given = [arguments.get(name) for name in ("old", "new", "replace_all", "edits")]
+    for number, each in enumerate(_asked(given[0], given[1], bool(given[2]), given[3])):
+        _check_edit(each, "" if given[3] is None else f"edits[{number}].")
+
+
+@tool(risk="high", effects=["reads", "writes"], needs=["files", "atomic_write", "range_read"], validate=_check)
 async def edit(
-    path: str,
+    path: FilePath,
     context: Context,
-    old: Annotated[str | None, KEPT] = None,
-    new: Annotated[str | None, KEPT] = None,
+    old: Annotated[str | None, OLD] = None,
+    new: Annotated[str | None, NEW] = None,
     replace_all: bool = False,
-    edits: Annotated[list[Edit] | None, Field(min_length=1, max_length=100)] = None,
+    edits: Edits = None,
 ) -> Any:
     """Replace exact text in a file: one piece (`old`, `new`), or several (`edits`), all of them, in order, or none.
 
@@ -63,6 +85,7 @@ async def edit(
     """
     sandbox = context.sandbox
     asked = _asked(old, new, replace_all, edits)
+    await check_place(sandbox, path)
     stat = await lookup(sandbox, path)
     require_file(path, stat, "edit needs the path of a file")
     if stat.size > LARGEST_FILE:
@@ -73,17 +96,24 @@ async def edit(
     if b"\0" in data[:8192]:
         raise ToolFailed(Failure("invalid_args", f"{path} is a binary file; edit changes text.", field="path"))
     before = data.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 stay as they are
-    after, count = before, 0
-    for number, each in enumerate(asked):
-        after, made = _apply(after, each, "" if edits is None else f"edits[{number}].", path)
-        count += made
+    after, count = _apply_all(before, asked, path, listed=edits is not None)
     changed = after.encode("utf-8", "surrogateescape")
     with explain_errors(sandbox, path):
         await sandbox.write_bytes(path, changed)
     if not changed_since_read(context, stat):  # otherwise it holds changes that this session has not read
         remember_version(context, await sandbox.stat(path))
     diff = difference(_printable(before), _printable(after), path, context.caps.diff)
-    return {"path": path, "replacements": count, "bytes_written": len(changed), "diff": diff}
+    value = {"path": path, "replacements": count, "bytes_written": len(changed), "diff": diff}
+    return Success(value, lost_with_sandbox(sandbox, stat, path))
+
+
+def _apply_all(text: str, asked: list[Edit], path: str, *, listed: bool) -> tuple[str, int]:
+    """The text after all edits, and how many replacements they made."""
+    count = 0
+    for number, each in enumerate(asked):
+        text, made = _apply(text, each, f"edits[{number}]." if listed else "", path)
+        count += made
+    return text, count
 
 
 def _printable(text: str) -> str:
@@ -100,7 +130,7 @@ def _asked(old: str | None, new: str | None, replace_all: bool, edits: list[Edit
             message = (
                 f"{' and '.join(flat)} came together with edits; send one edit as old and new, or a list as edits."
             )
-            raise ToolFailed(Failure("invalid_args", message, field=flat[0]))
+            raise ToolFailed(Failure("invalid_args", message, field=flat[0], expected="old and new, or edits alone"))
         return edits
     if old is not None and new is not None:
         return [Edit(old=old, new=new, replace_all=replace_all)]
@@ -109,14 +139,21 @@ def _asked(old: str | None, new: str | None, replace_all: bool, edits: list[Edit
     raise ToolFailed(Failure("invalid_args", message, field=missing, expected="the text to replace, and the new text"))
 
 
+def _check_edit(edit: Edit, prefix: str) -> None:
+    if not edit.old:
+        message = "The old text is empty; to create a file use write."
+        raise ToolFailed(Failure("invalid_args", message, field=f"{prefix}old", expected="the text to replace"))
+    if edit.old == edit.new:
+        message = "The old and the new text are the same."
+        raise ToolFailed(Failure("invalid_args", message, field=f"{prefix}new", expected="another text"))
+
+
 def _apply(text: str, edit: Edit, prefix: str, path: str) -> tuple[str, int]:
     field = f"{prefix}old"
-    if not edit.old:
-        raise ToolFailed(Failure("invalid_args", "The old text is empty; to create a file use write.", field=field))
     old, new = _with_line_ends_of(text, edit.old, edit.new)
     if old == new:
-        note = "" if edit.old == edit.new else " apart from line ends, and edit keeps those of the file"
-        raise ToolFailed(Failure("invalid_args", f"The old and the new text are the same{note}.", field=f"{prefix}new"))
+        message = "The old and the new text are the same apart from line ends, and edit keeps those of the file."
+        raise ToolFailed(Failure("invalid_args", message, field=f"{prefix}new"))
     lines = _lines_of(text, old)
     if not lines:
         raise ToolFailed(Failure("invalid_args", f"The old text is not in {path}. {_closest(text, old)}", field=field))

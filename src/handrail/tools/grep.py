@@ -20,6 +20,8 @@ LARGEST_FILE: Final = 32 << 20
 """Bytes of the largest file that is searched; the result says how many were skipped."""
 FILES_NAMED: Final = 20
 """Binary files that a result names."""
+PYTHON_CACHE: Final = "__pycache__"
+"""Directory of compiled files, which nobody means to search: its binary files are not named."""
 
 
 @tool(effects=["reads"], needs=["files"])
@@ -53,21 +55,23 @@ async def grep(
     search = Search(sandbox, regex, most=caps.matches + 1, context=context)
     await search.search_files(await files_worth_reading(sandbox, regex, paths) if await _has_ripgrep(call) else paths)
     matches = [_for_model(sandbox, each, context, caps.match) for each in search.matches[: caps.matches]]
+    meant = PYTHON_CACHE in path.split("/")
+    binary = [each for each in search.binary if meant or PYTHON_CACHE not in each.split("/")]
     reached = len(paths) if search.last is None else paths.index(search.last) + 1
     value = {
         "kind": "matches", "pattern": pattern, "matches": matches, "match_count": len(matches),
         "files_searched": reached - len(search.binary) - len(search.unreadable),
-        "binary_files": [path_for_model(sandbox, each) for each in search.binary[:FILES_NAMED]],
+        "binary_files": [path_for_model(sandbox, each) for each in binary[:FILES_NAMED]],
         "truncated": len(search.matches) > caps.matches,
     }  # fmt: skip
-    return Success(value, tuple(_notes(sandbox, search, caps.matches, too_large)))
+    return Success(value, tuple(_notes(sandbox, search, binary, caps.matches, too_large)))
 
 
-def _notes(sandbox: Sandbox, search: Search, most: int, too_large: int) -> Iterator[str]:
+def _notes(sandbox: Sandbox, search: Search, binary: list[str], most: int, too_large: int) -> Iterator[str]:
     if len(search.matches) > most:
         yield f"Only the first {most} matches are shown; search a smaller directory, or use glob."
-    if search.binary:
-        yield f"Binary files were not searched: {_names(sandbox, search.binary)}; search them with bash (grep -a)."
+    if binary:
+        yield f"Binary files were not searched: {_names(sandbox, binary)}; search them with bash (grep -a)."
     if search.unreadable:
         yield f"Files that cannot be read were not searched: {_names(sandbox, search.unreadable)}."
     if too_large:

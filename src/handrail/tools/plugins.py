@@ -3,7 +3,7 @@
 import importlib.metadata
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,6 +37,15 @@ def plugins() -> list[Plugin]:
         taken |= dict.fromkeys((tool.name for tool in plugin.tools), plugin.source)
         found.append(plugin)
     return found
+
+
+def every_tool(say: Callable[[str], object]) -> list[Tool]:
+    """The built-in tools and those of every plugin; `say` is told of a plugin that is left out."""
+    found = plugins()
+    for plugin in found:
+        if plugin.problem:
+            say(f"the tools of {plugin.name} ({plugin.source}) are left out: {plugin.problem}")
+    return [*ALL, *(tool for plugin in found for tool in plugin.tools)]
 
 
 def plugin_tools() -> list[Tool]:

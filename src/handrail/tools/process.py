@@ -1,6 +1,7 @@
 """Manage background jobs: list, poll, wait, tail, output, send, kill; their exit codes stay known."""
 
 from codecs import getincrementaldecoder
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import anyio
@@ -20,11 +21,21 @@ Action = Annotated[
     Literal["list", "poll", "wait", "tail", "output", "send", "kill"],
     Field(json_schema_extra={"only_reads": ["list", "poll", "wait", "tail", "output"]}),
 ]
-GAP_ROOM: Final = 64
-"""Bytes for the line that stands for discarded output."""
 
 
-@tool(effects=["reads", "executes"], needs=["exec"], timeout=None, lane="none")  # a shell runs what it is sent
+def _check(arguments: Mapping[str, Any]) -> None:
+    """Raise ToolFailed for an action without what it needs."""
+    action, start, end = arguments["action"], arguments.get("start", 0), arguments.get("end")
+    if action != "list" and arguments.get("job") is None:
+        raise _invalid("job", "Name a job; action=list shows them", "the id of a job")
+    if action == "send" and not arguments.get("text") and not arguments.get("close"):
+        raise _invalid("text", "There is nothing to send; give text, or close=true", "text for the job's input")
+    if action == "output" and end is not None and end <= start:
+        raise _invalid("end", f"end {end:,} is not after start {start:,}", f"more than {start}")
+
+
+# a shell runs what it is sent
+@tool(effects=["reads", "executes"], needs=["exec"], timeout=None, lane="none", polls=True, validate=_check)
 async def process(
     action: Action,
     context: Context,
@@ -68,20 +79,22 @@ async def process(
 
 
 async def _wait(context: Context, job: Job, timeout: float) -> None:
-    await job.wait(min(timeout, max(0.001, context.clock.left())))
+    with context.clock.grace():
+        await job.wait(min(timeout, max(0.001, context.clock.left())))
     if job.running and context.clock.left() <= 0:
         message = "The time budget of this run is spent, and the job still runs. Answer with what you have."
         raise ToolFailed(Failure("budget_exhausted", message, data=_state(job)))
 
 
 async def _send(context: Context, job: Job, data: bytes, close: bool, timeout: float) -> dict[str, Any]:
-    if not data and not close:
-        raise _invalid("text", "There is nothing to send; give text, or close=true", "text for the job's input")
     if not job.takes_input:
         message = f"{job.id} takes no input; start it with bash(background=true, input=true)"
         raise _invalid("job", message, "a job that was started with input=true")
     try:
-        with anyio.move_on_after(min(timeout, max(0.001, context.clock.left()))) as scope:
+        with (
+            context.clock.grace(),
+            anyio.move_on_after(min(timeout, max(0.001, context.clock.left()))) as scope,
+        ):
             if data:
                 await job.send(data)
             if close:
@@ -110,27 +123,29 @@ def _tail(job: Job, lines: int, cap: int) -> Success:
 
 
 def _output(job: Job, start: int, end: int | None, cap: int) -> Success:
-    """A range of the job's output: at most `cap` bytes, ending with a whole character."""
+    """A range of the job's output: at most `cap` bytes, ending with a whole character, and on one side of a gap."""
     size = job.size
     if start > size:
         raise _invalid("start", f"{job.id} has printed {size:,} bytes; start {start:,} is past the end", f"0 to {size}")
-    if end is not None and end <= start:
-        raise _invalid("end", f"end {end:,} is not after start {start:,}", f"more than {start}")
     gone, last = job.discarded, min(size, end or size)
-    room = max(1, cap - GAP_ROOM) if gone else cap
-    stop = min(last, (gone.stop if start in gone else start) + room)
+    begin = gone.stop if start in gone else start
+    stop = max(begin, min(last, begin + cap))
+    if begin < gone.start < stop:  # what is read must not look as if nothing were missing
+        stop = gone.start
+    at_gap = bool(gone) and stop == gone.start
     try:
-        data = job.read(start, stop)
+        data = job.read(begin, stop)
     except ValueError:
         message = f"The output of {job.id} is no longer kept; action=tail shows its last lines."
         raise ToolFailed(Failure("unavailable", message, retryable=False)) from None
-    text, left = _whole_characters(data, stop < size)
+    text, left = _whole_characters(data, stop < size and not at_gap)
+    stop = gone.stop if at_gap else stop - left
     notes = []
-    if stop - left < last:
-        notes.append(f"More follows: {_output_call(job, stop - left, last)}.")
-    if gone and start < gone.stop and stop > gone.start:
+    if stop < last:
+        notes.append(f"More follows: {_output_call(job, stop, last)}.")
+    if at_gap or start in gone:
         notes.append(f"Bytes {gone.start:,} to {gone.stop:,} were discarded: the job printed more than is kept.")
-    return Success({"kind": "output", **_state(job), "start": start, "end": stop - left, "text": text}, tuple(notes))
+    return Success({"kind": "output", **_state(job), "start": begin, "end": stop, "text": text}, tuple(notes))
 
 
 def _whole_characters(data: bytes, more: bool) -> tuple[str, int]:
@@ -150,11 +165,7 @@ def _invalid(field: str, message: str, expected: str) -> ToolFailed:
 
 
 def _find(sandbox: Sandbox, id: str | None) -> Job:
-    if id is None:
-        raise ToolFailed(
-            Failure("invalid_args", "Name a job; action=list shows them.", field="job", expected="the id of a job")
-        )
-    target = sandbox.job(id)
+    target = sandbox.job(id or "")
     if target is None:
         known = ", ".join(each.id for each in sandbox.jobs()) or "none"
         raise ToolFailed(Failure("invalid_args", f"There is no job {id!r}. The jobs are: {known}.", field="job"))

@@ -1,6 +1,5 @@
 """Read a text file by lines, list a directory, show an image; describe any other file."""
 
-import posixpath
 from codecs import getincrementaldecoder
 from typing import Annotated, Any, Final
 
@@ -10,11 +9,11 @@ from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import Caps
 from handrail.contract.result import Failure, Image, Success
-from handrail.sandbox.checks import tidy
+from handrail.sandbox.dispatch import Listing
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._paths import explain_errors, lookup, remember_version, require_file
+from handrail.tools._paths import FilePath, explain_errors, lookup, remember_version, require_file
 
 LARGEST_COUNTED: Final = 64 << 20
 """Bytes up to which a file is read to its end, so that its number of lines is known."""
@@ -35,7 +34,7 @@ IMAGES: Final = {
 
 @tool(effects=["reads"], needs=["files", "range_read"])
 async def read(
-    path: str,
+    path: FilePath,
     context: Context,
     offset: Annotated[int, Field(ge=1)] = 1,
     limit: Annotated[int | None, Field(ge=1)] = None,
@@ -73,15 +72,8 @@ async def _listing(context: Context, path: str, offset: int, limit: int | None) 
     most = min(limit or context.caps.entries, context.caps.entries)
     page = entries[offset - 1 : offset - 1 + most]
     left = len(entries) - (offset - 1 + len(page))
-    named = [
-        {
-            "name": (name := posixpath.basename(entry.path)),
-            "path": tidy(posixpath.join(path, name)),
-            "type": entry.type,
-        }
-        for entry in page
-    ]
-    value = {"kind": "listing", "path": path, "entries": named, "entry_count": len(entries), "truncated": left > 0}
+    listing = Listing(path, tuple(page), left > 0).to_data(context.caps)
+    value = {**listing, "entry_count": len(entries)}
     note = f"{left} entries are not shown; go on with offset={offset + len(page)}."
     return Success(value, (note,) if left > 0 else ())
 

@@ -12,6 +12,7 @@ from handrail.toolkit.tool import tool
 
 _LONGEST_CHARACTER: Final = 4
 """Bytes, in UTF-8."""
+LACKS: Final = "This artifact is incomplete: a part of it was discarded before it was stored."
 _BINARY_TYPES: Final = ("image/", "audio/", "video/", "font/")
 _TEXT_SUFFIXES: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")
 
@@ -38,11 +39,13 @@ async def read_artifact(
     value = await _page(context.artifacts, ref, start, min(length or most, most))
     if value["kind"] == "binary":
         advice = f'{ref} is not text. Pass {{"$artifact": "{ref}"}} to a tool that takes its content.'
-        return Success(value, (advice,))
-    notes = [f"{value['size'] - value['end']:,} bytes follow; go on with start={value['end']}."]
-    if length is not None and length > most:
-        notes.append(f"At most {most:,} bytes are read at once.")
-    return Success(value, tuple(notes) if "next_start" in value else ())
+        return Success(value, (LACKS,) if value.get("incomplete") else (advice,))
+    notes = [LACKS] if info is not None and info.incomplete else []
+    if "next_start" in value:
+        notes.append(f"{value['size'] - value['end']:,} bytes follow; go on with start={value['end']}.")
+        if length is not None and length > most:
+            notes.append(f"At most {most:,} bytes are read at once.")
+    return Success(value, tuple(notes))
 
 
 async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str, Any]:
@@ -56,6 +59,8 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
     about: dict[str, Any] = {"ref": info.ref, "size": info.size, "media_type": info.media_type}
     if info.name is not None:
         about["name"] = info.name
+    if info.incomplete:
+        about["incomplete"] = True
     if not _is_text(info, data):
         return {"kind": "binary", **about, "begins_with": data[:16].hex(" ") if not start else ""}
     first = _boundary(data, start - begin)

@@ -64,8 +64,12 @@ async def _run(
     """Run it. Raises CannotRun if it failed before its first call, unless this engine `must` run it."""
     calls = ScriptCalls(context)
     try:
-        with context.clock.limit(seconds) as limit:
+        left = context.clock.left()
+        with context.clock.grace(), context.clock.limit(max(0.0, min(seconds, left))) as limit:
             ended = await engine.run(code, calls)
+        if limit.passed and left <= seconds:
+            why = "The seconds of this run are used up: the script was ended with its calls"
+            raise calls.failed(why, "budget_exhausted")
         if limit.passed:
             raise calls.failed(f"The script ran longer than {seconds:g} s and was ended with its calls", "timeout")
         if not must and "error" in ended and not calls.made:

@@ -1,7 +1,7 @@
 """Share a file with the user: copy it out of the sandbox, under a name that is safe on any system."""
 
 import posixpath
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from mimetypes import MimeTypes
 from typing import Annotated, Any, Final
@@ -16,6 +16,7 @@ from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
+from handrail.tools._paths import FilePath
 
 LARGEST_FILE: Final = 1 << 30
 """Bytes of the largest file that can be shared."""
@@ -24,12 +25,32 @@ OUTPUT_DIRECTORIES: Final = ("media", "output", "dist", "build")
 """Directories of the workspace where files for the user usually are."""
 COPY_CHUNK: Final = 1 << 20
 MEDIA_TYPES: Final = MimeTypes(filenames=())  # the built-in table, the same on every machine
+for _type, _endings in {
+    "text/markdown": (".md", ".markdown"), "text/plain": (".log",), "image/webp": (".webp",),
+    "application/yaml": (".yaml", ".yml"), "application/toml": (".toml",), "application/jsonl": (".jsonl",),
+}.items():  # fmt: skip
+    for _ending in _endings:
+        MEDIA_TYPES.add_type(_type, _ending)  # which Python knows only in some versions
 
 
-@tool(risk="high", effects=["reads"], needs=["files"])
+def _check(arguments: Mapping[str, Any]) -> None:
+    """Raise ToolFailed for a path or a name that no file can have, and where there is nothing to share."""
+    path, filename, content = (arguments.get(name) for name in ("path", "filename", "content"))
+    if path is not None and (not path.strip() or "\0" in path):
+        raise _invalid("path", "The path is empty or contains a NUL character", "the path of a file")
+    if filename is not None:
+        _checked_name(filename)
+    if content is not None:
+        _named(path, filename)
+    elif path is None:
+        message = "There is nothing to share: send the path of a file, or content with a filename"
+        raise _invalid("path", message, "the path of a file")
+
+
+@tool(risk="high", effects=["reads"], needs=["files"], validate=_check)
 async def share_artifact(
     context: Context,
-    path: str | None = None,
+    path: FilePath | None = None,
     filename: str | None = None,
     content: Annotated[str | None, Field(json_schema_extra={"blank": "keep"})] = None,
 ) -> Any:
@@ -38,19 +59,14 @@ async def share_artifact(
     Args:
         path: The file, absolute or relative to the workspace; it must be inside the workspace.
         filename: The name the user sees; by default the file's own.
-        content: Share this text, under `filename` or the path's name, instead of a file; nothing is written.
+        content: Share this text, under `filename` or the path's name, instead of a file; nothing is written. Blank
+            content beside a path is ignored.
     """
-    if path is not None and (not path.strip() or "\0" in path):
-        raise _invalid("path", "The path is empty or contains a NUL character", "the path of a file")
-    if filename is not None:
-        _checked_name(filename)
-    if content is not None:
-        name = _name_in(path) if filename is None else filename
+    if content is not None and (content.strip() or path is None):  # models send every field: a blank one is absent
+        name = _named(path, filename)
         artifact = await context.artifacts.put(content, media_type=_text_type(_type_of(name)), name=name)
         return _answer(artifact, None)
-    if path is None:
-        message = "There is nothing to share: send the path of a file, or content with a filename"
-        raise _invalid("path", message, "the path of a file")
+    assert path is not None, "the arguments were checked"
     file = await _find(context.sandbox, path)
     name = _checked_name(posixpath.basename(file.path)) if filename is None else filename
     artifact = await _copy(context, file, _type_of(name), name)
@@ -65,8 +81,10 @@ def _answer(artifact: ArtifactRef, path: str | None, notes: tuple[str, ...] = ()
     )
 
 
-def _name_in(path: str | None) -> str:
-    """The name for content that comes without a filename."""
+def _named(path: str | None, filename: str | None) -> str:
+    """The name for content: the filename, or the path's own."""
+    if filename is not None:
+        return filename
     if path is None:
         raise _invalid("filename", "Content without a path needs a name", "a plain name such as report.md")
     name = posixpath.basename(path.rstrip("/"))

@@ -1,5 +1,6 @@
 """Give work to child sessions: one task, or a batch of them that run together."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import anyio
@@ -7,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.excerpt import cut
+from handrail.contract.limits import MAX_RUNNING_TASKS_COUNT
 from handrail.contract.result import Failure, Result, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import ALL, tool
@@ -21,7 +23,13 @@ class Part(BaseModel):
     cwd: str | None = None
 
 
-@tool(timeout=None, callable_from=ALL - {"script"})
+def _check(arguments: Mapping[str, Any]) -> None:
+    if bool(arguments.get("prompt", "").strip()) == bool(arguments.get("batch")):
+        message = "Give either a prompt, or a batch with at least one task: exactly one of the two."
+        raise ToolFailed(Failure("invalid_args", message, field="prompt", expected="what to do, and what to answer"))
+
+
+@tool(timeout=None, callable_from=ALL - {"script"}, varies=["task"], validate=_check)
 async def task(
     context: Context,
     prompt: str = "",
@@ -30,7 +38,7 @@ async def task(
     cwd: str | None = None,
     batch: Annotated[list[Part] | None, Field(max_length=32)] = None,
 ) -> Any:
-    """Give a task, or a batch of tasks that run at the same time, to assistants that start with nothing but its prompt.
+    """Give a task, or a batch of tasks that run side by side, to assistants that start with nothing but its prompt.
 
     Args:
         prompt: What to do and what to answer with, complete: the assistant sees nothing of this conversation.
@@ -40,23 +48,23 @@ async def task(
         batch: Up to 32 tasks instead of one prompt; the answers come in the same order.
     """
     parts = batch or []
-    if bool(prompt.strip()) == bool(parts):
-        message = "Give either a prompt, or a batch with at least one task: exactly one of the two."
-        raise ToolFailed(Failure("invalid_args", message, field="prompt"))
     if not parts:
-        return await context.host.spawn(prompt, role=role, tools=tools, cwd=cwd)
-    host, results = context.host, dict[int, Result]()
+        with context.clock.grace():  # a task ends itself when the run's seconds are over
+            return await context.host.spawn(prompt, role=role, tools=tools, cwd=cwd)
+    host, results, waiting = context.host, dict[int, Result](), iter(enumerate(parts))
 
-    async def work(number: int, part: Part) -> None:
-        given = tools if part.tools is None else part.tools
-        try:
-            results[number] = await host.spawn(part.prompt, role=part.role or role, tools=given, cwd=part.cwd or cwd)
-        except ToolFailed as error:
-            results[number] = error.failure
+    async def work() -> None:
+        for number, part in waiting:
+            given, where = tools if part.tools is None else part.tools, part.cwd or cwd
+            try:
+                results[number] = await host.spawn(part.prompt, role=part.role or role, tools=given, cwd=where)
+            except ToolFailed as error:
+                results[number] = error.failure
 
-    async with anyio.create_task_group() as group:
-        for number, part in enumerate(parts):
-            group.start_soon(work, number, part)
+    with context.clock.grace():
+        async with anyio.create_task_group() as group:
+            for _ in parts[:MAX_RUNNING_TASKS_COUNT]:
+                group.start_soon(work)
     most = context.caps.value // (len(parts) + 1)
     return [(await _within(context, results[number], most)).to_envelope("task") for number in range(len(parts))]
 

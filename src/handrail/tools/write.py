@@ -5,14 +5,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import Failure
+from handrail.contract.result import Failure, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.diff import LARGEST_TEXT, difference
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import (
+    FilePath,
     changed_since_read,
+    check_place,
     explain_errors,
     lookup_or_none,
+    lost_with_sandbox,
     path_not_found,
     remember_version,
     require_file,
@@ -21,7 +24,7 @@ from handrail.tools._paths import (
 
 @tool(risk="high", effects=["writes"], needs=["files", "atomic_write"])
 async def write(
-    path: str,
+    path: FilePath,
     content: Annotated[str, Field(json_schema_extra={"blank": "keep"})],
     context: Context,
     overwrite: bool = False,
@@ -36,19 +39,13 @@ async def write(
         overwrite: Replace the file even if it changed since you read it.
     """
     sandbox = context.sandbox
+    await check_place(sandbox, path)
     old: bytes | None = None
     stat = await lookup_or_none(sandbox, path)
     if stat is not None:
         require_file(path, stat, "write needs the path of a file")
         if changed_since_read(context, stat) and not overwrite:
-            raise ToolFailed(
-                Failure(
-                    "rejected",
-                    f"{path} changed since you read it, by a command or by somebody else, and was not overwritten. "
-                    "Read it again, or send overwrite=true to replace it anyway.",
-                    field="overwrite",
-                )
-            )
+            raise _changed(path)
         with explain_errors(sandbox, path):
             old = await sandbox.read_bytes(path, length=LARGEST_TEXT + 1)
     data = content.encode()
@@ -57,9 +54,19 @@ async def write(
             await sandbox.write_bytes(path, data)
     except FileNotFoundError:  # directories are created, but a `..` after a missing one leads nowhere
         raise await path_not_found(sandbox, path) from None
-    remember_version(context, await sandbox.stat(path))
+    written = await sandbox.stat(path)
+    remember_version(context, written)
     diff = _diff(path, old, content, context.caps.diff)
-    return {"path": path, "bytes_written": len(data), "created": stat is None, "diff": diff}
+    value = {"path": path, "bytes_written": len(data), "created": stat is None, "diff": diff}
+    return Success(value, lost_with_sandbox(sandbox, written, path))
+
+
+def _changed(path: str) -> ToolFailed:
+    message = (
+        f"{path} changed since you read it, by a command or by somebody else, and was not overwritten. "
+        "Read it again, or send overwrite=true to replace it anyway."
+    )
+    return ToolFailed(Failure("rejected", message, field="overwrite"))
 
 
 def _diff(path: str, old: bytes | None, content: str, cap: int) -> str:

@@ -19,6 +19,7 @@ enum { SCRIPT_FD = 9, LONG_LINE = 100 << 10 };
 /* Sent once, in the hello. */
 struct settings {
 	bool greeted, jail;
+	bool keeps_privileges;  /* for programs that this user would start without a guard just the same */
 	int not_forgotten;      /* the errno with which giving up privileges failed */
 	uint64_t limits[LIMIT_COUNT];
 	char **roots;

@@ -66,7 +66,8 @@ static void prepare_process(void)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	settings.not_forgotten = forget_privileges();
+	if (!settings.keeps_privileges)
+		settings.not_forgotten = forget_privileges();
 }
 
 static void choose_shell(void)
@@ -111,6 +112,8 @@ static void greet(const struct message *message)
 	settings.jail = message->hello.jail;
 	if (!settings.jail && settings.not_forgotten && settings.not_forgotten != EPERM)
 		channel_broken("no sandbox: privileges cannot be given up");
+	if (settings.jail && settings.keeps_privileges)
+		channel_broken("no sandbox: a jail keeps no privileges");
 	if (settings.jail && (wrong = prepare_jail()))
 		channel_broken(wrong);
 	settings.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -233,6 +236,8 @@ int main(int argc, char **argv)
 			channel.in = channel.out = atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--client") == 0)
 			client_fd = atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--privileges") == 0)
+			settings.keeps_privileges = strcmp(argv[i + 1], "kept") == 0;
 	}
 	prepare_process();
 	prepare_signals();

@@ -136,7 +136,7 @@ int payload(void *given)
 	sigaction(SIGPIPE, &plain, NULL);
 	sigaction(SIGXFSZ, &plain, NULL);
 	sigprocmask(SIG_SETMASK, &while_waiting, NULL);
-	error = drop_capabilities();
+	error = settings.keeps_privileges ? 0 : drop_capabilities();
 	if (error)
 		return refuse(plan, FAILED_START, error);
 	if (chdir(plan->cwd) < 0)

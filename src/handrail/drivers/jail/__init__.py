@@ -85,7 +85,7 @@ async def open_jail(
         visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
         driver = GuardedDriver(
             guard,
-            report=_report(network, top, found),
+            report=_report(network, top, found, resolved, own_home=home is not None),
             workspace=top,
             tmp=TMP,
             program=GUARD_INSIDE,
@@ -147,7 +147,14 @@ async def _greet(guard: Guard, limits: Limits, *, mounted: bool) -> None:
         raise Unavailable(message, retryable=error.retryable, remedy=what) from None
 
 
-def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -> Report:
+def _report(
+    network: str,
+    workspace: str,
+    base: ProjectPython | Hidden | None,
+    mounts: Sequence[ResolvedMount],
+    *,
+    own_home: bool,
+) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
     weaker = dict(WEAKER)
     notes: list[str] = []
@@ -174,4 +181,6 @@ def _report(network: str, workspace: str, base: ProjectPython | Hidden | None) -
             "leave network at none",
         )
     report = claim("jail", network=network, weaker=weaker, notes=tuple(notes), facts=tuple(facts))
-    return report if may_write(workspace) else replace(report, writable=False)
+    lasting = (workspace, *(mount.target for mount in mounts))
+    passing = (TMP, *([home_inside(workspace, mounts)] if own_home else []))
+    return replace(report, writable=may_write(workspace), lasting=lasting, passing=passing)

@@ -22,7 +22,10 @@ _NAMESPACES: Final = (
     "profile for bwrap (Ubuntu). In a container: start it with --security-opt seccomp=unconfined --security-opt "
     "apparmor=unconfined, or use the container itself as the sandbox"
 )
-_NO_MAP: Final = f"{_NAMESPACES}. Root without its capabilities cannot make one: run as an ordinary user"
+_NO_MAP: Final = (
+    f"{_NAMESPACES}. Root without its capabilities cannot make one: run as an "
+    "ordinary user; an MCP server is given them by connect(…, privileges='kept')"
+)
 _FILTERED: Final = (
     "a system call that bubblewrap needs is refused here. In a container: start it with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined, or with a seccomp profile that allows clone, unshare, "

@@ -83,6 +83,8 @@ def check_targets(mounts: Sequence[ResolvedMount], workspace: str) -> list[Resol
             )
         if target == workspace:
             raise HandrailError(f"the mount of {source} would hide the workspace: give it another target")
+        if target == "/usr":
+            raise HandrailError(f"a mount at {target} would hide the system's programs: give a path of its own")
         if target == "/dev" or target in DEVICES or is_below(OWN_DIRECTORY, [target]) or is_below(target, NO_TARGET):
             raise HandrailError(f"a mount cannot appear at {target}, which the jail makes itself: give another target")
         if crosses_link(target, origins):

@@ -88,8 +88,10 @@ async def open_posix(
     )
 
 
-async def open_own(env: Mapping[str, str] | None = None) -> "PosixDriver":
+async def open_own(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> "PosixDriver":
     """For this process's own programs, without limits and files: all it does is kill their groups.
+
+    They keep their privileges, asked for or not: nothing here could take them away.
 
     They get `env`, or this process's own environment.
 
