@@ -45,7 +45,7 @@ MCP_SERVERS = (
     "mcp-servers",
     *(f"@modelcontextprotocol/server-{name}@2026.8.31" for name in ("everything", "filesystem", "memory")),
 )
-LONGEST_SUBJECT = 72
+MAX_SUBJECT_CHARS = 72
 OLDEST = (3, 11)
 NO_INDEX = (
     "The first run needs a package index: is there a network? For another one, set UV_DEFAULT_INDEX, PIP_INDEX_URL."
@@ -172,10 +172,10 @@ def commits(arguments: list[str]) -> int:
     done = capture(["git", "log", "--no-merges", "--format=%h %s", *revisions, "--"])
     if done.returncode:
         sys.exit(f"{done.stdout}dev: git log {' '.join(revisions)} failed")
-    long = [line for line in done.stdout.splitlines() if len(line.partition(" ")[2]) > LONGEST_SUBJECT]
+    long = [line for line in done.stdout.splitlines() if len(line.partition(" ")[2]) > MAX_SUBJECT_CHARS]
     for line in long:
         print(line)
-    say(f"{len(long)} of {len(done.stdout.splitlines())} subjects have more than {LONGEST_SUBJECT} characters")
+    say(f"{len(long)} of {len(done.stdout.splitlines())} subjects have more than {MAX_SUBJECT_CHARS} characters")
     return 1 if long else 0
 
 

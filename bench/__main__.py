@@ -17,7 +17,7 @@ class Subject:
     """A file beside this one with a function `rows(effort) -> Iterable[Row]`."""
 
     name: str
-    promise: str
+    guarantee: str
     rows: Callable[[Effort], Iterable[Row]]
 
 

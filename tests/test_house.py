@@ -153,10 +153,10 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 PUBLIC = [
     "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Blobs",
     "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "CodeResult", "Command",
-    "CommandStream", "Completed", "Context", "Decision", "Driver", "Event", "Excerpt", "Failure", "Feature",
+    "CommandStream", "Completed", "Context", "Decision", "Driver", "Event", "Truncated", "Failure", "Feature",
     "FileExists", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job", "Limits", "ListFiles",
     "Listing", "Message", "Model", "ModelEvent", "ModelFailed", "Mount", "NameConflict", "Next", "Outcome",
-    "Pending", "Policy", "Process", "Promise", "ReadFile", "Report", "Result", "Rule", "RunCode", "STANDARD",
+    "Pending", "Policy", "Process", "Guarantee", "ReadFile", "Report", "Result", "Rule", "RunCode", "STANDARD",
     "Sandbox", "Scrubber", "Session", "SessionCheck", "Step", "Store", "StreamMark", "Success", "Summary", "TaskState",
     "TextDelta", "ThinkingDelta", "Tool", "ToolFailed", "Toolbox", "Turn", "Unavailable", "Usage", "WeakerThanAsked",
     "WriteFile", "Written", "builtin_tools", "open_sandbox", "plugin_tools", "read_envelope", "run_sync", "tool",

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from handrail import Failure, HandrailError, Image, Success
-from handrail.contract.excerpt import Excerpt
+from handrail.contract.truncated import Truncated
 from handrail.scrub import Scrubber
 
 TOKEN = "sk-live-5f3a/9+c"
@@ -123,12 +123,12 @@ def test_results_are_scrubbed_in_every_field() -> None:
 
 def test_a_secret_that_the_cut_of_a_text_went_through_is_found() -> None:
     for at in range(4, len(TOKEN) - 4):
-        cut = Excerpt(f"begin {TOKEN[:at]}", f"{TOKEN[at:]} end", 10, 100)
+        cut = Truncated(f"begin {TOKEN[:at]}", f"{TOKEN[at:]} end", 10, 100)
         cleaned = Scrubber([TOKEN]).text(cut)
-        assert isinstance(cleaned, Excerpt)
+        assert isinstance(cleaned, Truncated)
         assert (cleaned.head, cleaned.tail) == ("begin [secret]", "[secret] end")
         assert (cleaned.left_out, cleaned.total) == (10, 100)
-    plain = Excerpt("begin", "end", 10, 100)
+    plain = Truncated("begin", "end", 10, 100)
     assert Scrubber([TOKEN]).text(plain) is plain
 
 

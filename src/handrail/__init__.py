@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.driver import Driver as Driver
     from handrail.contract.driver import Feature as Feature
     from handrail.contract.driver import FileStat as FileStat
+    from handrail.contract.driver import Guarantee as Guarantee
     from handrail.contract.driver import Mount as Mount
     from handrail.contract.driver import Process as Process
-    from handrail.contract.driver import Promise as Promise
     from handrail.contract.driver import Report as Report
     from handrail.contract.errors import BadEnvelope as BadEnvelope
     from handrail.contract.errors import BadSchema as BadSchema
@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.errors import Unavailable as Unavailable
     from handrail.contract.errors import WeakerThanAsked as WeakerThanAsked
     from handrail.contract.event import Event as Event
-    from handrail.contract.excerpt import Excerpt as Excerpt
     from handrail.contract.limits import Budget as Budget
     from handrail.contract.limits import Caps as Caps
     from handrail.contract.limits import Limits as Limits
@@ -56,6 +55,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.result import Result as Result
     from handrail.contract.result import Success as Success
     from handrail.contract.result import read_envelope as read_envelope
+    from handrail.contract.truncated import Truncated as Truncated
     from handrail.drivers.open import open_sandbox as open_sandbox
     from handrail.policy.policy import Policy as Policy
     from handrail.policy.rule import Rule as Rule

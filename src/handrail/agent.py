@@ -11,11 +11,11 @@ from handrail.aio import finish
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError, NameConflict, describe_error
 from handrail.contract.event import Event
-from handrail.contract.expect import expect, expect_number, explains_misuse
 from handrail.contract.limits import Budget
 from handrail.contract.model import Message, Model, Turn, Usage
 from handrail.contract.result import Failure, Image, Result
 from handrail.log import report
+from handrail.misuse import expect, expect_number, explains_misuse
 from handrail.policy.policy import Policy
 from handrail.session.asking import Asking, checked_model
 from handrail.session.child import ChildSession

@@ -22,7 +22,7 @@ import anyio
 import anyio.lowlevel
 
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import misuse
+from handrail.misuse import misuse
 
 T = TypeVar("T")
 P = ParamSpec("P")

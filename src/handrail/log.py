@@ -13,7 +13,7 @@ TRACEBACK_LIMIT: Final = 16 << 10
 """Bytes of a traceback."""
 HEAD_LIMIT: Final = 6 << 10
 """Bytes of its beginning, when its middle is left out."""
-MOST_EXCEPTIONS: Final = 1_000
+MAX_EXCEPTIONS_COUNT: Final = 1_000
 """Exceptions in a chain or a group that are formatted. A group of groups can have more than memory has."""
 OWN_ROOMS: Final = (
     "handrail.agent", "handrail.aio", "handrail.gates.", "handrail.session.", "handrail.threads", "handrail.toolkit.",
@@ -97,7 +97,7 @@ def _type_name(error: BaseException) -> str:
 def _is_small(error: BaseException) -> bool:
     """Whether the exception, with its causes and the members of its groups, is small enough to be formatted."""
     waiting = [error]
-    for _ in range(MOST_EXCEPTIONS):
+    for _ in range(MAX_EXCEPTIONS_COUNT):
         if not waiting:
             return True
         each = waiting.pop()

@@ -13,14 +13,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from handrail.contract.errors import HandrailError
-from handrail.contract.excerpt import Excerpt
-from handrail.contract.expect import refuse
 from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success
+from handrail.contract.truncated import Truncated
+from handrail.misuse import refuse
 
 REPLACEMENT: Final = "[secret]"
 SHORTEST: Final = 4
 """Characters that a secret has at least: shorter ones would be found in every text."""
-MOST_HELD: Final = 64 << 10
+MAX_HELD_CHARS: Final = 64 << 10
 """Characters that a stream keeps back at most."""
 TOO_DEEP: Final = "nested too deeply to be scrubbed, and left out"
 _IN_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
@@ -52,7 +52,7 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """The text without secrets; the same object if it has none."""
-        if isinstance(text, Excerpt):
+        if isinstance(text, Truncated):
             return self._excerpt(text)
         spans = self._texts.spans(text)
         return _replaced(text, spans) if spans else text
@@ -108,7 +108,7 @@ class Scrubber:
             return self.bytes(value)
         return replace(value, name=self._data(value.name)) if isinstance(value, ArtifactRef) else value
 
-    def _excerpt(self, part: Excerpt) -> Excerpt:
+    def _excerpt(self, part: Truncated) -> Truncated:
         """Also where the cut went through a secret: then half of it is at the edge."""
         head, tail = part.head, part.tail
         if begun := self._texts.held(head):
@@ -118,7 +118,7 @@ class Scrubber:
         head, tail = self.text(head), self.text(tail)
         if (head, tail) == (part.head, part.tail):
             return part
-        return Excerpt(head, tail, part.left_out, part.total, part.whole)
+        return Truncated(head, tail, part.left_out, part.total, part.whole)
 
 
 class Stream:
@@ -136,7 +136,7 @@ class Stream:
         for start, stop in spans:
             if start < end and (stop > end or stop == len(text)):
                 end = start
-        if len(text) - end > MOST_HELD:
+        if len(text) - end > MAX_HELD_CHARS:
             end = len(text) - self._forms.longest
         self._held = text[end:]
         return _replaced(text[:end], [(start, min(stop, end)) for start, stop in spans if start < end])

@@ -14,7 +14,7 @@ import time
 import anyio.to_thread
 from handrail import HandrailError, Unavailable
 from handrail.drivers.memory import MemoryDriver, open_memory
-from handrail.testing.broken import BROKEN
+from tests.broken import BROKEN
 by_name = {it.name: it for it in BROKEN}
 open_broken = by_name["writes lines as on Unix"].over(open_memory)
 answer = 42

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from handrail.cli.doctor import DriverReport, as_json, examine, render
-from handrail.contract.driver import Feature, Promise, Standing
+from handrail.contract.driver import Feature, Guarantee, Standing
 from tests.cli.terminal import ENV, MAIN, WIDTHS, terminal
 
 pytestmark = pytest.mark.anyio
@@ -28,14 +28,14 @@ def one(reports: list[DriverReport], name: str) -> DriverReport:
 
 
 def standings(report: DriverReport) -> dict[str, str]:
-    return {promise.feature: promise.standing for promise in report.promises}
+    return {guarantee.feature: guarantee.standing for guarantee in report.guarantees}
 
 
 async def test_every_driver_answers_for_every_promise(reports: list[DriverReport]) -> None:
     assert [report.name for report in reports[:3]] == ["jail", "host", "memory"]
     for report in reports:
-        assert [promise.feature for promise in report.promises] == list(FEATURES)
-        assert all(promise.reason for promise in report.promises if promise.standing != "enforced")
+        assert [guarantee.feature for guarantee in report.guarantees] == list(FEATURES)
+        assert all(guarantee.reason for guarantee in report.guarantees if guarantee.standing != "enforced")
 
 
 async def test_what_is_said_of_ours_was_tried(reports: list[DriverReport]) -> None:
@@ -66,7 +66,7 @@ async def test_programs_see_the_same(reports: list[DriverReport]) -> None:
 
 
 def test_a_driver_that_cannot_run_is_listed_with_what_to_do() -> None:
-    absent = tuple(Promise(feature, "absent", "it cannot run here") for feature in FEATURES)
+    absent = tuple(Guarantee(feature, "absent", "it cannot run here") for feature in FEATURES)
     broken = DriverReport("jail", False, absent, problem="no usable bubblewrap: install bubblewrap 0.8 or newer")
     text = render([broken])
     assert "jail cannot run here\n  no usable bubblewrap: install" in text
@@ -75,8 +75,8 @@ def test_a_driver_that_cannot_run_is_listed_with_what_to_do() -> None:
 
 
 def test_auto_does_not_take_a_jail_with_a_missing_wall() -> None:
-    promises = tuple(Promise(it, "absent" if it == "file_isolation" else "enforced", "x") for it in FEATURES)
-    assert "auto takes nothing here" in render([DriverReport("jail", True, promises, True)])
+    guarantees = tuple(Guarantee(it, "absent" if it == "file_isolation" else "enforced", "x") for it in FEATURES)
+    assert "auto takes nothing here" in render([DriverReport("jail", True, guarantees, True)])
 
 
 def test_it_leaves_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from handrail.drivers._options import fixed_env
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.host import host_report
-from handrail.testing.broken._guards import OTHER_GUARD, lying_bubblewrap
+from tests.broken._guards import OTHER_GUARD, lying_bubblewrap
 from tests.drivers.watching import collect
 
 SHARES_NETWORK = """

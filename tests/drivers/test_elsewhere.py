@@ -81,7 +81,7 @@ from handrail import open_sandbox
 
 async def main():
     async with open_sandbox("host", allow_weaker=True) as sandbox:
-        print(json.dumps({it.feature: [it.standing, it.reason] for it in sandbox.report.promises}))
+        print(json.dumps({it.feature: [it.standing, it.reason] for it in sandbox.report.guarantees}))
 
 anyio.run(main)
 """
@@ -92,10 +92,10 @@ ENFORCED = {
 
 
 def test_the_report_says_of_each_promise_whether_it_holds_and_why_not(said: dict[str, str]) -> None:
-    promises = json.loads(said[REPORTS])
-    assert {feature for feature, (standing, _) in promises.items() if standing == "enforced"} == ENFORCED
-    assert promises["tree_kill"][0] == "advisory"
-    assert all(reason for standing, reason in promises.values() if standing != "enforced")
+    guarantees = json.loads(said[REPORTS])
+    assert {feature for feature, (standing, _) in guarantees.items() if standing == "enforced"} == ENFORCED
+    assert guarantees["tree_kill"][0] == "advisory"
+    assert all(reason for standing, reason in guarantees.values() if standing != "enforced")
 
 
 DOCTOR = """
@@ -286,7 +286,8 @@ from tests.testing.test_conformance import SLOW
 async def main():
     names = [it.name for it in CHECKS if it.name not in SLOW and it.feature != "tree_kill"]
     verdict = await conform(open_posix, only=names)
-    rows = [(f, p.standing, it.check.name, it.kept, it.problem) for f, p in verdict.promises.items() for it in p.checks]
+    found = verdict.guarantees.items()
+    rows = [(f, p.standing, it.check.name, it.kept, it.problem) for f, p in found for it in p.checks]
     print(json.dumps(rows))
 
 anyio.run(main)

@@ -289,11 +289,11 @@ async def test_a_mount_appears_where_it_was_asked_for_and_hides_nothing(opened: 
 async def test_the_report_claims_exactly_the_features(jail: GuardedDriver) -> None:
     assert jail.features == jail.report.features
     assert {"tree_kill", "file_isolation", "network_isolation", "no_privileges"} <= jail.features
-    assert all(promise.reason for promise in jail.report.promises if promise.standing != "enforced")
+    assert all(guarantee.reason for guarantee in jail.report.guarantees if guarantee.standing != "enforced")
 
 
 async def test_the_host_says_that_it_isolates_nothing(opened: Open) -> None:
     host = await opened("host")
     assert host.features.isdisjoint({"file_isolation", "process_isolation", "network_isolation", "no_privileges"})
     assert {"exec", "stdin", "tree_kill", "env_isolation", "limit_cpu"} <= host.features
-    assert all(promise.reason for promise in host.report.promises if promise.standing != "enforced")
+    assert all(guarantee.reason for guarantee in host.report.guarantees if guarantee.standing != "enforced")

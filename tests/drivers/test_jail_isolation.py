@@ -25,7 +25,7 @@ from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.attempts import METADATA
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.open import open_sandbox
-from handrail.testing.broken._guards import careless_guard
+from tests.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import MARK, PATIENCE, alive, collect, descendants, eventually, lives, new_mark, run
@@ -403,7 +403,7 @@ async def test_a_storm_of_processes_disturbs_nobody_else_and_its_own_next_comman
     limits = Limits(processes=60)
     async with open_sandbox("jail", limits=limits) as stormy, open_sandbox("jail", limits=limits) as calm:
         if "limit_processes" not in stormy.features:
-            reason = next(it.reason for it in stormy.report.promises if it.feature == "limit_processes")
+            reason = next(it.reason for it in stormy.report.guarantees if it.feature == "limit_processes")
             pytest.skip(f"the half that runs as an ordinary user did not run: {reason}")
         job = await stormy.start([sys.executable, "-c", STORM])
         assert await anyio.to_thread.run_sync(eventually, lambda: "STARTED" in job.tail(5))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.testing.broken._guards import careless_guard
+from tests.broken._guards import careless_guard
 from tests.drivers import liars
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver
-from handrail.testing.broken._guards import careless_guard
+from tests.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import Open
 from tests.drivers.watching import collect, guard_pid, run

@@ -17,7 +17,7 @@ from handrail.contract.driver import Command
 from handrail.drivers._command import encode_command
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.guard import frames
-from handrail.testing.broken._guards import careless_guard
+from tests.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.conftest import OPENERS
 

@@ -119,7 +119,7 @@ async def test_a_child_that_left_the_group_and_keeps_the_streams_open_does_not_h
         for pid in alive(mark):
             os.kill(pid, signal.SIGKILL)
     assert posix.report.standing("tree_kill") == "advisory"
-    assert "setsid" in next(it.reason for it in posix.report.promises if it.feature == "tree_kill")
+    assert "setsid" in next(it.reason for it in posix.report.guarantees if it.feature == "tree_kill")
 
 
 async def test_input_that_waits_for_a_reader_is_given_up_when_the_command_ends(posix: PosixDriver) -> None:

@@ -21,7 +21,7 @@ from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import open_sandbox
 from handrail.drivers.selftest import NOTE, weigh
 from handrail.drivers.selftest import tested as self_tested
-from handrail.testing.broken._guards import careless_guard
+from tests.broken._guards import careless_guard
 from tests.drivers import liars
 from tests.drivers.watching import eventually
 
@@ -94,8 +94,8 @@ async def test_a_bubblewrap_that_does_less_is_found_out(tmp_path: Path, home: st
     bubblewrap = liars.lying(edit, tmp=tempfile.gettempdir())
     driver = await found(open_jail, workspace=home, bubblewrap=bubblewrap)
     besides = set() if "limit_tmp" in expected else {"limit_tmp"}  # where temporary files are in /tmp
-    assert {promise.feature for promise in driver.lost} - besides == expected
-    assert all(promise.standing == "absent" and promise.reason for promise in driver.lost)
+    assert {guarantee.feature for guarantee in driver.lost} - besides == expected
+    assert all(guarantee.standing == "absent" and guarantee.reason for guarantee in driver.lost)
 
 
 GUARDS: dict[str, tuple[str, str, str, set[Feature]]] = {
@@ -145,7 +145,7 @@ async def test_a_guard_that_does_less_is_found_out(tmp_path: Path, home: str, fa
     except Unavailable:
         assert fault in UNUSABLE
         return
-    assert {promise.feature for promise in driver.lost} - BESIDES.get(fault, set()) == expected
+    assert {guarantee.feature for guarantee in driver.lost} - BESIDES.get(fault, set()) == expected
 
 
 DRIVERS: dict[type[GuardedDriver], Feature] = {
@@ -158,7 +158,7 @@ DRIVERS: dict[type[GuardedDriver], Feature] = {
 @pytest.mark.parametrize("broken", DRIVERS)
 async def test_a_driver_that_breaks_a_promise_is_found_out(home: str, broken: type[GuardedDriver]) -> None:
     driver = await found(as_a(broken), workspace=home)
-    assert [promise.feature for promise in driver.lost] == [DRIVERS[broken]]
+    assert [guarantee.feature for guarantee in driver.lost] == [DRIVERS[broken]]
     assert DRIVERS[broken] not in driver.features
 
 
@@ -216,7 +216,7 @@ async def test_it_leaves_no_file_and_no_process(home: str) -> None:
 async def test_what_is_shown_because_it_was_asked_for_is_no_fault(home: str) -> None:
     tmp = tempfile.gettempdir()
     driver = await found(open_jail, workspace=home, mounts=(Mount(tmp, tmp),))
-    assert {promise.feature for promise in driver.lost} <= {"limit_tmp"}
+    assert {guarantee.feature for guarantee in driver.lost} <= {"limit_tmp"}
 
 
 async def test_a_driver_of_another_kind_is_left_alone() -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from handrail import ArtifactRef, Caps, Completed, Context, Excerpt, Failure, Image, Session, Success, Tool, tool
+from handrail import ArtifactRef, Caps, Completed, Context, Failure, Image, Session, Success, Tool, Truncated, tool
 from handrail.artifacts.store import Artifacts
 from handrail.gates._plain import plain
 from tests.gates.shaping import MARKER, OBJECT, Printed, answer, giving, numbered
@@ -158,7 +158,7 @@ async def test_artifacts_and_excerpts_in_a_long_answer_stay_readable() -> None:
         inside = await context.artifacts.put("kept")
         context.artifacts.pin(gone := await context.artifacts.put("gone"))
         context.artifacts.unpin(gone)
-        part = Excerpt(whole[:50], whole[-50:], len(whole) - 100, len(whole), Printed(whole.encode()))
+        part = Truncated(whole[:50], whole[-50:], len(whole) - 100, len(whole), Printed(whole.encode()))
         return [*ROWS, inside, gone, part]
 
     async with Session([many]) as session:

@@ -8,7 +8,7 @@ import pytest
 
 from handrail import Context, Failure, Session, Success, Tool, tool
 from handrail.artifacts.store import Artifacts
-from handrail.contract.excerpt import Excerpt, cut
+from handrail.contract.truncated import Truncated, cut
 from tests.gates.shaping import MARKER, OBJECT, Printed, answer, giving, numbered
 
 pytestmark = pytest.mark.anyio
@@ -44,9 +44,9 @@ async def test_what_a_timed_out_command_printed_is_cut_in_the_failure_too() -> N
     assert list(kept.values()) == [numbered(200_000)]
 
 
-def printing(whole: str, head: int, tail: int) -> Excerpt:
+def printing(whole: str, head: int, tail: int) -> Truncated:
     """What a sandbox gives of a text: its ends, and a way to read the whole."""
-    return Excerpt(whole[:head], whole[-tail:], len(whole) - head - tail, len(whole), Printed(whole.encode()))
+    return Truncated(whole[:head], whole[-tail:], len(whole) - head - tail, len(whole), Printed(whole.encode()))
 
 
 async def test_a_stream_that_the_sandbox_cut_is_not_cut_twice_and_shrinks_from_the_whole() -> None:

@@ -12,7 +12,7 @@ import mcp_types as types
 import pytest
 
 from handrail import Failure, Session, ToolFailed, tool
-from handrail.mcp._clients import CALLS_KEPT, MOST_SANDBOXES, Caller
+from handrail.mcp._clients import CALLS_KEPT, MAX_SANDBOXES_COUNT, Caller
 from handrail.mcp.server import make_server
 from tests.mcp.commands import TOKEN, http_server
 from tests.mcp.served import NEW, NO_LIMIT, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
@@ -161,8 +161,8 @@ async def test_an_idle_handle_expires_and_the_client_stays() -> None:
 
 async def test_a_client_may_open_only_so_many() -> None:
     async with client_of(server_of(note, handles=True), NEW) as client:
-        results = [envelope(await client.call_tool("sandbox_open", {})) for _ in range(MOST_SANDBOXES + 1)]
-    assert [result["ok"] for result in results] == [True] * MOST_SANDBOXES + [False]
+        results = [envelope(await client.call_tool("sandbox_open", {})) for _ in range(MAX_SANDBOXES_COUNT + 1)]
+    assert [result["ok"] for result in results] == [True] * MAX_SANDBOXES_COUNT + [False]
     assert "sandbox_close" in results[-1]["message"]
 
 

@@ -35,7 +35,7 @@ async def met(opener: Opener, named: dict[str, str], only: list[str]) -> dict[st
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     asked = [check.name for check in CHECKS if check.name in only and check.name not in named]
     verdict: DriverVerdict = await conform(opener, only=asked)
-    tried = {it.check.name: it for promise in verdict.promises.values() for it in promise.checks}
+    tried = {it.check.name: it for guarantee in verdict.guarantees.values() for it in guarantee.checks}
     rows: dict[str, list[list[str]]] = {}
     for check in CHECKS:
         if check.name in tried or (check.name in named and check.name in only):
@@ -70,8 +70,8 @@ def alone(name: str, check: str) -> dict[str, list[list[str]]]:
         ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return {feature: [[check, "broken", "the whole process hangs"]]}
-    promises: dict[str, list[list[str]]] = json.loads(ran.stdout.splitlines()[-1])["promises"]
-    return promises
+    guarantees: dict[str, list[list[str]]] = json.loads(ran.stdout.splitlines()[-1])["promises"]
+    return guarantees
 
 
 def main(name: str, only: list[str]) -> None:
@@ -80,11 +80,11 @@ def main(name: str, only: list[str]) -> None:
     os.environ["HANDRAIL_PEER"] = "a variable of this machine"
     opener, named = opener_of(name)
     apart = [check for check in APART if name in PEERS and not only]
-    promises = anyio.run(met, opener, named, only or [it.name for it in CHECKS if it.name not in apart])
+    guarantees = anyio.run(met, opener, named, only or [it.name for it in CHECKS if it.name not in apart])
     for check in apart:
         for feature, rows in alone(name, check).items():
-            promises.setdefault(feature, []).extend(rows)
-    found = {"version": version(PEERS.get(name, "handrail").partition("==")[0]), "promises": promises}
+            guarantees.setdefault(feature, []).extend(rows)
+    found = {"version": version(PEERS.get(name, "handrail").partition("==")[0]), "promises": guarantees}
     sys.stdout.write(f"\n{json.dumps(found)}\n")
     sys.stdout.flush()
     os._exit(0)  # a thread of a backend may wait for ever

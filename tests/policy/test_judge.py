@@ -9,7 +9,7 @@ import pytest
 from handrail import ApprovalRequest, Decision, Policy, Result, Sandbox, Session, Tool
 from handrail.cli._settings import STRICTEST_LAST
 from handrail.contract.approval import Effect, Risk
-from handrail.contract.driver import Feature, Promise, Report
+from handrail.contract.driver import Feature, Guarantee, Report
 from handrail.policy.policy import Mode
 from handrail.testing import MemoryDriver
 
@@ -94,8 +94,8 @@ def a_tool(*effects: Effect, risk: Risk = "safe", name: str = "acts", sandboxed:
 
 def a_sandbox(*walls: Feature) -> Sandbox:
     """Over a driver that reports exactly these walls as enforced."""
-    standing = [Promise(wall, "enforced" if wall in walls else "advisory") for wall in WALLS]
-    return Sandbox(MemoryDriver(), report=Report("chosen", (Promise("files", "enforced"), *standing), network="none"))
+    standing = [Guarantee(wall, "enforced" if wall in walls else "advisory") for wall in WALLS]
+    return Sandbox(MemoryDriver(), report=Report("chosen", (Guarantee("files", "enforced"), *standing), network="none"))
 
 
 def test_the_table_here_is_the_table_of_the_page() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail.contract.result import Failure
-from handrail.schema.prepare import LONGEST_REPAIRED, Prepared, prepare
+from handrail.schema.prepare import MAX_REPAIRED_CHARS, Prepared, prepare
 from handrail.schema.validate import Validator
 from tests.schema.shapes import VALIDATORS, closed
 
@@ -156,7 +156,7 @@ def test_above_one_mebibyte_a_valid_call_passes_and_no_repair_is_tried() -> None
     def passes(value: Any) -> bool:
         return isinstance(prepare(json.dumps(value), FLAT, own=True, convert=None, cut=False, tool="t"), Prepared)
 
-    large = "x" * LONGEST_REPAIRED
+    large = "x" * MAX_REPAIRED_CHARS
     assert passes({"n": 1, "s": large})
     assert not passes({"n": "1", "s": large})
     assert passes({"n": "1", "s": "small"})

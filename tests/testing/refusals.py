@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from handrail.contract.driver import Chunk, Command, Driver, Process
-from handrail.testing.broken import Altered, AlteredProcess, Broken
 from handrail.testing.conformance import Opener
+from tests.broken import Altered, AlteredProcess, Broken
 
 Again = Callable[[], Awaitable[object]]
 """Asks the driver at the bottom the same."""

@@ -11,9 +11,9 @@ from handrail.drivers.attempts import ATTEMPTS, targets_outside, try_outside
 from handrail.drivers.memory import open_memory
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
-from handrail.testing.broken import BROKEN, Altered, Broken, bounded
-from handrail.testing.broken.altered import Shelf
 from handrail.testing.conformance import CHECKS, DriverVerdict, Opener, conform
+from tests.broken import BROKEN, Altered, Broken, bounded
+from tests.broken.altered import Shelf
 from tests.testing.refusals import Refusals
 
 pytestmark = pytest.mark.anyio
@@ -36,8 +36,8 @@ def base(name: str) -> Opener:
 
 
 def failed(verdict: DriverVerdict) -> set[str]:
-    claimed = [promise for promise in verdict.promises.values() if promise.standing in ("kept", "broken")]
-    return {check.check.name for promise in claimed for check in promise.failed}
+    claimed = [guarantee for guarantee in verdict.guarantees.values() if guarantee.standing in ("kept", "broken")]
+    return {check.check.name for guarantee in claimed for check in guarantee.failed}
 
 
 def own_checks(broken: Broken) -> list[tuple[str, list[str]]]:

@@ -19,8 +19,8 @@ from handrail.drivers.jail import open_jail
 from handrail.drivers.memory import MemoryDriver
 from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
-from handrail.testing.broken import Altered, AlteredProcess
 from handrail.testing.conformance import CHECKS, CheckVerdict, Opener, conform
+from tests.broken import Altered, AlteredProcess
 
 pytestmark = pytest.mark.anyio
 
@@ -41,15 +41,15 @@ def opener(name: str) -> Opener:
 async def test_no_claimed_promise_is_broken_and_each_is_tried(name: str) -> None:
     told: list[CheckVerdict] = []
     verdict = await conform(opener(name), only=[it.name for it in CHECKS if it.name not in SLOW], on_check=told.append)
-    broken = {it.check.name: it.problem for feature in verdict.broken for it in verdict.promises[feature].failed}
+    broken = {it.check.name: it.problem for feature in verdict.broken for it in verdict.guarantees[feature].failed}
     assert broken == {}
-    assert not [feature for feature, promise in verdict.promises.items() if promise.standing == "untried"]
+    assert not [feature for feature, guarantee in verdict.guarantees.items() if guarantee.standing == "untried"]
     assert len(told) == len(CHECKS) - len(SLOW), "each was told"
     assert 0 < verdict.seconds < MOST
     tried = Counter(it.check.feature for it in told if it.kept)
     assert tried["files"] > 50
     if name == "jail":
-        untried = [it.check.name for it in told if not it.tried and it.check.feature in verdict.promises]
+        untried = [it.check.name for it in told if not it.tried and it.check.feature in verdict.guarantees]
         assert untried == [], "everything can be tried in the jail"
 
 
@@ -57,8 +57,8 @@ async def test_without_a_guard_the_host_keeps_what_it_claims(tmp_path: Path) -> 
     driver = await open_posix(workspace=str(tmp_path))
     await driver.close()
     verdict = await conform(open_posix, only=driver.features)
-    assert {it.check.name: it.problem for feature in verdict.broken for it in verdict.promises[feature].failed} == {}
-    assert set(verdict.promises) == driver.features
+    assert {it.check.name: it.problem for feature in verdict.broken for it in verdict.guarantees[feature].failed} == {}
+    assert set(verdict.guarantees) == driver.features
 
 
 @pytest.mark.parametrize("name", ["jail", "host"])
@@ -68,7 +68,7 @@ async def test_the_self_test_and_the_kit_agree(name: str) -> None:
     async with selftest.tested_alone(name, opener(name)) as driver:
         enforced = frozenset(driver.features)
     verdict = await conform(opener(name), only=tried)
-    kept = {feature for feature in tried if verdict.promises[feature].standing in ("kept", "unclaimed_but_kept")}
+    kept = {feature for feature in tried if verdict.guarantees[feature].standing in ("kept", "unclaimed_but_kept")}
     assert kept == enforced & tried
     assert name == "host" or len(kept) > 8, "the control"
 
@@ -86,8 +86,8 @@ async def test_a_jail_without_bash_keeps_what_it_claims(tmp_path: Path) -> None:
     finally:
         await driver.close()
     verdict = await conform(without, only=["exec", "stdin", "tree_kill", "live_output", "files"])
-    assert {it.check.name: it.problem for feature in verdict.broken for it in verdict.promises[feature].failed} == {}
-    assert all(promise.standing == "kept" for promise in verdict.promises.values())
+    assert {it.check.name: it.problem for feature in verdict.broken for it in verdict.guarantees[feature].failed} == {}
+    assert all(guarantee.standing == "kept" for guarantee in verdict.guarantees.values())
 
 
 async def test_every_check_is_a_sentence_of_its_own_and_every_promise_has_some() -> None:
@@ -130,10 +130,10 @@ async def open_stalled(method: str, *, workspace: str) -> Driver:
 async def test_a_driver_that_never_answers_one_method_breaks_what_needs_it_and_the_kit_ends(method: str) -> None:
     with anyio.fail_after(60):
         verdict = await conform(partial(open_stalled, method), only=["files"], patience=0.05)
-    (promise,) = verdict.promises.values()
-    assert promise.standing == "broken"
-    assert any("no answer within" in check.problem for check in promise.failed)
-    assert sum(check.kept for check in promise.checks) > 10, "the control: the others were tried"
+    (guarantee,) = verdict.guarantees.values()
+    assert guarantee.standing == "broken"
+    assert any("no answer within" in check.problem for check in guarantee.failed)
+    assert sum(check.kept for check in guarantee.checks) > 10, "the control: the others were tried"
 
 
 async def test_a_driver_that_waits_in_a_thread_which_nothing_can_end_is_left_to_itself() -> None:
@@ -149,8 +149,8 @@ async def test_a_driver_that_waits_in_a_thread_which_nothing_can_end_is_left_to_
 
     try:
         verdict = await conform(opened, only=["an empty file is read as empty"], patience=0.05)
-        (promise,) = verdict.promises.values()
-        assert promise.failed[0].problem == "TimeoutError: no answer within 0.5 s"
+        (guarantee,) = verdict.guarantees.values()
+        assert guarantee.failed[0].problem == "TimeoutError: no answer within 0.5 s"
         assert not released.is_set()
         assert verdict.seconds < 50
     finally:
@@ -166,8 +166,8 @@ async def test_a_driver_that_cancels_its_caller_is_told_so() -> None:
         return Cancels(workspace=workspace)
 
     verdict = await conform(opened, only=["an empty file is read as empty"])
-    (promise,) = verdict.promises.values()
-    assert promise.failed[0].problem == "RuntimeError: the driver cancelled the task that called it"
+    (guarantee,) = verdict.guarantees.values()
+    assert guarantee.failed[0].problem == "RuntimeError: the driver cancelled the task that called it"
 
 
 class Lost(AlteredProcess):
@@ -186,8 +186,8 @@ async def test_a_driver_that_dies_in_a_check_of_two_tasks_is_told_by_its_own_wor
         return Loses(await open_posix(workspace=workspace), {})
 
     verdict = await conform(opened, only=["megabytes go through both ways at once"])
-    (promise,) = verdict.promises.values()
-    assert promise.failed[0].problem == "Unavailable: the connection was lost"
+    (guarantee,) = verdict.guarantees.values()
+    assert guarantee.failed[0].problem == "Unavailable: the connection was lost"
 
 
 async def test_a_driver_that_never_opens_is_given_up() -> None:

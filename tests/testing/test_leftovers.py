@@ -16,7 +16,7 @@ import subprocess
 import anyio
 from handrail import Chunk
 from handrail.drivers.posix import open_posix
-from handrail.testing.broken.altered import Altered
+from tests.broken.altered import Altered
 
 class Started:
     id, pid = "1", None

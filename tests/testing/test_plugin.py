@@ -12,7 +12,7 @@ test_my_driver = driver_conformance({opener}{more})
 """
 BROKEN = """
 from handrail.drivers.memory import open_memory
-from handrail.testing.broken import BROKEN
+from tests.broken import BROKEN
 (broken,) = [it for it in BROKEN if it.name == "writes lines as on Unix"]
 open_broken = broken.over(open_memory)
 """

@@ -11,8 +11,8 @@ import pytest
 
 from handrail.contract.driver import Command, Driver, Process, SignalName
 from handrail.drivers.posix import open_posix
-from handrail.testing.broken import BROKEN, Altered, AlteredProcess
 from handrail.testing.conformance import Opener, conform
+from tests.broken import BROKEN, Altered, AlteredProcess
 from tests.testing.test_broken import base
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ def over(kind: Callable[..., Driver], opener: Opener) -> Opener:
 async def holds(opener: Opener, check: str, patience: float = 3) -> bool:
     """Whether it holds; it must have been tried."""
     verdict = await conform(opener, only=[check], workers=1, patience=patience)
-    (found,) = (it for promise in verdict.promises.values() for it in promise.checks)
+    (found,) = (it for guarantee in verdict.guarantees.values() for it in guarantee.checks)
     assert found.tried, found.not_tried
     return found.kept
 

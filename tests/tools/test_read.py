@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import Image, Success, run_sync
 from handrail.contract.limits import DEFAULT_CAPS as CAPS
-from handrail.tools.read import LARGEST_IMAGE
+from handrail.tools.read import MAX_IMAGE_BYTES
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -92,11 +92,11 @@ async def test_an_image_is_known_by_its_content_not_by_its_name(anywhere: World,
     assert (await anywhere.value("read", path="text.png"))["text"] == "not a picture\n"
 
 
-@pytest.mark.parametrize("size", [LARGEST_IMAGE, LARGEST_IMAGE + 1])
+@pytest.mark.parametrize("size", [MAX_IMAGE_BYTES, MAX_IMAGE_BYTES + 1])
 async def test_an_image_that_is_too_large_is_described_with_what_to_do(anywhere: World, size: int) -> None:
     await anywhere.put("p.png", PNG + bytes(size - len(PNG)))
     result = await anywhere.call("read", path="p.png")
-    if size <= LARGEST_IMAGE:
+    if size <= MAX_IMAGE_BYTES:
         assert (type(result.value), len(result.value.data), result.warnings) == (Image, size, ())
     else:
         assert (result.value["kind"], result.value["size"], result.value["shown"]) == ("image", size, False)

@@ -13,7 +13,7 @@ import pytest
 
 from handrail import Success
 from handrail.contract.limits import DEFAULT_CAPS
-from handrail.tools.grep import LARGEST_FILE
+from handrail.tools.grep import MAX_FILE_BYTES
 from tests.tools.world import NO_PROGRAMS, World, in_time, world
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(data)
     with (root / "odd/huge.txt").open("wb") as file:
-        file.truncate(LARGEST_FILE + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     (root / "odd/link.txt").symlink_to("crlf.txt")
     (root / "odd/around").symlink_to("..")
     return root

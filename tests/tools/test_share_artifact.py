@@ -10,7 +10,7 @@ import pytest
 from handrail import Sandbox, Session
 from handrail.contract.driver import FileStat
 from handrail.testing import MemoryDriver, approve_all
-from handrail.tools.share_artifact import LARGEST_FILE, share_artifact
+from handrail.tools.share_artifact import MAX_FILE_BYTES, share_artifact
 from tests.tools.world import World
 
 pytestmark = pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_a_missing_file_names_every_place_that_was_tried(session: Session)
         ("dir", {}),
         (".", {}),
         ("report.txt", {"type": "other"}),
-        ("report.txt", {"size": LARGEST_FILE + 1}),
+        ("report.txt", {"size": MAX_FILE_BYTES + 1}),
         ("report.txt", {"error": PermissionError(errno.EACCES, "Permission denied")}),
         ("report.txt", {"error": OSError(errno.ELOOP, "Too many levels of symbolic links")}),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail import Call, Limits
-from handrail.toolkit.diff import difference
+from handrail.sandbox.diff import difference
 from tests.tools.world import EVERY, World, in_time, world
 
 pytestmark = pytest.mark.anyio

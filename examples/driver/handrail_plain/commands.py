@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from handrail import Chunk, Command, Unavailable
 
-LARGEST_LINE = 4 << 20
+MAX_LINE_BYTES = 4 << 20
 SHORT_LINE = 100_000
 """Bytes that one argument of a program may have."""
 PIECE = 1 << 16
@@ -150,7 +150,7 @@ def _argv(command: Command, cwd: str) -> list[str]:
             raise ValueError("argv is empty")
         return list(command.argv)
     line = command.line or ""
-    if not line.strip() or "\0" in line or len(line) > LARGEST_LINE:
+    if not line.strip() or "\0" in line or len(line) > MAX_LINE_BYTES:
         raise ValueError("a line is not blank, has no NUL, and is at most 4 MiB long")
     shell = ["bash", "-o", "pipefail"]
     if len(line.encode()) < SHORT_LINE:

@@ -7,8 +7,8 @@ from typing import Any, Final
 from handrail.adapters._calls import text_of
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import expect, refuse, shown
 from handrail.contract.result import IMAGE_TYPES, Failure, Image, Result, Success, images_in, sendable, sendable_data
+from handrail.misuse import expect, refuse, shown
 
 GEMINI_IMAGE_TYPES: Final = IMAGE_TYPES - {"image/gif"}
 CUT: Final[Mapping[str, frozenset[str | None]]] = {

@@ -10,7 +10,7 @@ from pydantic_ai.workspaces import WorkspaceBackend
 
 from handrail.adapters import _calls
 from handrail.adapters._workspace import SandboxWorkspace
-from handrail.contract.expect import expect
+from handrail.misuse import expect
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session.session import Session
 

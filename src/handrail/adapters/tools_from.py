@@ -10,9 +10,9 @@ from typing import Any, Final, NoReturn
 from pydantic import ValidationError
 
 from handrail.contract.errors import HandrailError, ToolFailed
-from handrail.contract.expect import shown
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.contract.result import Failure, Image
+from handrail.misuse import shown
 from handrail.threads import is_async
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.tool import Tool

@@ -18,8 +18,8 @@ from typing import Final
 from handrail.artifacts._blobs import Blob, Tampered, checked
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import describe_error
-from handrail.contract.expect import kind_of, refuse
 from handrail.log import report
+from handrail.misuse import kind_of, refuse
 
 _METHODS: Final = ("put", "read", "has", "remove")
 

@@ -14,9 +14,9 @@ from handrail.artifacts._index import Index, Located
 from handrail.artifacts._own_blobs import OwnBlobs, StoreFailed
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, ToolFailed
-from handrail.contract.expect import refuse
 from handrail.contract.limits import MAX_ARTIFACT_BYTES
 from handrail.contract.result import ArtifactRef, Failure
+from handrail.misuse import refuse
 from handrail.threads import Work, in_thread
 
 if TYPE_CHECKING:

@@ -50,8 +50,8 @@ OTHERS: Final = {
     "Alt-Enter": "begin a new line; what you paste keeps its lines",
     "Ctrl-C": "end the running call; twice: the turn; three times: the program",
 }
-LONGEST_FILE: Final = 64 * 1024
-MOST_SESSIONS: Final = 20
+MAX_FILE_CHARS: Final = 64 * 1024
+MAX_SESSIONS_COUNT: Final = 20
 _MENTION: Final = re.compile(r"(?<!\S)@([^\s@]+)")
 
 
@@ -205,12 +205,12 @@ class Chat:
         parts = [text]
         for path in dict.fromkeys(_MENTION.findall(text)):
             try:
-                data = await self._talk.sandbox.read_bytes(path, length=LONGEST_FILE + 1)
+                data = await self._talk.sandbox.read_bytes(path, length=MAX_FILE_CHARS + 1)
             except (OSError, HandrailError, ToolFailed, ValueError) as error:
                 self._front.note(f"@{path} was not added: {error}")
                 continue
-            cut = "\n(cut here)" if len(data) > LONGEST_FILE else ""
-            parts.append(f"{path}:\n```\n{data[:LONGEST_FILE].decode('utf-8', 'replace')}{cut}\n```")
+            cut = "\n(cut here)" if len(data) > MAX_FILE_CHARS else ""
+            parts.append(f"{path}:\n```\n{data[:MAX_FILE_CHARS].decode('utf-8', 'replace')}{cut}\n```")
         return "\n\n".join(parts)
 
     async def _command(self, name: str, *words: str) -> None:
@@ -243,7 +243,7 @@ class Chat:
             self._front.print(Text(tool.name, style="bold") + Text(f"  {about}"))
 
     async def _sessions(self) -> None:
-        for each in open_store().sessions()[:MOST_SESSIONS]:
+        for each in open_store().sessions()[:MAX_SESSIONS_COUNT]:
             self._front.print(list_line(each))
 
     async def _resume(self, id: str) -> None:
@@ -256,9 +256,9 @@ class Chat:
         self.left = True
 
     async def _report(self) -> None:
-        for promise in self._talk.sandbox.report.promises:
-            why = f"  {promise.reason}" if promise.standing != "enforced" else ""
-            self._front.note(f"{promise.standing:<9} {promise.feature}{why}", "")
+        for guarantee in self._talk.sandbox.report.guarantees:
+            why = f"  {guarantee.reason}" if guarantee.standing != "enforced" else ""
+            self._front.note(f"{guarantee.standing:<9} {guarantee.feature}{why}", "")
 
     async def _model(self, name: str = "") -> None:
         agent = self._talk.agent

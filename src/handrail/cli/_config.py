@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from handrail.cli._kept import Kept, NoHome, person_directory
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import kind_of, nearest, shown
+from handrail.misuse import kind_of, nearest, shown
 
 FILE: Final = "handrail.toml"
 LARGEST: Final = 1 << 20

@@ -10,12 +10,12 @@ from rich.text import Text
 from handrail.contract.approval import ApprovalRequest
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.policy.approval import FEWEST_LINES, MAX_TEXT_LINES, excerpt, look_alikes, render
+from handrail.sandbox.diff import MAX_TEXT_BYTES, difference
 from handrail.sandbox.sandbox import Sandbox
-from handrail.toolkit.diff import LARGEST_TEXT, difference
 
 LANGUAGES: Final = {"bash": "bash", "run_code": "python", "script": "python"}
 """By tool: the language of the text that it runs."""
-MOST_COMPARED: Final = 500
+MAX_COMPARED_COUNT: Final = 500
 """Lines of a replaced or a new text that are compared with each other; longer ones are shown one after the other."""
 MAX_KEPT_LINES: Final = 15
 """Lines of the arguments beside a difference."""
@@ -68,9 +68,9 @@ def _several(edits: list[Mapping[str, Any]]) -> Iterator[list[str]]:
 def _replaced(old: str, new: str) -> list[str]:
     """The lines that are taken out and put in, with all that are around them in the two texts."""
     left, right = old.splitlines(), new.splitlines()
-    if max(len(left), len(right)) > MOST_COMPARED:
+    if max(len(left), len(right)) > MAX_COMPARED_COUNT:
         return [*(f"-{line}" for line in left), *(f"+{line}" for line in right)]
-    return list(unified_diff(left, right, n=MOST_COMPARED, lineterm=""))[3:]
+    return list(unified_diff(left, right, n=MAX_COMPARED_COUNT, lineterm=""))[3:]
 
 
 def _written(before: str, after: str) -> list[str]:
@@ -84,9 +84,9 @@ async def _content(sandbox: Sandbox | None, path: str) -> str | None:
     if sandbox is None:
         return None
     try:
-        data = await sandbox.read_bytes(path, length=LARGEST_TEXT + 1)
+        data = await sandbox.read_bytes(path, length=MAX_TEXT_BYTES + 1)
     except FileNotFoundError:
         return ""
     except (HandrailError, OSError, ToolFailed, Unavailable, ValueError):
         return None
-    return None if b"\0" in data[:8192] or len(data) > LARGEST_TEXT else data.decode("utf-8", "replace")
+    return None if b"\0" in data[:8192] or len(data) > MAX_TEXT_BYTES else data.decode("utf-8", "replace")

@@ -22,7 +22,7 @@ from handrail.toolkit.toolbox import Toolbox
 PROMPT: Final = "handrail> "
 BUILT_IN: Final = ("exit", "help", "jobs", "quit", "tail")
 """What the shell itself understands, besides tools."""
-LARGEST_HISTORY: Final = 1 << 20
+MAX_HISTORY_BYTES: Final = 1 << 20
 """Bytes from which on the older half of the history is dropped."""
 Names = Callable[[], list[str]]
 
@@ -149,7 +149,7 @@ def open_history(name: str = "history") -> History:
 
 def _shorten(descriptor: int) -> None:
     size = os.fstat(descriptor).st_size
-    if size > LARGEST_HISTORY:
-        kept = os.pread(descriptor, LARGEST_HISTORY // 2, size - LARGEST_HISTORY // 2)
+    if size > MAX_HISTORY_BYTES:
+        kept = os.pread(descriptor, MAX_HISTORY_BYTES // 2, size - MAX_HISTORY_BYTES // 2)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, kept[max(0, kept.find(b"\n# ")) :])

@@ -31,7 +31,7 @@ def report_lines(report: Report) -> list[str]:
     """What the sandbox enforces and what it does not, in up to three lines."""
     lines = []
     for standing in ("enforced", "advisory", "absent"):
-        named = [promise.feature for promise in report.promises if promise.standing == standing]
+        named = [guarantee.feature for guarantee in report.guarantees if guarantee.standing == standing]
         if named:
             lines.append(f"{standing}: {', '.join(named)}")
     return lines

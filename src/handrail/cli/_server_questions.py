@@ -13,7 +13,7 @@ from handrail.schema.describe import describe
 from handrail.schema.prepare import Prepared, prepare
 from handrail.schema.validate import Validator
 
-LONGEST_QUESTION = 4_000
+MAX_QUESTION_CHARS = 4_000
 """Characters of a question that are shown."""
 MAX_FIELDS_COUNT = 30
 """Values that one question may ask for."""
@@ -41,7 +41,7 @@ class ServerQuestions:
     async def _answer(self, desk: Desk, server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         given = schema.get("properties")
         fields = {name: field for name, field in given.items() if isinstance(field, Mapping)} if given else {}
-        body = Text(visible(question[:LONGEST_QUESTION]))
+        body = Text(visible(question[:MAX_QUESTION_CHARS]))
         body.append("\n\nIt gets what you type. Ctrl-D declines.", style="dim")
         title = Text(f"The MCP server {visible(server, lines=False)} asks")
         desk.print(Panel(body, title=title, border_style="yellow", width=min(desk.width, WIDEST)))

@@ -23,7 +23,7 @@ from handrail.cli._config import (
     servers_of,
 )
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import nearest, shown
+from handrail.misuse import nearest, shown
 from handrail.policy.policy import Mode, Policy
 
 PYPROJECT: Final = "pyproject.toml"

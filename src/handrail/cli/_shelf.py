@@ -20,7 +20,7 @@ from handrail.policy.approval import visible
 from handrail.store.check import Damaged, SessionCheck
 from handrail.store.summary import Summary
 
-LONGEST_PAUSE: Final = 3.0
+MAX_PAUSE_SECONDS: Final = 3.0
 """Seconds of waiting that a replay shows, at speed 1."""
 
 
@@ -124,7 +124,7 @@ def replay(named: str, speed: float) -> None:
     story, last = Story(console.print), 0.0
     for event in store.events(found.id):
         if last and speed:
-            time.sleep(min(max(0.0, event.time - last), LONGEST_PAUSE) / speed)
+            time.sleep(min(max(0.0, event.time - last), MAX_PAUSE_SECONDS) / speed)
         last = event.time
         story.see(event)
 

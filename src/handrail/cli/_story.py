@@ -18,7 +18,7 @@ from handrail.policy.approval import visible
 
 TITLES: Final = ("command", "path", "pattern", "prompt", "question", "job", "ref", "summary", "code")
 """The fields that tell best what a call is about, the best first."""
-LONGEST_TITLE: Final = 300
+MAX_TITLE_CHARS: Final = 300
 TAIL: Final = 5
 """Lines of a running command's output that are shown live."""
 SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "red")}
@@ -241,7 +241,7 @@ def title(arguments: Any) -> str:
     if isinstance(given, Mapping):
         best = next((given[name] for name in TITLES if isinstance(given.get(name), str)), None)
         given = json.dumps(dict(given), ensure_ascii=False, default=str) if best is None else best
-    return _one_line(str(given))[:LONGEST_TITLE]
+    return _one_line(str(given))[:MAX_TITLE_CHARS]
 
 
 def tokens(usage: Usage) -> str:
@@ -277,7 +277,7 @@ def _outcome(envelope: Mapping[str, Any]) -> list[str]:
 
 def _change(repair: Mapping[str, Any]) -> str:
     before, after = (json.dumps(repair.get(key), ensure_ascii=False, default=str) for key in ("before", "after"))
-    return _one_line(f"{before} → {after}")[:LONGEST_TITLE]
+    return _one_line(f"{before} → {after}")[:MAX_TITLE_CHARS]
 
 
 def _one_line(text: str) -> str:

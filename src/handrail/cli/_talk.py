@@ -29,7 +29,7 @@ from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 
 GUIDE: Final = "AGENTS.md"
-LONGEST_GUIDE: Final = 32 * 1024
+MAX_GUIDE_CHARS: Final = 32 * 1024
 SYSTEM: Final = """\
 You work for a person at a terminal, by calling tools; commands and files are in a sandbox on their workspace.
 Look before you change something, run what you wrote, and say what you did and what you could not do, in few words.
@@ -113,20 +113,20 @@ async def system_text(sandbox: Sandbox) -> str:
     """
     parts = [SYSTEM, f"The workspace is {sandbox.workspace}."]
     try:
-        guide = (await sandbox.read_bytes(GUIDE, length=LONGEST_GUIDE + 1)).decode("utf-8", "replace")
+        guide = (await sandbox.read_bytes(GUIDE, length=MAX_GUIDE_CHARS + 1)).decode("utf-8", "replace")
     except (OSError, HandrailError):
         guide = ""
     if guide.strip():
-        cut = "" if len(guide) <= LONGEST_GUIDE else f"\n(cut here; read {GUIDE} for the rest)"
-        parts.append(f"The workspace has this {GUIDE}:\n\n{guide[:LONGEST_GUIDE].strip()}{cut}")
+        cut = "" if len(guide) <= MAX_GUIDE_CHARS else f"\n(cut here; read {GUIDE} for the rest)"
+        parts.append(f"The workspace has this {GUIDE}:\n\n{guide[:MAX_GUIDE_CHARS].strip()}{cut}")
     return "\n\n".join(parts)
 
 
 def first_line(talk: "Talk") -> str:
     """The sandbox and what it enforces, the network, the mode of the policy, and the model."""
     report = talk.sandbox.report
-    weaker = [promise.feature for promise in report.promises if promise.standing != "enforced"]
-    enforced = f"{len(report.features)} of {len(report.promises)} promises enforced"
+    weaker = [guarantee.feature for guarantee in report.guarantees if guarantee.standing != "enforced"]
+    enforced = f"{len(report.features)} of {len(report.guarantees)} promises enforced"
     weak = f" (not: {', '.join(weaker)})" if weaker else ""
     mode = talk.agent.session.shared.policy.mode
     model = visible(talk.agent.model_name, lines=False)

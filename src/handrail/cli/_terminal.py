@@ -25,7 +25,7 @@ from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.prepare import prepare
 from handrail.toolkit.toolbox import Toolbox
 
-LONGEST_LINE: Final = 1 << 16
+MAX_LINE_CHARS: Final = 1 << 16
 WIDEST: Final = 100
 """Columns of a request, on a screen that has more."""
 CHOICES: Final = {
@@ -237,7 +237,7 @@ async def ask_line(question: str) -> str | None:
     sys.stderr.write(question)
     sys.stderr.flush()
     await anyio.wait_readable(sys.stdin)
-    line = os.read(sys.stdin.fileno(), LONGEST_LINE).decode("utf-8", "replace")
+    line = os.read(sys.stdin.fileno(), MAX_LINE_CHARS).decode("utf-8", "replace")
     if line.endswith("\n"):
         return line
     sys.stderr.write("\n")

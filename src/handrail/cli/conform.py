@@ -19,8 +19,8 @@ import typer
 from handrail.cli._app import Command, app, or_exit
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import nearest
 from handrail.lazy import Lazy
+from handrail.misuse import nearest
 
 if TYPE_CHECKING:
     import resource as _resource
@@ -187,19 +187,19 @@ def render(verdict: "_conformance.DriverVerdict", width: int | None = None, *, a
     Under those that are claimed, and under others that were asked for, stand the checks that do not hold.
     """
     lines = []
-    for feature, promise in verdict.promises.items():
-        tried = [check for check in promise.checks if check.tried]
+    for feature, guarantee in verdict.guarantees.items():
+        tried = [check for check in guarantee.checks if check.tried]
         kept = sum(check.kept for check in tried)
-        left = len(promise.checks) - len(tried)
+        left = len(guarantee.checks) - len(tried)
         counts = f"{kept} of {len(tried)} checks" + (f", {left} not tried" if left else "")
-        lines.append(f"{feature:<18} {STANDINGS[promise.standing]:<22} {counts}")
-        if promise.standing == "broken" or asked:
-            lines += [f"    {check.check.name}\n        {check.problem}" for check in promise.failed]
-        if promise.standing == "unclaimed_but_kept":
+        lines.append(f"{feature:<18} {STANDINGS[guarantee.standing]:<22} {counts}")
+        if guarantee.standing == "broken" or asked:
+            lines += [f"    {check.check.name}\n        {check.problem}" for check in guarantee.failed]
+        if guarantee.standing == "unclaimed_but_kept":
             lines.append("    The driver keeps this here: it may claim it.")
-        for reason in dict.fromkeys(check.not_tried for check in promise.checks if check.not_tried):
+        for reason in dict.fromkeys(check.not_tried for check in guarantee.checks if check.not_tried):
             lines.append(f"    not tried: {reason}")
-    total = sum(len(promise.checks) for promise in verdict.promises.values())
+    total = sum(len(guarantee.checks) for guarantee in verdict.guarantees.values())
     end = f"{len(verdict.broken)} claimed promises are broken" if verdict.broken else "no claimed promise is broken"
     text = "\n".join([f"{verdict.driver}: {total} checks", "", *lines, "", f"{end}; {verdict.seconds:.1f} s"])
     return text if width is None else "\n".join(_fit(line, width - 1) for line in text.split("\n"))

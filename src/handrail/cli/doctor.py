@@ -13,7 +13,7 @@ import typer
 
 from handrail.cli._app import Command, app, or_exit
 from handrail.cli._signals import run_loop
-from handrail.contract.driver import Driver, Feature, Promise, Standing
+from handrail.contract.driver import Driver, Feature, Guarantee, Standing
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DriverReport:
 
     name: str
     works: bool
-    promises: tuple[Promise, ...]
+    guarantees: tuple[Guarantee, ...]
     tried: bool = False
     """Whether the promises were attacked from inside; otherwise the driver only claims them."""
     problem: str = ""
@@ -98,22 +98,25 @@ async def _examine(name: str, opener: "_open.Opener | str") -> DriverReport:
 
 
 def _broken(name: str, problem: str, remedy: str) -> DriverReport:
-    promises = tuple(Promise(feature, "absent", "it cannot run here") for feature in FEATURES)
-    return DriverReport(name, False, promises, problem=problem, remedy=remedy)
+    guarantees = tuple(Guarantee(feature, "absent", "it cannot run here") for feature in FEATURES)
+    return DriverReport(name, False, guarantees, problem=problem, remedy=remedy)
 
 
 def _report(name: str, driver: Driver) -> DriverReport:
     report = _report_room.report_of(driver)
-    listed = {promise.feature: promise for promise in report.promises}
-    promises = tuple(listed.get(it, Promise(it, "absent", "it does not claim this")) for it in FEATURES)
+    listed = {guarantee.feature: guarantee for guarantee in report.guarantees}
+    guarantees = tuple(listed.get(it, Guarantee(it, "absent", "it does not claim this")) for it in FEATURES)
     tried = hasattr(driver, "lost")
     notes = (*report.facts, *report.notes, *(() if tried else (NOT_TRIED,)))
-    return DriverReport(name, True, promises, tried, notes=notes)
+    return DriverReport(name, True, guarantees, tried, notes=notes)
 
 
 def as_json(reports: Sequence[DriverReport]) -> str:
     """The reports as JSON, for programs."""
-    return json.dumps({"auto": _auto(reports), "drivers": [asdict(report) for report in reports]}, indent=2)
+    drivers = [asdict(report) for report in reports]
+    for each in drivers:
+        each["promises"] = each.pop("guarantees")  # programs read this key
+    return json.dumps({"auto": _auto(reports), "drivers": drivers}, indent=2)
 
 
 def render(reports: Sequence[DriverReport], width: int | None = None) -> str:
@@ -135,7 +138,7 @@ def _listed(report: DriverReport) -> str:
     """What a driver enforces, for a screen that is too narrow for the table."""
     rows = [report.name]
     for standing in get_args(Standing):
-        named = [promise.feature for promise in report.promises if promise.standing == standing]
+        named = [guarantee.feature for guarantee in report.guarantees if guarantee.standing == standing]
         rows += [f"  {standing}: {', '.join(named)}"] if named else []
     return "\n".join(rows)
 
@@ -152,7 +155,7 @@ def _auto(reports: Sequence[DriverReport]) -> str | None:
 
 def _enforces(report: DriverReport) -> bool:
     """Whether commands run in it, and it enforces every wall."""
-    enforced = {promise.feature for promise in report.promises if promise.standing == "enforced"}
+    enforced = {guarantee.feature for guarantee in report.guarantees if guarantee.standing == "enforced"}
     return report.works and enforced >= {*_open.WALLS, "exec"}
 
 
@@ -166,14 +169,14 @@ def _table(reports: Sequence[DriverReport]) -> str:
 
 
 def _standing(report: DriverReport, index: int) -> str:
-    return report.promises[index].standing if report.works else "-"
+    return report.guarantees[index].standing if report.works else "-"
 
 
 def _reasons(report: DriverReport) -> str:
     if not report.works:
         return f"{report.name} cannot run here\n  {report.problem}"
     weak: dict[str, list[str]] = {}
-    for it in report.promises:
+    for it in report.guarantees:
         if it.standing != "enforced":
             why = f"{it.reason}; {it.remedy}" if it.remedy else it.reason
             weak.setdefault(f"{it.standing}: {why}", []).append(it.feature)

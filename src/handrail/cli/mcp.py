@@ -17,9 +17,9 @@ from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Works
 from handrail.cli._inside import Env, Mounts
 from handrail.cli._stderr import Log, say
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import nearest
 from handrail.contract.limits import Budget
 from handrail.lazy import Lazy
+from handrail.misuse import nearest
 
 if TYPE_CHECKING:
     import handrail.serving as _serving

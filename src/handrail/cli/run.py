@@ -24,8 +24,8 @@ Resume = Annotated[
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="How often the model may be asked.")]
 Calls = Annotated[int, typer.Option(min=1, help="How many calls it may make.")]
-MOST_ROUNDS: Final = 64
-MOST_CALLS: Final = 500
+MAX_ROUNDS_COUNT: Final = 64
+MAX_CALLS_COUNT: Final = 500
 
 
 @app.command(cls=Command)
@@ -34,8 +34,8 @@ def run(
     prompt: Annotated[str | None, typer.Argument(help="The task; what is piped in is added to it.")] = None,
     model: Model = None,
     resume: Resume = None,
-    rounds: Rounds = MOST_ROUNDS,
-    calls: Calls = MOST_CALLS,
+    rounds: Rounds = MAX_ROUNDS_COUNT,
+    calls: Calls = MAX_CALLS_COUNT,
     *,
     options: Options,
 ) -> None:

@@ -27,8 +27,8 @@ from handrail.cli._kept import Kept, Part
 from handrail.cli._settings import read_settings
 from handrail.cli.mcp import group
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import nearest
 from handrail.lazy import Lazy
+from handrail.misuse import nearest
 
 if TYPE_CHECKING:
     from handrail.drivers import open as _open

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from handrail.cli._app import Command, Options, app, or_exit, run, with_options
-from handrail.cli.run import MOST_CALLS, MOST_ROUNDS, Model
+from handrail.cli.run import MAX_CALLS_COUNT, MAX_ROUNDS_COUNT, Model
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def resume(
     """Go on with a conversation, in a chat, or with a prompt as `handrail run` does. What had begun is not repeated."""
     if prompt is None:
         run(partial(_chat.run_chat, model, id, options))
-    run(partial(_one_task.run_task, prompt, model, id, MOST_ROUNDS, MOST_CALLS, options, sys.stdin))
+    run(partial(_one_task.run_task, prompt, model, id, MAX_ROUNDS_COUNT, MAX_CALLS_COUNT, options, sys.stdin))
 
 
 @group.command(cls=Command)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from handrail.contract.expect import nearest, refuse
+from handrail.misuse import nearest, refuse
 
 Risk = Literal["safe", "high", "critical"]
 Effect = Literal["reads", "writes", "executes", "reaches_out", "spends"]

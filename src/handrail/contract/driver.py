@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal, Protocol
 
-from handrail.contract.expect import expect, explains_misuse, refuse
+from handrail.misuse import expect, explains_misuse, refuse
 
 Feature = Literal[
     "files", "atomic_write", "range_read",
@@ -45,7 +45,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Guarantee:
     """One line of a sandbox's report: whether a feature is enforced here."""
 
     feature: Feature
@@ -61,7 +61,7 @@ class Report:
     """What a sandbox promises, found by self-test. `features` are exactly those that it reports as enforced."""
 
     driver: str
-    promises: tuple[Promise, ...]
+    guarantees: tuple[Guarantee, ...]
     network: str = "full"
     notes: tuple[str, ...] = ()
     """What is weaker here than one would expect, or could be changed."""
@@ -77,11 +77,11 @@ class Report:
     @property
     def features(self) -> frozenset[Feature]:
         """What is enforced."""
-        return frozenset(promise.feature for promise in self.promises if promise.standing == "enforced")
+        return frozenset(guarantee.feature for guarantee in self.guarantees if guarantee.standing == "enforced")
 
     def standing(self, feature: Feature) -> Standing:
         """The standing of this feature; one that is not listed is absent."""
-        return next((p.standing for p in self.promises if p.feature == feature), "absent")
+        return next((p.standing for p in self.guarantees if p.feature == feature), "absent")
 
 
 @dataclass(frozen=True, slots=True)

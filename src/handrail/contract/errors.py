@@ -14,12 +14,10 @@
 
 from typing import TYPE_CHECKING
 
+from handrail.misuse import HandrailError as HandrailError
+
 if TYPE_CHECKING:
     from handrail.contract.result import Failure
-
-
-class HandrailError(Exception):
-    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
 
 
 class NameConflict(HandrailError):

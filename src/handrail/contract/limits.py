@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Final
 
-from handrail.contract.expect import expect_number, explains_misuse, refuse
+from handrail.misuse import expect_number, explains_misuse, refuse
 
 TOOL_TIMEOUT: Final = 120.0
 """Seconds a tool may take, unless it sets its own `timeout`."""
@@ -38,7 +38,7 @@ MODEL_SILENCE: Final = 600.0
 """Seconds a model may be silent, before its answer and in it."""
 FIRST_RETRY_WAIT: Final = 0.5
 """Seconds before a model is asked a second time; each further wait is twice as long."""
-LONGEST_RETRY_AFTER: Final = 60.0
+MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """Seconds that a provider may ask to wait; a longer wait ends the run."""
 CONNECT_WAIT: Final = 30.0
 """Seconds to open a connection to a provider or an MCP server, and to send it a request."""

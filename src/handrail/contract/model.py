@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from handrail.contract.call import Call
-from handrail.contract.expect import refuse
 from handrail.contract.result import Image, Result
+from handrail.misuse import refuse
 
 Stop = Literal["end", "tool_use", "max_tokens", "refused", "paused", "other"]
 """Why an answer ended. The last call of an answer that ended by neither `end` nor `tool_use` is not run."""

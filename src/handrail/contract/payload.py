@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from handrail.contract.expect import explains_misuse
+from handrail.misuse import explains_misuse
 
 
 @explains_misuse

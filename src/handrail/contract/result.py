@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, get_args
 
 from handrail.contract.errors import BadEnvelope
-from handrail.contract.excerpt import Excerpt
-from handrail.contract.expect import refuse, shown
+from handrail.contract.truncated import Truncated
+from handrail.misuse import refuse, shown
 
 FailureKind = Literal[
     "invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout", "budget_exhausted",
@@ -155,10 +155,10 @@ Result = Success | Failure
 
 
 def to_wire(value: Any) -> Any:
-    """`value` with every Image, ArtifactRef and Excerpt inside it in its wire form."""
+    """`value` with every Image, ArtifactRef and Truncated inside it in its wire form."""
     if type(value) in SCALARS:  # nearly every value is one, and the checks below are six times as slow
         return value
-    if isinstance(value, Image | ArtifactRef | Excerpt):
+    if isinstance(value, Image | ArtifactRef | Truncated):
         return value.to_wire()
     if isinstance(value, Mapping):
         return {key: to_wire(item) for key, item in value.items()}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import expect, nearest, refuse, shown
 from handrail.contract.limits import Limits
+from handrail.misuse import expect, nearest, refuse, shown
 from handrail.sandbox.checks import environment
 
 NETWORKS: Final = "network='none', or network='full' for this machine's own network"

@@ -10,7 +10,7 @@ from typing import Final, NoReturn, get_args
 import anyio
 import anyio.lowlevel
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Promise, Report, SignalName, Standing
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Guarantee, Report, SignalName, Standing
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
@@ -45,8 +45,8 @@ def claim(
     """A report that claims every feature as enforced, except `weaker`, with their reasons."""
     enforced: tuple[Standing, str] = ("enforced", "")
     features: tuple[Feature, ...] = get_args(Feature)
-    promises = tuple(Promise(feature, *weaker.get(feature, enforced)) for feature in features)
-    return Report(driver, promises, network, notes, (*facts, CPU_NOTE))
+    guarantees = tuple(Guarantee(feature, *weaker.get(feature, enforced)) for feature in features)
+    return Report(driver, guarantees, network, notes, (*facts, CPU_NOTE))
 
 
 class GuardedProcess:
@@ -148,7 +148,7 @@ class GuardedDriver:
         self.name = report.driver
         self.report = report
         self.features: frozenset[Feature] = report.features
-        self.lost: tuple[Promise, ...] = ()
+        self.lost: tuple[Guarantee, ...] = ()
         """The promises that a self-test found to be weaker than claimed."""
         self.workspace = workspace
         self.guard = guard

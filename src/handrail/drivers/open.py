@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from handrail.aio import finish, refuse_other_loops
 from handrail.contract.driver import Driver, Mount
 from handrail.contract.errors import HandrailError, Unavailable, WeakerThanAsked
-from handrail.contract.expect import AsyncWith, nearest
 from handrail.contract.limits import Limits
 from handrail.lazy import Lazy, load_all
+from handrail.misuse import AsyncWith, nearest
 from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
@@ -267,12 +267,12 @@ def _with_notes(driver: Any, notes: Sequence[str]) -> Driver:
 
 async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
     """The driver. Raises WeakerThanAsked when its self-test found a wall missing, unless that is allowed."""
-    lost = [promise for promise in getattr(driver, "lost", ()) if promise.feature in WALLS]
+    lost = [guarantee for guarantee in getattr(driver, "lost", ()) if guarantee.feature in WALLS]
     if not lost or allow_weaker:
         return driver
     await finish(driver.close)
     raise WeakerThanAsked(
-        "; ".join(f"{promise.feature} is {promise.standing}: {promise.reason}" for promise in lost)
+        "; ".join(f"{guarantee.feature} is {guarantee.standing}: {guarantee.reason}" for guarantee in lost)
         + ". `handrail doctor` tells more; allow_weaker=True uses the sandbox as it is"
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import RunVar
 
-from handrail.contract.driver import Command, Driver, Feature, Mount, Promise, Standing
+from handrail.contract.driver import Command, Driver, Feature, Guarantee, Mount, Standing
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
@@ -104,13 +104,13 @@ async def _findings(key: Key, driver: GuardedDriver, options: Mapping[str, Any])
 
 def _apply(driver: GuardedDriver, findings: tuple[Finding, ...]) -> None:
     by_feature = {finding.feature: finding for finding in findings}
-    promises = []
-    for promise in driver.report.promises:
-        found = by_feature.get(promise.feature)
-        promises.append(Promise(found.feature, found.standing, found.reason) if found else promise)
-    driver.report = replace(driver.report, promises=tuple(promises), facts=(*driver.report.facts, NOTE))
+    guarantees = []
+    for guarantee in driver.report.guarantees:
+        found = by_feature.get(guarantee.feature)
+        guarantees.append(Guarantee(found.feature, found.standing, found.reason) if found else guarantee)
+    driver.report = replace(driver.report, guarantees=tuple(guarantees), facts=(*driver.report.facts, NOTE))
     driver.features = driver.report.features
-    driver.lost = tuple(promise for promise in promises if promise.feature in by_feature)
+    driver.lost = tuple(guarantee for guarantee in guarantees if guarantee.feature in by_feature)
 
 
 async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[Finding, ...]:

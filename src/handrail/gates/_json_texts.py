@@ -5,8 +5,8 @@ from collections.abc import Callable, Generator, Mapping
 from math import inf, isfinite
 from typing import Any, Final, Literal
 
-from handrail.contract.excerpt import Excerpt
 from handrail.contract.result import ArtifactRef, Image, sendable, to_wire
+from handrail.contract.truncated import Truncated
 from handrail.gates._keeper import Keeper
 from handrail.gates._plain import (
     LONE_SURROGATE,
@@ -64,7 +64,7 @@ class JsonTexts:
             yield from self._items(list(named.items()), path, depth, is_object=True)
         elif isinstance(value, list | tuple):
             yield from self._items(list(value), path, depth, is_object=False)
-        elif isinstance(value, str) and not isinstance(value, Excerpt):
+        elif isinstance(value, str) and not isinstance(value, Truncated):
             yield '"'
             for text in self.slices(value, path):
                 yield _encode(text)[1:-1]
@@ -74,11 +74,11 @@ class JsonTexts:
             yield self._encode_odd(settled)
 
     def fields(self, value: dict[str, Any], parts: Mapping[str, "Ends"]) -> Texts:
-        """An object, and beside it the two ends of each of its fields. An Excerpt among them stays as it is."""
+        """An object, and beside it the two ends of each of its fields. An Truncated among them stays as it is."""
         before = "{"
         for name, held in value.items():
             yield f"{before}{_encode(name)}: "
-            if isinstance(held, Excerpt):
+            if isinstance(held, Truncated):
                 self.holds_others = self._keeper.cut_inside = True
                 parts[name].add(text := _encode(str(held)))
                 yield text

@@ -4,9 +4,9 @@ from collections.abc import Awaitable
 from typing import Final
 
 from handrail.artifacts.store import ArtifactTooLarge, Scope, keep_stream
-from handrail.contract.excerpt import Excerpt
 from handrail.contract.limits import MAX_ARTIFACT_BYTES
 from handrail.contract.result import ArtifactRef
+from handrail.contract.truncated import Truncated
 
 JSON: Final = "application/json"
 TOO_LARGE: Final = (
@@ -36,7 +36,7 @@ class Keeper:
         lacks = self.cut_inside
         return await self.stored(self.artifacts.put(text, media_type=JSON, name=name, incomplete=lacks))
 
-    async def whole(self, part: Excerpt, name: str) -> ArtifactRef | None:
+    async def whole(self, part: Truncated, name: str) -> ArtifactRef | None:
         """Where the whole of an excerpt can be read from now on. None when that is nowhere."""
         whole = part.whole
         if isinstance(whole, ArtifactRef):

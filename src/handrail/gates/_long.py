@@ -13,9 +13,9 @@ from typing import Any, Final
 from anyio.lowlevel import checkpoint
 
 from handrail.artifacts.store import TEXT
-from handrail.contract.excerpt import Excerpt, joined
 from handrail.contract.limits import Caps
 from handrail.contract.result import ArtifactRef
+from handrail.contract.truncated import Truncated, joined
 from handrail.gates._json_texts import Check, Ends, JsonTexts, Texts
 from handrail.gates._keeper import JSON, Keeper
 from handrail.gates._plain import MAX_TEXT_CHARS, Odd, key_text, notes_of, opened, plain
@@ -83,7 +83,7 @@ class LongValue:
             )  # fmt: skip
 
     async def _part(self, name: str, value: Any) -> Any:
-        """A copy of the whole answer or of a field; an Excerpt if it is longer than any answer."""
+        """A copy of the whole answer or of a field; an Truncated if it is longer than any answer."""
         is_text, path = isinstance(value, str), (name,) if name else ()
         walk = self._texts.slices(value, path) if is_text else self._texts.value(value, path)
         ends = Ends(max(self._caps.value, self._caps.stdout))
@@ -97,7 +97,7 @@ class LongValue:
         """An object: first what has a cap of its own, then the entries of a listing, then the rest, which share one."""
         settled = set(own := own_caps(value, self._caps))
         for name in own:
-            if not isinstance(value[name], Excerpt):
+            if not isinstance(value[name], Truncated):
                 value[name] = await self._part(name, value[name])
         listed = LISTS.get(kind) if isinstance(kind := value.get("kind"), str) else None
         if listed is not None and isinstance(entries := value.get(listed), list):
@@ -118,14 +118,14 @@ class LongValue:
                 made[name] = value[name]
             elif name not in shares or part.total <= share:
                 made[name] = self._copy(part.head, value[name])
-            else:  # the cut may go through a secret: as an Excerpt it is known where
+            else:  # the cut may go through a secret: as an Truncated it is known where
                 shorter = joined(part.head, part.tail, part.total, share, kept)
                 made[name] = str(self._keeper.artifacts.clean(shorter))
         return made
 
     def _first_entries(self, key: str, entries: list[Any], made: Any) -> dict[str, Any]:
         """A long listing shows its first entries, not the two ends of their text."""
-        if not isinstance(made, Excerpt):
+        if not isinstance(made, Truncated):
             return {key: made}
         kept = made.whole if isinstance(made.whole, ArtifactRef) else None
         shown = first_entries(plain(entries[: getattr(self._caps, key)]), key, made.total, self._caps)
@@ -135,7 +135,7 @@ class LongValue:
     def _copy(self, text: str, value: Any) -> Any:
         """A copy of the value that was written as this text."""
         if isinstance(value, str):
-            return value if isinstance(value, Excerpt) else text
+            return value if isinstance(value, Truncated) else text
         if not self._texts.holds_others:
             return json.loads(text)
         unlimited = Odd()

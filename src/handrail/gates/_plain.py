@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import pydantic_core
 
-from handrail.contract.excerpt import Excerpt
 from handrail.contract.result import ArtifactRef, Image, sendable
+from handrail.contract.truncated import Truncated
 from handrail.sandbox.completed import Answer, CodeResult, Completed
 from handrail.schema.describe import dotted
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
-KEPT: Final = SCALARS | {Image, ArtifactRef, Excerpt}
+KEPT: Final = SCALARS | {Image, ArtifactRef, Truncated}
 COMMANDS: Final = frozenset({Completed, CodeResult})
 BUILT_IN: Final = KEPT | {str, float, list, tuple, dict}
 FEW: Final = 100

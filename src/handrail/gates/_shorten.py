@@ -4,9 +4,9 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from handrail.contract.excerpt import Excerpt, cut
 from handrail.contract.limits import Caps
 from handrail.contract.result import SCALARS, ArtifactRef, to_wire
+from handrail.contract.truncated import Truncated, cut
 from handrail.gates._keeper import Keeper
 
 LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}
@@ -21,7 +21,7 @@ async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: K
     """An object of about `size` characters within its caps; the very object when it is already."""
     own = own_caps(value, caps)
     for name, cap in own.items():
-        if not isinstance(value[name], Excerpt) and len(value[name]) > cap:
+        if not isinstance(value[name], Truncated) and len(value[name]) > cap:
             value = {**value, name: await shorten_text(value[name], name, cap, keeper)}
     listed = LISTS.get(kind) if isinstance(kind := value.get("kind"), str) else None
     if listed is not None and isinstance(value.get(listed), list):
@@ -33,8 +33,8 @@ async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: K
 
 
 async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
-    """The text, or an Excerpt of it whose whole is kept. A text that is an Excerpt keeps to its cap already."""
-    if isinstance(text, Excerpt) or len(text) <= cap:
+    """The text, or an Truncated of it whose whole is kept. A text that is an Truncated keeps to its cap already."""
+    if isinstance(text, Truncated) or len(text) <= cap:
         return text
     kept = await keeper.keep(text, name or "answer.txt")
     keeper.cut_inside = keeper.cut_inside or bool(name)
@@ -55,8 +55,8 @@ def own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
 
 
 async def settle_excerpts(value: Any, caps: Caps, keeper: Keeper) -> Any:
-    """The same with every Excerpt inside it within its cap, and its whole stored; the very object if it has none."""
-    settled: dict[int, Excerpt] = {}
+    """The same with every Truncated inside it within its cap, and its whole stored; the very object if it has none."""
+    settled: dict[int, Truncated] = {}
     for name, part in excerpts_in(value, ""):
         if id(part) not in settled:  # one text may stand in two fields
             shorter = part.within(_cap_of(name, caps))
@@ -72,9 +72,9 @@ def _cap_of(name: str, caps: Caps) -> int:
     return own.get(name, caps.stdout)
 
 
-def excerpts_in(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
-    """Every Excerpt, and the name of the field in which it is."""
-    if isinstance(value, Excerpt):
+def excerpts_in(value: Any, name: str) -> Iterator[tuple[str, Truncated]]:
+    """Every Truncated, and the name of the field in which it is."""
+    if isinstance(value, Truncated):
         yield name, value
     elif isinstance(value, dict) and not SCALARS.issuperset(map(type, value.values())):
         for key, held in value.items():
@@ -84,7 +84,7 @@ def excerpts_in(value: Any, name: str) -> Iterator[tuple[str, Excerpt]]:
             yield from excerpts_in(held, name)
 
 
-def _replaced(value: Any, settled: dict[int, Excerpt]) -> Any:
+def _replaced(value: Any, settled: dict[int, Truncated]) -> Any:
     if isinstance(value, dict):
         return {key: _replaced(held, settled) for key, held in value.items()}
     if isinstance(value, list | tuple):
@@ -145,7 +145,7 @@ async def _shorten_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, ap
     shaped = dict(value)
     for name, share in room.items():
         held = value[name]
-        shorter = held.within(share) if isinstance(held, Excerpt) else cut(texts[name], share, kept)
+        shorter = held.within(share) if isinstance(held, Truncated) else cut(texts[name], share, kept)
         shaped[name] = str(shorter)  # plain text: the artifact has all fields, not this one
     return shaped
 

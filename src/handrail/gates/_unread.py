@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handrail.artifacts.store import ArtifactTooLarge
-from handrail.contract.expect import kind_of
 from handrail.contract.result import Failure, Result, Success, to_wire
 from handrail.gates._json_texts import Check, HasPicture
 from handrail.gates._keeper import TOO_LARGE, Keeper
 from handrail.gates._long import LongValue
 from handrail.gates._plain import NotPlain, Odd, plain, warnings_of
+from handrail.misuse import kind_of
 from handrail.schema.validate import Problem
 from handrail.toolkit.gate import Step
 from handrail.toolkit.tool import Tool

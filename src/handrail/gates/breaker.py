@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from handrail.contract.excerpt import cut
 from handrail.contract.result import Failure, Image, Result, Success
+from handrail.contract.truncated import cut
 from handrail.policy.judge import HARMLESS
 from handrail.schema.parse import arguments_hash
 from handrail.toolkit.gate import Next, Repeats, Step

@@ -15,7 +15,6 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import call_on, finish, in_cancelled_scope, is_cancelled, running_loop, this_task
 from handrail.contract.driver import Driver
 from handrail.contract.errors import BadEnvelope, ToolFailed, Unavailable, describe_error
-from handrail.contract.expect import kind_of
 from handrail.contract.result import (
     FAILURE_KINDS,
     Failure,
@@ -41,6 +40,7 @@ from handrail.gates._plain import (
 )
 from handrail.gates._returned import as_builtin, with_artifacts
 from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
+from handrail.misuse import kind_of
 from handrail.threads import Work
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated

@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import cancels, is_cancelled
 from handrail.contract.approval import ApprovalRequest, Approver, Decision, Risk
 from handrail.contract.errors import Unavailable
-from handrail.contract.expect import shown
 from handrail.contract.result import Failure, Result, to_wire
+from handrail.misuse import shown
 from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.approvers import wait_of
 from handrail.policy.judge import ALLOWED, DOUBT, Verdict, by_mode, doubtful, judge

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from handrail.artifacts.store import ArtifactTooLarge, keep_stream
-from handrail.contract.excerpt import Excerpt, cut
 from handrail.contract.limits import Caps
 from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire, with_image
+from handrail.contract.truncated import Truncated, cut
 from handrail.gates._json_texts import is_heavy
 from handrail.gates._keeper import JSON, TOO_LARGE, Keeper
 from handrail.gates._long import LongValue
@@ -18,8 +18,8 @@ SMALL: Final = frozenset({bool, int, float, type(None)})
 QUICK: Final = 1_000
 """Characters up to which an answer is passed on without a second look."""
 QUICK_FIELDS: Final = 16
-MOST_WARNINGS: Final = 50
-LONGEST_WARNING: Final = 2_000
+MAX_WARNINGS_COUNT: Final = 50
+MAX_WARNING_CHARS: Final = 2_000
 
 
 async def shape(step: Step, proceed: Next) -> Result:
@@ -58,7 +58,7 @@ async def _by_reference(step: Step, value: Any) -> Any:
     """
     if type(value) in SMALL or isinstance(value, Image | ArtifactRef):
         return value
-    if isinstance(value, Excerpt):
+    if isinstance(value, Truncated):
         return await _excerpt_by_reference(step, value)
     if not isinstance(value, str) and (images_in(value) or next(excerpts_in(value, ""), None)):
         held = list(value.values() if isinstance(value, dict) else value)
@@ -75,7 +75,7 @@ async def _by_reference(step: Step, value: Any) -> Any:
     return await artifacts.put(text, media_type=None if isinstance(value, str) else JSON, name=name)
 
 
-async def _excerpt_by_reference(step: Step, part: Excerpt) -> ArtifactRef:
+async def _excerpt_by_reference(step: Step, part: Truncated) -> ArtifactRef:
     artifacts, whole, name = step.context.artifacts, part.whole, f"{step.tool.name}.value"
     if isinstance(whole, ArtifactRef):
         return whole
@@ -139,8 +139,8 @@ async def _with_refs(step: Step, value: Any) -> Any:
 
 def _warnings(messages: list[str]) -> tuple[str, ...]:
     """As many as can be read."""
-    more = len(messages) - MOST_WARNINGS
-    shown = [cut(text, LONGEST_WARNING) for text in messages[:MOST_WARNINGS]]
+    more = len(messages) - MAX_WARNINGS_COUNT
+    shown = [cut(text, MAX_WARNING_CHARS) for text in messages[:MAX_WARNINGS_COUNT]]
     return (*shown, f"and {more} more warnings") if more > 0 else tuple(shown)
 
 
@@ -173,7 +173,7 @@ def _around_excerpts(caps: Caps) -> Caps:
 
 
 async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
-    if len(failure.message) > caps.value or isinstance(failure.message, Excerpt):
+    if len(failure.message) > caps.value or isinstance(failure.message, Truncated):
         message = await settle_excerpts(failure.message, caps, keeper)
         failure = replace(failure, message=await shorten_text(message, "", caps.value, keeper))
     if not failure.data:

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias
 from anyio.lowlevel import checkpoint
 
 from handrail.contract.errors import BadSchema
-from handrail.contract.expect import shown
 from handrail.contract.limits import MCP_DEFER_ABOVE, MCP_MOST_PAGES, MCP_MOST_TOOLS
 from handrail.contract.result import Failure, Result
 from handrail.mcp._listing import RAW, Offer, make_offer, safe_names
+from handrail.misuse import shown
 from handrail.policy.approval import visible
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
@@ -20,9 +20,9 @@ from mcp import Client, types
 
 Run: TypeAlias = Callable[[Offer, Context, Mapping[str, Any]], Awaitable[Result]]
 """Calls the tool that an Offer describes."""
-LONGEST_QUOTED: Final = 600
+MAX_QUOTED_CHARS: Final = 600
 """Characters of a description that a person is shown, when it has changed."""
-MOST_WARNINGS: Final = 100
+MAX_WARNINGS_COUNT: Final = 100
 
 
 class Catalogue:
@@ -69,7 +69,7 @@ class Catalogue:
         if self._first_time:
             self._pins.update({name: offer.hash for name, offer in offers.items()})
             self._first_time = False
-        self._offers, self.tools, self.warnings = offers, tools, warnings[-MOST_WARNINGS:]
+        self._offers, self.tools, self.warnings = offers, tools, warnings[-MAX_WARNINGS_COUNT:]
         self._outputs.clear()
 
     def _tool(self, offer: Offer, deferred: bool) -> Tool:
@@ -88,7 +88,7 @@ class Catalogue:
         if current is None or pinned == current.hash:
             return None
         accept = partial(self._pins.__setitem__, made.name, current.hash)
-        now, before = (visible(offer.description)[:LONGEST_QUOTED] for offer in (current, made))
+        now, before = (visible(offer.description)[:MAX_QUOTED_CHARS] for offer in (current, made))
         if pinned is None:
             return Change(f"the server {self._server} added this tool after it was accepted: {now!r}", accept)
         was = f"; it was {before!r}" if made.hash == pinned and before != now else ""
@@ -132,7 +132,7 @@ async def _pages(client: Client) -> tuple[dict[str, Mapping[str, Any]], list[str
     for _ in range(MCP_MOST_PAGES):
         page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
         for tool in page.tools:
-            if tool.name in raws and len(warnings) < MOST_WARNINGS:
+            if tool.name in raws and len(warnings) < MAX_WARNINGS_COUNT:
                 warnings.append(f"{shown(tool.name)} is listed twice; the first is offered")
             raws.setdefault(tool.name, (tool.meta or {}).get(RAW, {}))
         cursor = page.next_cursor
@@ -146,4 +146,4 @@ async def _pages(client: Client) -> tuple[dict[str, Mapping[str, Any]], list[str
             why = "it repeats a page of its list"
             break
         seen.add(cursor)
-    return raws, [*warnings[:MOST_WARNINGS], f"only {len(raws):,} tools are offered: {why}"]
+    return raws, [*warnings[:MAX_WARNINGS_COUNT], f"only {len(raws):,} tools are offered: {why}"]

@@ -22,9 +22,9 @@ from handrail.toolkit.tool import Tool, tool
 OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
 CALLS_KEPT: Final = 1_000
 """Ended calls of a session whose events are kept."""
-MOST_SANDBOXES: Final = 16
+MAX_SANDBOXES_COUNT: Final = 16
 """Sandboxes that one client may have open besides its own."""
-MOST_PARKED: Final = 256
+MAX_PARKED_COUNT: Final = 256
 """Calls of one client that are kept for a client that comes back for them."""
 log = logging.getLogger("handrail")
 
@@ -123,7 +123,7 @@ class Caller:
 
     def park(self, parked: "Parked") -> str:
         """Keep a call for a client that comes back for it. Returns what the client names it by."""
-        while len(self.parked) >= MOST_PARKED:  # what waits there ends by itself when nobody answers
+        while len(self.parked) >= MAX_PARKED_COUNT:  # what waits there ends by itself when nobody answers
             del self.parked[next(iter(self.parked))]
         key = urandom(16).hex()
         self.parked[key] = parked
@@ -161,8 +161,8 @@ class Caller:
         @tool(timeout=None)
         async def sandbox_open() -> dict[str, str]:
             """Open another sandbox on the same workspace. Pass its name as `sandbox` to any other tool."""
-            if len(self.sessions) > MOST_SANDBOXES:
-                message = f"{MOST_SANDBOXES} sandboxes are open; close one with sandbox_close first."
+            if len(self.sessions) > MAX_SANDBOXES_COUNT:
+                message = f"{MAX_SANDBOXES_COUNT} sandboxes are open; close one with sandbox_close first."
                 raise ToolFailed(Failure("rejected", message))
             handle = f"sandbox_{urandom(8).hex()}"
             served = self._open(handle)

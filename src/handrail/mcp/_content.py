@@ -6,8 +6,8 @@ from typing import Any, Final, get_args
 
 import mcp_types as types
 
-from handrail.contract.excerpt import Excerpt
 from handrail.contract.result import ArtifactRef, FailureKind, Result, images_in, sendable
+from handrail.contract.truncated import Truncated
 from handrail.session.session import Session
 from handrail.toolkit.tool import Tool
 
@@ -127,7 +127,7 @@ def _refers_elsewhere(schema: Any) -> bool:
 def _artifacts_in(value: Any) -> Iterator[ArtifactRef]:
     if isinstance(value, ArtifactRef):
         yield value
-    elif isinstance(value, Excerpt):
+    elif isinstance(value, Truncated):
         yield from _artifacts_in(value.whole)
     elif isinstance(value, Mapping):
         for inner in value.values():

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import BadSchema
-from handrail.contract.excerpt import cut
-from handrail.contract.expect import kind_of, shown
+from handrail.contract.truncated import cut
+from handrail.misuse import kind_of, shown
 from handrail.schema.navigate import Schema, rewrite
 from handrail.schema.validate import Validator
 
-LONGEST_NAME: Final = 64
+MAX_NAME_CHARS: Final = 64
 """Characters of a tool's name with its server's."""
-LONGEST_ORIGINAL: Final = 1_000
+MAX_ORIGINAL_CHARS: Final = 1_000
 """Characters of a name that a server may give."""
-LONGEST_DESCRIPTION: Final = 10_000
+MAX_DESCRIPTION_CHARS: Final = 10_000
 MAX_RAW_DESCRIPTION_CHARS: Final = 40_000
 """Characters of a description that are looked at; more than are shown, because hidden ones are removed."""
-LARGEST_SCHEMA: Final = 256 << 10
+MAX_SCHEMA_CHARS: Final = 256 << 10
 """Characters of a schema as JSON: more would fill the model's context with one tool."""
 RAW: Final = "handrail/raw"
 """The key of `_meta` under which a definition travels as the server wrote it."""
@@ -94,16 +94,16 @@ def safe_names(server: str, originals: Sequence[str]) -> tuple[dict[str, str], l
     Of names that would become one, those that were changed get a part of their hash; an unchanged one stays.
     """
     plain = {original: f"{server}__{_UNSAFE.sub('_', original)}" for original in originals}
-    taken = Counter(name[:LONGEST_NAME] for name in plain.values())
+    taken = Counter(name[:MAX_NAME_CHARS] for name in plain.values())
     names, warnings = dict[str, str](), list[str]()
     for original, name in plain.items():
         names[original] = name
-        if name == f"{server}__{original}" and len(name) <= LONGEST_NAME:
+        if name == f"{server}__{original}" and len(name) <= MAX_NAME_CHARS:
             continue
-        if len(name) > LONGEST_NAME or taken[name] > 1:
+        if len(name) > MAX_NAME_CHARS or taken[name] > 1:
             digest = sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-            names[original] = f"{name[: LONGEST_NAME - 7]}_{digest}"
-        clash = ", because its name clashes with another one" if taken[name[:LONGEST_NAME]] > 1 else ""
+            names[original] = f"{name[: MAX_NAME_CHARS - 7]}_{digest}"
+        clash = ", because its name clashes with another one" if taken[name[:MAX_NAME_CHARS]] > 1 else ""
         warnings.append(f"the tool {shown(original)} is offered as {names[original]}{clash}")
     return names, warnings
 
@@ -123,9 +123,9 @@ def make_offer(name: str, raw: Mapping[str, Any], *, trust: bool) -> tuple[Offer
     description, hidden = without_hidden(written[:MAX_RAW_DESCRIPTION_CHARS])
     if hidden:
         warnings.append(f"{name}: {hidden} hidden characters were removed from its description")
-    if len(description) > LONGEST_DESCRIPTION or len(written) > MAX_RAW_DESCRIPTION_CHARS:
+    if len(description) > MAX_DESCRIPTION_CHARS or len(written) > MAX_RAW_DESCRIPTION_CHARS:
         warnings.append(f"{name}: its description has {len(written):,} characters and was cut")
-        description = str(cut(description, LONGEST_DESCRIPTION))
+        description = str(cut(description, MAX_DESCRIPTION_CHARS))
     risk, effects = _risk(raw.get("annotations")) if trust else ("high", EVERYTHING)
     offer = Offer(
         name, raw["name"], description, checks, output, hash_of(definition), definition, risk, effects
@@ -142,8 +142,8 @@ def _checked_size(what: str, schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping):
         raise BadSchema(f"its {what} is {kind_of(schema)}, not an object")
     size = len(json.dumps(schema))
-    if size > LARGEST_SCHEMA:
-        raise BadSchema(f"its {what} has {size:,} characters, and the most is {LARGEST_SCHEMA:,}")
+    if size > MAX_SCHEMA_CHARS:
+        raise BadSchema(f"its {what} has {size:,} characters, and the most is {MAX_SCHEMA_CHARS:,}")
     return schema
 
 

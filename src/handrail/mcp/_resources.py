@@ -16,7 +16,7 @@ from handrail.mcp._content import ARTIFACTS, INCOMPLETE_META, described
 
 PAGE: Final = 100
 """Artifacts in one answer to `resources/list`."""
-LARGEST_READ: Final = 4 << 20
+MAX_READ_BYTES: Final = 4 << 20
 """Bytes of an artifact in one answer."""
 Context = ServerRequestContext[Clients, Any]
 
@@ -52,11 +52,11 @@ async def read_resource(context: Context, params: types.ReadResourceRequestParam
     ref, start, length = _parsed(uri)
     scope, handle = _found(context, uri, ref)
     left = max(0, handle.size - start)
-    if (left if length is None else min(left, length)) > LARGEST_READ:
+    if (left if length is None else min(left, length)) > MAX_READ_BYTES:
         raise MCPError(
             types.INVALID_PARAMS,
-            f"{ref} has {handle.size} bytes, and one answer holds {LARGEST_READ}: "
-            f"read it by range, as in {ARTIFACTS}{ref}?start={start}&length={LARGEST_READ}",
+            f"{ref} has {handle.size} bytes, and one answer holds {MAX_READ_BYTES}: "
+            f"read it by range, as in {ARTIFACTS}{ref}?start={start}&length={MAX_READ_BYTES}",
         )
     try:
         data = await scope.read(handle, start, length)

@@ -18,7 +18,6 @@ from pydantic import ValidationError
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import AsyncWith, explains_misuse, kind_of, refuse, shown
 from handrail.contract.limits import (
     MCP_CONNECT_WAIT,
     MCP_MAX_QUESTIONS_COUNT,
@@ -36,6 +35,7 @@ from handrail.mcp._listing import Offer
 from handrail.mcp._questions import Ask, Questions, answers
 from handrail.mcp._sifting import UNREADABLE
 from handrail.mcp._transports import Log, over_http, over_process
+from handrail.misuse import AsyncWith, explains_misuse, kind_of, refuse, shown
 from handrail.policy.approval import visible
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context

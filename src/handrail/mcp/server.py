@@ -12,13 +12,13 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.expect import expect_number, refuse
 from handrail.contract.limits import MCP_CLIENT_IDLE, MCP_RUN_PAUSE
 from handrail.contract.version import __version__
 from handrail.mcp._calls import call_tool, keep_arguments
 from handrail.mcp._clients import Clients, OpenSession, open_clients, who
 from handrail.mcp._content import definitions
 from handrail.mcp._resources import list_resources, list_templates, read_resource
+from handrail.misuse import expect_number, refuse
 
 NAME: Final = "handrail"
 INSTRUCTIONS: Final = (

@@ -11,7 +11,7 @@ from pydantic_ai import exceptions as raised
 from handrail.contract.errors import describe_error
 from handrail.contract.model import FailedKind, ModelFailed
 
-LONGEST_MESSAGE: Final = 600
+MAX_MESSAGE_CHARS: Final = 600
 """Characters of what the provider said."""
 KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
     (raised.ModelContextWindowExceededError, "context", False, "the conversation is longer than the model can read"),
@@ -77,7 +77,7 @@ def _said(error: Exception) -> str:
     body: Any = vars(error).get("body")
     message = _message_in(body) or (json.dumps(body, ensure_ascii=False) if body and status else "")
     text = " ".join(word for word in (status, message) if word) or describe_error(error)
-    return text if len(text) <= LONGEST_MESSAGE else text[:LONGEST_MESSAGE] + " …"
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[:MAX_MESSAGE_CHARS] + " …"
 
 
 def _asked_to_wait(body: Any) -> float | None:

@@ -29,7 +29,7 @@ The tools, each with the JSON Schema of its arguments:
 _BEGUN: Final = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*')
 MAGIC: Final = b"GGUF"
 """The first bytes of every such file."""
-MOST_WAITING: Final = 1_000_000
+MAX_WAITING_COUNT: Final = 1_000_000
 """Tokens that may wait to be read."""
 SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "seed", "repeat_penalty")
 
@@ -69,7 +69,7 @@ class Gguf:
     ) -> AsyncIterator[ModelEvent]:
         tools = for_every_model(tools)
         written, left = _Written(constrained=bool(tools)), Event()
-        send, receive = anyio.create_memory_object_stream[Any](MOST_WAITING)
+        send, receive = anyio.create_memory_object_stream[Any](MAX_WAITING_COUNT)
         post = partial(anyio.from_thread.run_sync, token=anyio.lowlevel.current_token())
         work = partial(self._work, self._request(messages, tools, system), send, post, left)
         Thread(target=work, name=self.name, daemon=True).start()

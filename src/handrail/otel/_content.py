@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from handrail.contract.call import Arguments, Call
-from handrail.contract.excerpt import cut
 from handrail.contract.model import Message, Stop, Turn
 from handrail.contract.result import Result, to_wire
+from handrail.contract.truncated import cut
 
 TEXT_LIMIT: Final = 16_000
 """Characters of one text: of a message, of arguments, of a result."""

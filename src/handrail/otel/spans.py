@@ -17,10 +17,10 @@ from opentelemetry.trace import (
 )
 
 from handrail.contract.errors import describe_error
-from handrail.contract.expect import expect, explains_misuse, refuse
 from handrail.contract.model import Turn
 from handrail.contract.result import Result
 from handrail.log import report, traceback_of, without_secrets
+from handrail.misuse import expect, explains_misuse, refuse
 from handrail.otel import _content, _names
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.tracing import Ended, TracedAgent

@@ -18,8 +18,8 @@ from handrail.threads import in_thread
 if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox
 
-LONGEST_PATH: Final = 4_096
-LONGEST_FILE_NAME: Final = 255
+MAX_PATH_CHARS: Final = 4_096
+MAX_FILE_NAME_CHARS: Final = 255
 _MISSING: Final = object()
 
 
@@ -163,7 +163,7 @@ async def _matches_item(
 
 async def _matches_path(glob: str, path: str, root: PathRoot, forbids: bool) -> bool | None:
     """Compare both the path as written and the file it leads to."""
-    if len(path) > LONGEST_PATH or any(len(name) > LONGEST_FILE_NAME for name in path.split("/")):
+    if len(path) > MAX_PATH_CHARS or any(len(name) > MAX_FILE_NAME_CHARS for name in path.split("/")):
         return None
     as_written = path_matches(glob, path, root.directory)
     if as_written is forbids:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from handrail.sandbox.sandbox import Sandbox
     from handrail.schema.repair import Repair
 
-LONGEST_ARGUMENT: Final = 4_000
+MAX_ARGUMENT_CHARS: Final = 4_000
 """Characters shown of one argument; the middle of a longer one is left out, and the text says so."""
-LONGEST_KEY: Final = 200
-LONGEST_REPAIR: Final = 1_000
-LONGEST_RULE: Final = 1_000
+MAX_KEY_CHARS: Final = 200
+MAX_REPAIR_CHARS: Final = 1_000
+MAX_RULE_CHARS: Final = 1_000
 MAX_TEXT_LINES: Final = 40
 """Lines of a request's text, so that it fits on a screen; the middle of what is longer is left out, and counted."""
 MAX_FIRST_ARGUMENTS_COUNT: Final = 20
@@ -36,9 +36,9 @@ MAX_WARNINGS_COUNT: Final = 4
 MAX_REPAIRS_COUNT: Final = 10
 FEWEST_LINES: Final = 3
 """Lines without which an argument is written on one: its beginning, the count of what is left out, its end."""
-MOST_ACCENTS: Final = 2
+MAX_ACCENTS_COUNT: Final = 2
 """Accents on one letter; more of them would cover the lines around, so they are written as codes."""
-MOST_LOOK_ALIKES: Final = 10
+MAX_LOOK_ALIKES_COUNT: Final = 10
 HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 BLANK_CHARACTERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that show nothing."""
@@ -104,7 +104,7 @@ async def suggest_rule(tool: ToolTraits, arguments: Mapping[str, Any], sandbox: 
     if name is None:
         return ""
     text = text_of(arguments[name])
-    if len(text) > LONGEST_RULE or visible(text) != text or any(True for _ in references([arguments[name]])):
+    if len(text) > MAX_RULE_CHARS or visible(text) != text or any(True for _ in references([arguments[name]])):
         return ""
     if _has_two_types(tool, name, arguments[name], text):
         return ""
@@ -136,7 +136,7 @@ def _described(repairs: "Sequence[Repair]") -> tuple[str, ...]:
     first = sorted(repairs, key=lambda repair: not repair.doubtful)[:MAX_REPAIRS_COUNT]
     changes = (f"{repair.path}: {repair.before!r} became {repair.after!r}" for repair in first)
     more = [f"… and {len(repairs) - len(first):,} more"] if len(repairs) > len(first) else []
-    return (*(visible(change, lines=False)[:LONGEST_REPAIR] for change in changes), *more)
+    return (*(visible(change, lines=False)[:MAX_REPAIR_CHARS] for change in changes), *more)
 
 
 def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) -> str:
@@ -145,7 +145,7 @@ def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) 
     Of what is too long the beginning and the end are shown, because a dangerous part is most easily put at the end of
     something long, and what is left out between them is counted.
     """
-    given = [(visible(cut_line(str(key), LONGEST_KEY), lines=False), _text_of(arguments[key])) for key in arguments]
+    given = [(visible(cut_line(str(key), MAX_KEY_CHARS), lines=False), _text_of(arguments[key])) for key in arguments]
     left_out = max(0, len(given) - MAX_FIRST_ARGUMENTS_COUNT - MAX_LAST_ARGUMENTS_COUNT)
     if left_out:
         given[MAX_FIRST_ARGUMENTS_COUNT:-MAX_LAST_ARGUMENTS_COUNT] = []
@@ -159,13 +159,13 @@ def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) 
 
 
 def excerpt(text: str, most: int) -> list[str]:
-    """At most `most` lines of a text, and LONGEST_ARGUMENT characters of them; what is left out is counted."""
+    """At most `most` lines of a text, and MAX_ARGUMENT_CHARS characters of them; what is left out is counted."""
     lines = text.split("\n")
     if len(lines) > most:
         head, tail = most // 2, most - most // 2 - 1
         counted = f"[… {len(lines) - head - tail:,} of {len(lines):,} lines left out …]"
         lines[head : len(lines) - tail] = [counted]
-    shares = _fair([len(line) for line in lines], LONGEST_ARGUMENT)
+    shares = _fair([len(line) for line in lines], MAX_ARGUMENT_CHARS)
     return [visible(cut_line(line, share), lines=False) for line, share in zip(lines, shares, strict=True)]
 
 
@@ -185,7 +185,7 @@ def _text_of(value: Any) -> str:
 def _argument(name: str, text: str, most: int) -> str:
     """An argument on so many lines below its name, or beside its name where there is not enough room for more."""
     if "\n" not in text or most < min(FEWEST_LINES, text.count("\n") + 1):
-        return f"  {name}: {visible(cut_line(text, LONGEST_ARGUMENT), lines=False)}"
+        return f"  {name}: {visible(cut_line(text, MAX_ARGUMENT_CHARS), lines=False)}"
     return "\n".join([f"  {name}:", *(f"    {line}" for line in excerpt(text, most))])
 
 
@@ -203,7 +203,7 @@ def _warnings(arguments: Mapping[str, Any]) -> list[str]:
     """A line for each argument, also for one that is not shown, with letters that look like others."""
     found = [(key, strange) for key, value in arguments.items() if (strange := look_alikes(f"{key} {_text_of(value)}"))]
     lines = [
-        f"  ! {visible(cut_line(str(key), LONGEST_KEY), lines=False)} has letters that look like others: "
+        f"  ! {visible(cut_line(str(key), MAX_KEY_CHARS), lines=False)} has letters that look like others: "
         f"{', '.join(strange)}"
         for key, strange in found[:MAX_WARNINGS_COUNT]
     ]
@@ -219,7 +219,7 @@ def visible(text: str, *, lines: bool = True) -> str:
     safe, accents = [], 0
     for char in text:
         accents = accents + 1 if unicodedata.category(char) in ("Mn", "Me") else 0
-        stays = (lines and char in "\n\t") or not (accents > MOST_ACCENTS or _hides(char))
+        stays = (lines and char in "\n\t") or not (accents > MAX_ACCENTS_COUNT or _hides(char))
         safe.append(char if stays else _code(char))
     return "".join(safe)
 
@@ -241,7 +241,7 @@ def look_alikes(text: str) -> list[str]:
     if text.isascii():
         return []
     strange: dict[str, None] = {}
-    for word in text[: LONGEST_ARGUMENT * 25].split():
+    for word in text[: MAX_ARGUMENT_CHARS * 25].split():
         if word.isascii():
             continue
         letters = [char for char in word if char.isalpha()]
@@ -249,7 +249,7 @@ def look_alikes(text: str) -> list[str]:
         for char in word:
             if not char.isascii() and (_imitates(char) or (passes and _name(char).startswith(LOOK_ALIKE_SCRIPTS))):
                 strange[f"{char} (U+{ord(char):04X} {_name(char)})"] = None
-    return list(strange)[:MOST_LOOK_ALIKES]
+    return list(strange)[:MAX_LOOK_ALIKES_COUNT]
 
 
 def _imitates(char: str) -> bool:

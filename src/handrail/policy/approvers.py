@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 
 from handrail.contract.approval import ApprovalRequest, Approver, Decision
-from handrail.contract.expect import expect, expect_number, refuse
 from handrail.contract.limits import APPROVAL_WAIT
+from handrail.misuse import expect, expect_number, refuse
 
 
 def wait_of(approver: object) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import close_names, explains_misuse, refuse
+from handrail.misuse import close_names, explains_misuse, refuse
 from handrail.policy.rule import Rule, ToolTraits
 
 Mode = Literal["contained", "ask", "strict", "open"]

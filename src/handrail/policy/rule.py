@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.driver import Feature
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import explains_misuse, refuse, shown
+from handrail.misuse import explains_misuse, refuse, shown
 from handrail.policy._shell import shell_matches
 from handrail.policy.patterns import check_glob, glob_matches, path_matches
 

@@ -3,14 +3,14 @@
 import codecs
 from typing import Final, NamedTuple
 
-from handrail.contract.excerpt import HEAD_SHARE, LONGEST_SEQUENCE, Excerpt, Whole, ends
+from handrail.contract.truncated import HEAD_SHARE, MAX_SEQUENCE_CHARS, Truncated, Whole, ends
 
 _WIDEST: Final = 4
 """Bytes of the longest character."""
 
 
 class Cut(NamedTuple):
-    """One stream as it is returned. `text`, an Excerpt if it was cut, is `data` decoded."""
+    """One stream as it is returned. `text`, an Truncated if it was cut, is `data` decoded."""
 
     text: str
     data: bytes
@@ -32,8 +32,8 @@ class Capture:
         starts = int(cap * HEAD_SHARE)
         self._head = bytearray()
         self._tail = bytearray()
-        self._head_room = (starts + LONGEST_SEQUENCE) * _WIDEST
-        self._tail_room = (cap - starts + LONGEST_SEQUENCE) * _WIDEST
+        self._head_room = (starts + MAX_SEQUENCE_CHARS) * _WIDEST
+        self._tail_room = (cap - starts + MAX_SEQUENCE_CHARS) * _WIDEST
         self._decoder: codecs.IncrementalDecoder | None = None
         self.characters = 0
         self.size = 0
@@ -54,7 +54,7 @@ class Capture:
                 del self._tail[: -self._tail_room]
 
     def cut(self, whole: Whole | None = None) -> Cut:
-        """The stream within its cap: whole, or an Excerpt that says what is missing. `whole` reads the full stream."""
+        """The stream within its cap: whole, or a Truncated that says what. `whole` reads the full stream."""
         if self.size <= self._cap:
             data = bytes(self._head + self._tail)
             return Cut(data.decode("utf-8", "replace"), data, False)
@@ -80,7 +80,7 @@ class Capture:
     def _joined(self, first: str, last: str, total: int, whole: Whole | None) -> Cut:
         head, tail = ends(first, last, self._cap)
         left_out = total - len(head) - len(tail)
-        text = Excerpt(_shown(head), _shown(tail), left_out, total, whole)
+        text = Truncated(_shown(head), _shown(tail), left_out, total, whole)
         between = text[len(text.head) : len(text) - len(text.tail)].encode()
         return Cut(text, _bytes(head) + between + _bytes(tail), True)
 

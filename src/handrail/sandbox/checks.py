@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from handrail.contract.driver import Command
-from handrail.contract.expect import kind_of, shown
+from handrail.misuse import kind_of, shown
 
 F = TypeVar("F")
 

@@ -135,7 +135,7 @@ class CommandConversation:
 
     @property
     def logs(self) -> str:
-        """What the command wrote to stderr, an Excerpt where it is much."""
+        """What the command wrote to stderr, an Truncated where it is much."""
         return self._command.log.cut().text
 
     def watch(self, on_log: Callable[[Chunk], object]) -> None:

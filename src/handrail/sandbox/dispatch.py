@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from handrail.contract.driver import Command, FileStat
-from handrail.contract.expect import shown
 from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.contract.payload import FileExists, ListFiles, ReadFile, RunCode, WriteFile
+from handrail.misuse import shown
 from handrail.sandbox.checks import tidy
 from handrail.sandbox.completed import Answer, CodeResult, Completed
 from handrail.sandbox.last_value import run_for_value

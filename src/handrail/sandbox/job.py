@@ -10,8 +10,8 @@ import anyio
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
-from handrail.contract.expect import shown
 from handrail.contract.limits import DEFAULT_CAPS, Caps
+from handrail.misuse import shown
 from handrail.sandbox._running import Running
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.checks import as_bytes, seconds, whole

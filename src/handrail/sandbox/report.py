@@ -2,7 +2,7 @@
 
 from typing import Final, get_args
 
-from handrail.contract.driver import Driver, Feature, Promise, Report
+from handrail.contract.driver import Driver, Feature, Guarantee, Report
 from handrail.contract.errors import BrokenDriver
 
 _METHODS: Final = ("start", "read", "write", "stat", "list", "make_dir", "remove", "close")
@@ -28,5 +28,5 @@ def report_of(driver: Driver) -> Report:
     if isinstance(report, Report):
         return report
     name = getattr(driver, "name", None) or type(driver).__name__
-    promises = (Promise(feature, "enforced") for feature in sorted(driver.features))
-    return Report(str(name), tuple(promises))
+    guarantees = (Guarantee(feature, "enforced") for feature in sorted(driver.features))
+    return Report(str(name), tuple(guarantees))

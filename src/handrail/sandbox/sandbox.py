@@ -15,8 +15,8 @@ from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
+from handrail.misuse import AsyncWith, explains_misuse
 from handrail.sandbox._payloads import Payloads
 from handrail.sandbox._running import OnOutput, Order, Running
 from handrail.sandbox._shared import SandboxState

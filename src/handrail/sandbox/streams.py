@@ -13,8 +13,8 @@ from anyio.lowlevel import checkpoint
 from handrail.aio import Task, call_on, finish, in_background, loop_here, running_loop
 from handrail.contract.driver import Command
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.expect import AsyncWith, refuse
 from handrail.contract.payload import FileExists, ListFiles, ReadFile, RunCode, WriteFile
+from handrail.misuse import AsyncWith, refuse
 from handrail.sandbox.checks import seconds
 from handrail.sandbox.completed import CodeResult, Completed
 from handrail.sandbox.dispatch import Listing, Written, check_payload

@@ -16,12 +16,12 @@ from handrail.schema.validate import Validator
 LONG_TEXT: Final = 80
 """A longer text that the model sent may be left out of the example; in characters."""
 _DEEPEST: Final = 12
-_MOST_ITEMS: Final = 20
-_MOST_KEYS: Final = 200
-_MOST_STEPS: Final = 2_000
-_MOST_TRIES: Final = 5
-_MOST_BRANCHES: Final = 8
-_LONGEST_TEXT: Final = 1_000
+_MAX_ITEMS_COUNT: Final = 20
+_MAX_KEYS_COUNT: Final = 200
+_MAX_STEPS_COUNT: Final = 2_000
+_MAX_TRIES_COUNT: Final = 5
+_MAX_BRANCHES_COUNT: Final = 8
+_MAX_TEXT_CHARS: Final = 1_000
 _KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 _TEXTS: Final = ("text", "example", "a", "1", "A", "/path")
 _NO: Final = object()
@@ -41,7 +41,7 @@ def example(
     """
     refused, hopeless = set(wrong), set[str]()
     as_sent = canonical(sent)
-    for tries in range(_MOST_TRIES):
+    for tries in range(_MAX_TRIES_COUNT):
         before = len(refused) + len(hopeless)
         for candidate in _whole(validator, sent, frozenset(refused), frozenset(hopeless)):
             fits = isinstance(candidate, dict) and canonical(candidate) != as_sent and validator.is_valid(candidate)
@@ -52,7 +52,7 @@ def example(
                     paths = {problem.path for problem in error.problems}
                     hopeless |= paths & refused & candidate.keys()  # whatever its value is
                     refused |= paths
-                    if len(refused) + len(hopeless) > before and tries + 1 < _MOST_TRIES:
+                    if len(refused) + len(hopeless) > before and tries + 1 < _MAX_TRIES_COUNT:
                         break  # what was sent is kept as far as possible
         if len(refused) + len(hopeless) == before:
             break
@@ -101,7 +101,7 @@ class _Maker:
     def make(self, location: Location, trail: tuple[str, ...] = (), decided: Location = ()) -> Any:
         """A small value that fits a location, or _NO. `trail` lists the schemas around it, `decided` its unions."""
         self.steps += 1
-        if self.steps > _MOST_STEPS or len(trail) > 20 * _DEEPEST:
+        if self.steps > _MAX_STEPS_COUNT or len(trail) > 20 * _DEEPEST:
             raise _GaveUp
         spec = self.spec(location)
         for candidate in self._candidates(spec, location, trail, decided):
@@ -111,7 +111,7 @@ class _Maker:
 
     def _candidates(self, spec: Spec, location: Location, trail: tuple[str, ...], decided: Location) -> Iterator[Any]:
         if spec.members is not None:
-            yield from spec.members[:_MOST_ITEMS]
+            yield from spec.members[:_MAX_ITEMS_COUNT]
             return
         given = spec.get("examples")
         yield from given if isinstance(given, list) else ()
@@ -119,7 +119,7 @@ class _Maker:
             yield spec.get("default")
         for union, group in spec.branches:
             if union not in decided:
-                for inner in sorted(group[:_MOST_BRANCHES], key=self._is_null):
+                for inner in sorted(group[:_MAX_BRANCHES_COUNT], key=self._is_null):
                     yield self.make((*location, inner), trail, (*decided, union))
                 return
         trail = (*trail, *(pointer for pointer, _ in spec.schemas))
@@ -181,7 +181,7 @@ class _Maker:
         for name, inner in spec.properties.items():
             if len(made) < least and name not in made and (item := self.make(inner, trail)) is not _NO:
                 made[name] = item
-        for at in range(min(least - len(made), _MOST_ITEMS)):
+        for at in range(min(least - len(made), _MAX_ITEMS_COUNT)):
             free, inner = self._free_key(spec, at)
             if free is None or (item := self.make(inner, trail)) is _NO:
                 return
@@ -204,7 +204,7 @@ class _Maker:
         """At least one item: an empty list may be valid, but a model should not replace its own list with it."""
         first = max((len(schema.get("prefixItems") or ()) for _, schema in spec.schemas), default=0)
         least = int(spec.get("minItems") or 0)
-        wanted = min(max(least, 1, first), _MOST_ITEMS, int(spec.get("maxItems") or _MOST_ITEMS))
+        wanted = min(max(least, 1, first), _MAX_ITEMS_COUNT, int(spec.get("maxItems") or _MAX_ITEMS_COUNT))
         made: list[Any] = []
         for at in range(wanted):
             location = spec.item(at)
@@ -232,7 +232,7 @@ class _Maker:
     def keep(self, location: Location, value: Any, path: tuple[str | int, ...] = (), decided: Location = ()) -> Any:
         """What was sent, with the wrong parts replaced; _NO if nothing fits."""
         self.steps += 1
-        if self.steps > _MOST_STEPS:
+        if self.steps > _MAX_STEPS_COUNT:
             raise _GaveUp
         if not self._is_wrong(path) and self.fits(location, value):
             return value
@@ -267,7 +267,7 @@ class _Maker:
             yield self._list(spec, value, path)
 
     def _object(self, spec: Spec, value: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any]:
-        if len(value) > _MOST_KEYS:
+        if len(value) > _MAX_KEYS_COUNT:
             raise _GaveUp
         result: dict[str, Any] = {}
         declared, required = spec.properties, set(spec.required)
@@ -298,7 +298,7 @@ class _Maker:
 
     def _list(self, spec: Spec, value: list[Any], path: tuple[str | int, ...]) -> Any:
         """The first wrong item, corrected, alone if one item is enough; a tuple keeps its other items."""
-        kept = [self.keep(spec.item(at), item, (*path, at)) for at, item in enumerate(value[:_MOST_ITEMS])]
+        kept = [self.keep(spec.item(at), item, (*path, at)) for at, item in enumerate(value[:_MAX_ITEMS_COUNT])]
         if _NO in kept:
             return _NO
         if any("prefixItems" in schema for _, schema in spec.schemas):
@@ -308,7 +308,7 @@ class _Maker:
         same = [new for new, old in zip(kept, value, strict=False) if new is old]
         least = max(int(spec.get("minItems") or 0), 1)
         ordered = [*changed, *(item for at, item in enumerate(same) if item not in same[:at])]
-        return ordered[: least if changed else int(spec.get("maxItems") or _MOST_ITEMS)]
+        return ordered[: least if changed else int(spec.get("maxItems") or _MAX_ITEMS_COUNT)]
 
 
 def _guess(spec: Spec) -> tuple[str, ...]:
@@ -337,14 +337,14 @@ def _is_long(value: Any) -> bool:
 
 
 def _strings(spec: Spec) -> Iterator[str]:
-    least, most = int(spec.get("minLength") or 0), int(spec.get("maxLength") or _LONGEST_TEXT)
+    least, most = int(spec.get("minLength") or 0), int(spec.get("maxLength") or _MAX_TEXT_CHARS)
     for _, schema in spec.schemas:
         if isinstance(schema.get("format"), str) and schema["format"] in FORMAT_SAMPLES:
             yield FORMAT_SAMPLES[schema["format"]]
         if isinstance(schema.get("pattern"), str):
             yield sample(schema["pattern"], least, most) or ""
     for text in _TEXTS:
-        yield (text + "x" * min(max(least - len(text), 0), _LONGEST_TEXT))[:most]
+        yield (text + "x" * min(max(least - len(text), 0), _MAX_TEXT_CHARS))[:most]
 
 
 def _numbers(spec: Spec, *, whole: bool) -> Iterator[Any]:

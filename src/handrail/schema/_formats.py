@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from handrail.schema.navigate import Schema, rewrite
 
-LONGEST_SAMPLE: Final = 200
+MAX_SAMPLE_CHARS: Final = 200
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*+=*+\s*+")
 _BASE64_URL: Final = re.compile(r"[A-Za-z0-9_\s-]*+=*+\s*+")
 _CATEGORIES: Final = {
@@ -35,15 +35,15 @@ FORMAT_SAMPLES: Final = {
 """A sample text for each format in use, pydantic's and JSON Schema's."""
 
 
-def sample(pattern: str, least: int = 0, most: int = LONGEST_SAMPLE) -> str | None:
+def sample(pattern: str, least: int = 0, most: int = MAX_SAMPLE_CHARS) -> str | None:
     """A text of `least` to `most` characters that matches the pattern; None if the pattern is too complicated."""
-    if len(pattern) > LONGEST_SAMPLE:
+    if len(pattern) > MAX_SAMPLE_CHARS:
         return None
     try:
         tree = grammar.parse(pattern)
         for repeats in _REPEAT_COUNTS:
             text = _sequence(tree, repeats)
-            if least <= len(text) <= min(most, LONGEST_SAMPLE) and re.search(pattern, text):
+            if least <= len(text) <= min(most, MAX_SAMPLE_CHARS) and re.search(pattern, text):
                 return text
     except (re.error, KeyError, ValueError, RecursionError, OverflowError, TypeError):
         return None
@@ -70,7 +70,7 @@ def _one(kind: str, details: Any, repeats: int) -> str:
             return _sequence(details[-1], repeats)
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             low, high, inner = details
-            return _sequence(inner, repeats) * min(max(int(low), min(repeats, int(high))), LONGEST_SAMPLE)
+            return _sequence(inner, repeats) * min(max(int(low), min(repeats, int(high))), MAX_SAMPLE_CHARS)
         case "AT" | "ASSERT" | "ASSERT_NOT":
             return ""
     raise ValueError(kind)

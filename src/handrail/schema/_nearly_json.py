@@ -9,13 +9,13 @@ from typing import Any, Final
 from handrail.schema._surrounding_text import closing, opening
 from handrail.schema.parse import DEEPEST_VALUE, ODD_SPACE, NotJson, parse, plain
 
-MOST_STEPS: Final = 200_000
+MAX_STEPS_COUNT: Final = 200_000
 """Values and keys that are read; a longer text is refused."""
-MOST_NOTES: Final = 20
+MAX_NOTES_COUNT: Final = 20
 """Changes of spelling that are noted."""
-MOST_CHANGES: Final = 500
+MAX_CHANGES_COUNT: Final = 500
 """Values that may be read other than as written; each is noted."""
-MOST_OPENINGS: Final = 6
+MAX_OPENINGS_COUNT: Final = 6
 """Fences, tags and labels that may precede the object."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
@@ -79,9 +79,9 @@ class _Reader:
     """Whether a string contains doubled braces."""
 
     def note(self, rule: str, path: tuple[str | int, ...], before: Any, after: Any, *, changed: bool = False) -> None:
-        if len(self.notes) >= MOST_CHANGES:
+        if len(self.notes) >= MAX_CHANGES_COUNT:
             raise NotJson("it has too many mistakes to be repaired", self.at)
-        if changed or len(self.notes) < MOST_NOTES:
+        if changed or len(self.notes) < MAX_NOTES_COUNT:
             self.notes.append(Note(rule, path, before, after, changed))
 
     def peek(self) -> str:
@@ -104,7 +104,7 @@ class _Reader:
 
     def value(self, path: tuple[str | int, ...]) -> Any:
         self.steps += 1
-        if self.steps > MOST_STEPS or len(path) > DEEPEST_VALUE:
+        if self.steps > MAX_STEPS_COUNT or len(path) > DEEPEST_VALUE:
             raise NotJson("it is too long or nested too deeply to be repaired", self.at)
         first = self.peek()
         if first == "{":
@@ -252,7 +252,7 @@ def read_nearly(text: str, keys: Collection[str] = frozenset(), tool: str | None
     rule, other_text = other
     value, notes = _read(other_text, keys, tool)
     again = [Note(rule, (), text[:200], other_text[:200]), *_reread(rule, value)]
-    if len(again) + len(notes) > MOST_CHANGES:
+    if len(again) + len(notes) > MAX_CHANGES_COUNT:
         raise NotJson("it has too many mistakes to be repaired")
     return value, again + notes
 
@@ -260,7 +260,7 @@ def read_nearly(text: str, keys: Collection[str] = frozenset(), tool: str | None
 def _read(text: str, keys: Collection[str], tool: str | None) -> tuple[Any, list[Note]]:
     reader = _Reader(text)
     parenthesis = opened = False
-    for _ in range(MOST_OPENINGS):
+    for _ in range(MAX_OPENINGS_COUNT):
         before = opening(text, reader.at, keys, tool) if reader.peek() not in ("{", "[") else None
         if before is None or parenthesis:
             break

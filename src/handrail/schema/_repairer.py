@@ -14,13 +14,13 @@ from handrail.schema.parse import BLANK, NotJson, canonical, count_values, parse
 from handrail.schema.repair import LOUD, Option, Repair
 from handrail.schema.validate import Validator
 
-MOST_STEPS: Final = 50_000
+MAX_STEPS_COUNT: Final = 50_000
 """Values that are visited; a larger call is refused. What takes longer than a visit counts as several."""
 STEPS_OF_BRANCH: Final = 10
 """What it takes to try one branch of a union."""
 VALUES_PER_STEP: Final = 64
 """Values inside one that take as long to check, with it, as a visit."""
-MOST_REPAIRS: Final = 1_000
+MAX_REPAIRS_COUNT: Final = 1_000
 NO: Final = object()
 Path = tuple[str | int, ...]
 
@@ -82,7 +82,7 @@ class Repairer:
 
     def note(self, rule: str, path: Path, before: Any, after: Any, *, changed: bool) -> None:
         """Record a repair; large values are abbreviated."""
-        if len(self.repairs) >= MOST_REPAIRS:
+        if len(self.repairs) >= MAX_REPAIRS_COUNT:
             raise GaveUp
         weighty = not changed or rule not in LOUD or self.consequences.matters(path)
         self.repairs.append(Repair(dotted(path), rule, _kept(before), _kept(after), changed, weighty))
@@ -151,8 +151,8 @@ class Repairer:
         """Count what it takes to check a value so many times, beside these steps. Raises GaveUp if it is too much."""
         self.steps += steps
         if isinstance(value, dict | list | str):
-            self.steps += times * (count_values(value, MOST_STEPS * VALUES_PER_STEP) // VALUES_PER_STEP)
-        if self.steps > MOST_STEPS:
+            self.steps += times * (count_values(value, MAX_STEPS_COUNT * VALUES_PER_STEP) // VALUES_PER_STEP)
+        if self.steps > MAX_STEPS_COUNT:
             raise GaveUp
 
     def _is_decided_by_spelling(self, spec: Spec, value: Any, path: Path, made: list[Repair]) -> bool:

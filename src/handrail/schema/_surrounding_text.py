@@ -9,9 +9,9 @@ from typing import Final
 from handrail.schema.describe import fold
 from handrail.schema.parse import BLANK, NotJson
 
-LONGEST_BEFORE: Final = 400
+MAX_BEFORE_CHARS: Final = 400
 """Characters before the object that are examined."""
-LONGEST_NAME: Final = 6
+MAX_KEY_WORDS_COUNT: Final = 6
 """Words that may spell one declared key."""
 _FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
 _BEFORE: Final = re.compile(r"(?:[\w\s.,!:=(-]|<[^<>{}\[\]]{1,80}+>)++")
@@ -53,12 +53,12 @@ def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Open
     fence = _FENCE.match(text, at)
     if fence is not None:
         return Opening("fence", fence.end())
-    before = _BEFORE.match(text, at, at + LONGEST_BEFORE) if tool is not None else None
+    before = _BEFORE.match(text, at, at + MAX_BEFORE_CHARS) if tool is not None else None
     if before is None:
         return None
     name, parenthesis, more = before[0].partition("(")
     words = _TOKEN.findall(name)
-    if len(before[0]) == LONGEST_BEFORE or text.find("{", before.end()) < 0:
+    if len(before[0]) == MAX_BEFORE_CHARS or text.find("{", before.end()) < 0:
         raise NotJson("there should be an object here", at)
     if parenthesis and (more.strip() or words[-1:] != [tool] or not name.rstrip().endswith(words[-1])):
         raise NotJson("there should be an object here", at)
@@ -102,7 +102,9 @@ def _has_key(text: str, keys: Collection[str]) -> bool:
     """Whether a text names a declared key: as words, or anywhere if the key is in a script without spaces."""
     plainer = _plain(text)
     words = _WORD.findall(plainer)
-    if any("".join(words[at : at + many]) in keys for at in range(len(words)) for many in range(1, LONGEST_NAME + 1)):
+    if any(
+        "".join(words[at : at + many]) in keys for at in range(len(words)) for many in range(1, MAX_KEY_WORDS_COUNT + 1)
+    ):
         return True
     joined = "" if plainer.isascii() else fold("".join(words))
     return bool(joined) and any(_plain(key) in joined for key in keys if not key.isascii())

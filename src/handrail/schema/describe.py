@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from handrail.contract.expect import close_names
+from handrail.misuse import close_names
 from handrail.schema._formats import FORMAT_SAMPLES
 from handrail.schema.navigate import resolve
 from handrail.schema.parse import BLANK
 
-LONGEST_SHOWN: Final = 80
+MAX_SHOWN_CHARS: Final = 80
 _IGNORED_IN_NAMES: Final = str.maketrans("", "", "_-" + BLANK)
 _ARTICLES: Final = {
     "string": "a string", "integer": "an integer", "number": "a number", "boolean": "true or false",
@@ -27,12 +27,12 @@ _NOT_EMPTY: Final = ("minLength", "minItems", "minProperties")
 """Limits that are said in words when they are 1, and left out when they are 0."""
 
 
-def shorten(text: str, limit: int = LONGEST_SHOWN) -> str:
+def shorten(text: str, limit: int = MAX_SHOWN_CHARS) -> str:
     """The text in at most `limit` characters, with an ellipsis if it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def show(value: Any, limit: int = LONGEST_SHOWN) -> str:
+def show(value: Any, limit: int = MAX_SHOWN_CHARS) -> str:
     """A value as short JSON; large values are described, not written out."""
     if isinstance(value, str):
         return _quote(value, limit)

@@ -9,14 +9,14 @@ from handrail.schema.describe import describe, dotted, near, shorten, show
 from handrail.schema.navigate import ROOT, Location, Spec, escape, kind_of, spec_at, takes
 from handrail.schema.parse import count_values
 
-MOST_PROBLEMS: Final = 50
-MOST_STEPS: Final = 5_000
+MAX_PROBLEMS_COUNT: Final = 50
+MAX_STEPS_COUNT: Final = 5_000
 """Values that are examined; problems inside further values are not reported."""
 VALUES_PER_STEP: Final = 64
 """Values inside one that take as long to check, with it, as to examine it."""
-MOST_HOPS: Final = 8
+MAX_HOPS_COUNT: Final = 8
 """Depth of nested branches that are examined."""
-MOST_FORMS: Final = 4
+MAX_FORMS_COUNT: Final = 4
 """Branches of a union that one message describes."""
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -45,11 +45,11 @@ class NotConvertible(Exception):
 
 
 def explain(root: Mapping[str, Any], fits: Fits, value: Any, of: Subject = "arguments") -> list[Problem]:
-    """Every problem, at most MOST_PROBLEMS: missing, wrong and unknown fields."""
+    """Every problem, at most MAX_PROBLEMS_COUNT: missing, wrong and unknown fields."""
     result: dict[Problem, None] = {}
     for problem in _Explainer(root, fits, of).at(ROOT, value, ()):
         result[problem] = None
-        if len(result) >= MOST_PROBLEMS:
+        if len(result) >= MAX_PROBLEMS_COUNT:
             break
     return list(result)
 
@@ -128,7 +128,7 @@ class _Explainer:
                 return
         inner: list[Iterator[Problem]] = []
         self.steps += 1
-        if self._right_kind(spec, value) and self.steps < MOST_STEPS:
+        if self._right_kind(spec, value) and self.steps < MAX_STEPS_COUNT:
             inner = [
                 self._object(spec, value, path),
                 self._list(spec, value, path),
@@ -203,17 +203,17 @@ class _Explainer:
                 yield from self.at((*location, pointer), value, path, (*decided, pointer))
 
     def _unions(self, location: Location, spec: Spec, value: Any, path: Path, decided: Location) -> Iterator[Problem]:
-        if not isinstance(value, dict | list) or len(decided) > MOST_HOPS:
+        if not isinstance(value, dict | list) or len(decided) > MAX_HOPS_COUNT:
             return
         for union, group in spec.branches:
-            self.steps += len(group) * (1 + count_values(value, MOST_STEPS * VALUES_PER_STEP) // VALUES_PER_STEP)
-            if self.steps > MOST_STEPS:
+            self.steps += len(group) * (1 + count_values(value, MAX_STEPS_COUNT * VALUES_PER_STEP) // VALUES_PER_STEP)
+            if self.steps > MAX_STEPS_COUNT:
                 return
             fitting = [inner for inner in group if self.fits((inner,), value)]
             if union in decided or len(fitting) == 1 or (fitting and union.endswith("/anyOf")):
                 continue
             if fitting:
-                forms = "; ".join(map(self._form, fitting[:MOST_FORMS]))
+                forms = "; ".join(map(self._form, fitting[:MAX_FORMS_COUNT]))
                 message = (
                     f"{_subject(path, self.of)} fits {len(fitting)} forms at once, but must fit exactly one: {forms}"
                 )
@@ -232,7 +232,9 @@ class _Explainer:
         elif (inner := meant(self.root, group, value)) is not None:
             yield from self.at((*location, inner), value, path, decided)
         else:
-            forms = "; ".join(self._lacking(location, inner, value, path, decided) for inner in possible[:MOST_FORMS])
+            forms = "; ".join(
+                self._lacking(location, inner, value, path, decided) for inner in possible[:MAX_FORMS_COUNT]
+            )
             message = f"{_subject(path, self.of)} fits none of {len(possible)} forms: {forms}"
             yield Problem(dotted(path), message, " or ".join(map(self._form, possible)), show(value))
 

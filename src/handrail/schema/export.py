@@ -9,7 +9,7 @@ from handrail.contract.errors import HandrailError
 from handrail.schema.navigate import OWN_KEYWORDS, Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
-LONGEST_DESCRIPTION: Final = 1_048_576
+MAX_DESCRIPTION_CHARS: Final = 1_048_576
 """Characters that OpenAI accepts; older deployments accepted 1,024."""
 DEFERRED: Final = "handrail/deferred"
 """In a schema's `_meta`: the model finds the tool by its provider's own search, where there is one."""
@@ -89,8 +89,8 @@ def _broken_rules(provider: str, name: str, description: str, schema: Schema, ma
         wrong = [key for key in schema.get("properties", {}) if not _ANTHROPIC_KEY.fullmatch(key)]
         if wrong:
             yield f"parameter {wrong[0][:80]!r} is not 1 to 64 of the characters A-Z, a-z, 0-9, _, . and -"
-    if provider in _OPENAI and len(description) > LONGEST_DESCRIPTION:
-        yield f"a description has at most {LONGEST_DESCRIPTION:,} characters"
+    if provider in _OPENAI and len(description) > MAX_DESCRIPTION_CHARS:
+        yield f"a description has at most {MAX_DESCRIPTION_CHARS:,} characters"
     try:
         json.dumps(made, ensure_ascii=False).encode()
     except UnicodeEncodeError:

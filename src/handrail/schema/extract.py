@@ -11,9 +11,9 @@ from typing import Any, Final
 from handrail.schema._nearly_json import ObjectInText, read_one
 from handrail.schema.parse import NotJson, parse
 
-LONGEST_SEARCHED: Final = 1 << 20
+MAX_SEARCHED_CHARS: Final = 1 << 20
 """Characters of text that are searched."""
-MOST_STARTS: Final = 64
+MAX_STARTS_COUNT: Final = 64
 """Opening braces that are tried."""
 _NAME_KEYS: Final = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters", "args", "input", "params")
@@ -51,7 +51,7 @@ def find(text: str, known: Collection[str], *, cut: bool) -> FoundCall | None:
 
     An answer that was cut off is never searched.
     """
-    if cut or len(text) > LONGEST_SEARCHED or not known:
+    if cut or len(text) > MAX_SEARCHED_CHARS or not known:
         return None
     begun = re.compile(rf"(?<![A-Za-z0-9_.])(?:{'|'.join(map(re.escape, sorted(known)))})\(")
     try:
@@ -71,7 +71,7 @@ def _json_calls(text: str, known: Collection[str]) -> tuple[list[FoundCall], str
     calls: list[FoundCall] = []
     outside: list[str] = []
     done, at = 0, text.find("{")
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_STARTS_COUNT):
         if at < 0:
             return calls, "".join([*outside, text[done:]])
         unfinished = _unfinished(text, at, known)

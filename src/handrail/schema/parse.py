@@ -12,12 +12,12 @@ from handrail.contract.result import to_wire
 DEEPEST_VALUE: Final = 128
 """Levels of nesting that are accepted."""
 TOO_DEEP: Final = f"arguments nested deeper than {DEEPEST_VALUE} levels"
-LONGEST_NUMBER: Final = 4300
+MAX_DIGITS_COUNT: Final = 4300
 """Digits of a number that are accepted."""
 LONG_TEXT: Final = 2_000
 LETTERS_PER_VALUE: Final = 100
 """Letters of a text that take as long as one more value."""
-MOST_SIMPLE_KEYS: Final = 50
+MAX_SIMPLE_KEYS_COUNT: Final = 50
 ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
@@ -65,7 +65,7 @@ def parse(text: str) -> Any:
 
 def _is_simple(value: Any) -> bool:
     """Whether an object is flat and all ASCII: cheaper to check than the long text."""
-    if type(value) is not dict or len(value) > MOST_SIMPLE_KEYS:
+    if type(value) is not dict or len(value) > MAX_SIMPLE_KEYS_COUNT:
         return False
     return all(
         key.isascii() and (item.isascii() if type(item) is str else type(item) is not dict and type(item) is not list)
@@ -147,7 +147,7 @@ def _unfit(item: Any, kind: type) -> str | None:
     if kind is float:
         return None if isfinite(item) else "NaN and Infinity are not JSON"
     if kind is int:
-        return "a number is too large" if item.bit_length() > LONGEST_NUMBER * 3 else None
+        return "a number is too large" if item.bit_length() > MAX_DIGITS_COUNT * 3 else None
     return None if item is None or kind is bool else f"{kind.__name__} is not JSON"
 
 

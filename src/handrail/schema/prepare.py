@@ -18,9 +18,9 @@ from handrail.schema.refuse import refuse
 from handrail.schema.repair import Repair
 from handrail.schema.validate import Problem, Validator
 
-LONGEST_REPAIRED: Final = 1 << 20
+MAX_REPAIRED_CHARS: Final = 1 << 20
 """A longer text is not repaired; in characters."""
-MOST_WARNINGS: Final = 20
+MAX_WARNINGS_COUNT: Final = 20
 NAME_KEYS: Final = ("name", "tool", "function")
 """Keys under which a call names its tool."""
 ARGUMENT_KEYS: Final = ("arguments", "parameters", "input", "args")
@@ -135,7 +135,7 @@ def _repair_and_tidy(
     repairer = Repairer(validator, own=own, text=text)
     result = _repaired(value, text, repairer, tool)
     tidier = Tidier(repairer)
-    if text is None or len(text) <= LONGEST_REPAIRED:
+    if text is None or len(text) <= MAX_REPAIRED_CHARS:
         result = _tidied(tidier, result)
     given = arguments if not isinstance(arguments, str) and result is value else result
     return Prepared(given, result, tuple(repairer.repairs), _warnings(repairer, tidier))
@@ -161,7 +161,7 @@ def _value(arguments: str | Mapping[str, Any]) -> Any:
 
 def _repaired(value: Any, text: str | None, repairer: Repairer, tool: str) -> Any:
     validator = repairer.validator
-    if text is not None and len(text) > LONGEST_REPAIRED:
+    if text is not None and len(text) > MAX_REPAIRED_CHARS:
         if value is not NO and validator.is_valid(value):
             return value
         raise _Refused(_not_json(text) if value is NO else validator.problems(value))
@@ -294,8 +294,8 @@ def _check_references(value: Any, artifact: Fault | None) -> bool:
 def _warnings(repairer: Repairer, tidier: Tidier) -> tuple[str, ...]:
     warnings = [str(repair) for repair in repairer.repairs if repair.loud]
     warnings += [f"`{dotted(path)}` is not in the schema; it was passed on unchanged" for path in tidier.unknown]
-    more = len(warnings) - MOST_WARNINGS
-    return (*warnings[:MOST_WARNINGS], *([f"and {more} more"] if more > 0 else []))
+    more = len(warnings) - MAX_WARNINGS_COUNT
+    return (*warnings[:MAX_WARNINGS_COUNT], *([f"and {more} more"] if more > 0 else []))
 
 
 def _not_json(text: str, nearly: NotJson | None = None) -> list[Problem]:

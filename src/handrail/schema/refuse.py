@@ -14,15 +14,15 @@ from handrail.schema.navigate import ROOT
 from handrail.schema.parse import NotJson, plain, too_deep
 from handrail.schema.validate import Problem, Validator
 
-LONGEST_MESSAGE: Final = 1_100
+MAX_MESSAGE_CHARS: Final = 1_100
 """Characters of the message."""
-LONGEST_ARGUMENTS: Final = 2_000
+MAX_ARGUMENTS_CHARS: Final = 2_000
 """Characters of the original arguments that are repeated in `data`."""
-MOST_ERRORS: Final = 20
-LONGEST_EXAMPLE: Final = 2_000
-LONGEST_EXAMPLE_IN_MESSAGE: Final = 400
+MAX_ERRORS_COUNT: Final = 20
+MAX_EXAMPLE_CHARS: Final = 2_000
+MAX_EXAMPLE_IN_MESSAGE_CHARS: Final = 400
 """Characters of an example that is quoted in the message; a longer one is only in `data`."""
-LONGEST_READ: Final = 100_000
+MAX_READ_CHARS: Final = 100_000
 """A longer text is not read for the example; in characters."""
 
 
@@ -41,7 +41,10 @@ def refuse(
     """
     example_arguments = _example(schema, problems, received, convert)
     first = problems[0] if problems else Problem("", "the arguments were refused", "other arguments", show(received))
-    data: dict[str, Any] = {"arguments": kept(received), "errors": [_entry(item) for item in problems[:MOST_ERRORS]]}
+    data: dict[str, Any] = {
+        "arguments": kept(received),
+        "errors": [_entry(item) for item in problems[:MAX_ERRORS_COUNT]],
+    }
     if example_arguments is not None:
         data["example"] = example_arguments
     message = _message(tool, problems or [first], example_arguments, note)
@@ -51,13 +54,13 @@ def refuse(
 def kept(received: Any) -> Any:
     """The arguments as sent, or their beginning if they are long."""
     if isinstance(received, str):
-        return shorten(received, LONGEST_ARGUMENTS)
+        return shorten(received, MAX_ARGUMENTS_CHARS)
     try:
         text = json.dumps(received, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return shorten(show(received), LONGEST_ARGUMENTS)
-    fits = len(text) <= LONGEST_ARGUMENTS and not too_deep(received)  # who reads it next may have less of the stack
-    return received if fits else shorten(text, LONGEST_ARGUMENTS)
+        return shorten(show(received), MAX_ARGUMENTS_CHARS)
+    fits = len(text) <= MAX_ARGUMENTS_CHARS and not too_deep(received)  # who reads it next may have less of the stack
+    return received if fits else shorten(text, MAX_ARGUMENTS_CHARS)
 
 
 def _example(
@@ -71,7 +74,7 @@ def _example(
     sent = _sent(received, validator)
     if validator.overloaded_by(sent):
         sent = None
-    for most in (LONGEST_EXAMPLE_IN_MESSAGE, LONGEST_EXAMPLE):
+    for most in (MAX_EXAMPLE_IN_MESSAGE_CHARS, MAX_EXAMPLE_CHARS):
         made = example(validator, sent, wrong, convert=convert, most=most)
         if made is not None:
             return made
@@ -81,7 +84,7 @@ def _example(
 def _sent(received: Any, validator: Validator) -> Any:
     """The object that was sent, if it can be read, without an undeclared wrapper."""
     if isinstance(received, str):
-        if len(received) > LONGEST_READ:
+        if len(received) > MAX_READ_CHARS:
             return None
         try:
             received, _ = read_nearly(received)
@@ -110,7 +113,7 @@ def _entry(problem: Problem) -> dict[str, str]:
 def _message(tool: str, problems: Sequence[Problem], example_arguments: dict[str, Any] | None, note: str) -> str:
     head = f"{shorten(tool, 64)} was not run: its arguments were refused."
     tail = f"\n{_next(example_arguments)}"
-    room = LONGEST_MESSAGE - len(head) - len(tail)
+    room = MAX_MESSAGE_CHARS - len(head) - len(tail)
     lines: list[str] = []
     for at, problem in enumerate(problems):
         line = shorten(f"\n- {problem.message}; received {problem.received}.", 400)
@@ -118,7 +121,7 @@ def _message(tool: str, problems: Sequence[Problem], example_arguments: dict[str
             lines.append(f"\n- … and {len(problems) - at} more.")
             break
         lines.append(line)
-    return shorten(head + "".join(lines) + (f"\n{note}" if note else "") + tail, LONGEST_MESSAGE + 99)
+    return shorten(head + "".join(lines) + (f"\n{note}" if note else "") + tail, MAX_MESSAGE_CHARS + 99)
 
 
 def _next(example_arguments: dict[str, Any] | None) -> str:
@@ -126,6 +129,6 @@ def _next(example_arguments: dict[str, Any] | None) -> str:
     if example_arguments is None:
         return "No example could be made from the schema. Correct this and send all of the arguments again."
     text = json.dumps(example_arguments, ensure_ascii=False)
-    if len(text) <= LONGEST_EXAMPLE_IN_MESSAGE:
+    if len(text) <= MAX_EXAMPLE_IN_MESSAGE_CHARS:
         return f"Send all of the arguments again, for example: {text}"
     return "Send all of the arguments again, like those in `data.example`."

@@ -16,8 +16,8 @@ _FLOATS: Final = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _TRUE_WORDS: Final = frozenset({"yes", "1", "on", "true"})
 _FALSE_WORDS: Final = frozenset({"no", "0", "off", "false"})
 _THOUSANDS: Final = re.compile(r"-?[1-9][0-9]{0,2}\.000")
-LONGEST_SCALAR: Final = 400
-LONGEST_LIST_ITEM: Final = 2_083
+MAX_SCALAR_CHARS: Final = 400
+MAX_LIST_ITEM_CHARS: Final = 2_083
 """Characters of a text that may become a list of one: as many as a URL may have."""
 _WORDS_FOR_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
 _SEPARATORS: Final = frozenset(",;|/&")
@@ -88,7 +88,7 @@ def options(spec: Spec, value: Any, written: Callable[[float], set[str]]) -> Ite
     """Every other reading that the accepted types suggest; the caller finds out whether it fits."""
     kinds = spec.kinds or frozenset()
     if isinstance(value, str):
-        if len(value) <= LONGEST_SCALAR:
+        if len(value) <= MAX_SCALAR_CHARS:
             yield from _from_string(spec, kinds, value.strip())
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if "string" in kinds and (text := only(written(value))) is not None:
@@ -103,10 +103,10 @@ def listed(spec: Spec, items: Spec, name: str, value: Any) -> Iterator[Option]:
         return
     if not isinstance(value, str):
         yield Option([value], "put into a list", changed=True)
-    elif len(value) <= LONGEST_LIST_ITEM and items.members is not None:
+    elif len(value) <= MAX_LIST_ITEM_CHARS and items.members is not None:
         yield Option([value], "put into a list", changed=True)
         yield from (Option(parts, "split into members", changed=True) for parts in _member_lists(items.members, value))
-    elif len(value) <= LONGEST_LIST_ITEM and _is_one_word(value, slashes=_may_hold_slashes(items, name, value)):
+    elif len(value) <= MAX_LIST_ITEM_CHARS and _is_one_word(value, slashes=_may_hold_slashes(items, name, value)):
         yield Option([value], "put into a list", changed=True)
 
 
@@ -188,7 +188,7 @@ def writer(text: str | None) -> Callable[[float], set[str]]:
             return {repr(value)}
         if not sent:
             for number in _FLOATS.findall(text):
-                if len(number) <= LONGEST_SCALAR:
+                if len(number) <= MAX_SCALAR_CHARS:
                     sent.setdefault(float(number), set()).add(number)
         return sent.get(value, set())
 

@@ -30,11 +30,11 @@ from handrail.schema.parse import NotJson, count_values, parse, too_deep
 
 __all__ = ["Problem", "Validator"]
 
-MOST_BRANCHES: Final = 20_000
+MAX_BRANCHES_COUNT: Final = 20_000
 """Schemas that one value may have to be checked against; with more, a small schema could stall the process."""
 FEW_BRANCHES: Final = 100
 """So many do not stall it, however large the value is."""
-MOST_CHECKS: Final = 50_000_000
+MAX_CHECKS_COUNT: Final = 50_000_000
 """Branches times values: about half a second of work. A larger value is not checked against such a schema."""
 
 DRAFTS: Final = frozenset(
@@ -44,7 +44,7 @@ DRAFTS: Final = frozenset(
     }
 )
 Reason = tuple[Sequence[str | int], str]
-MOST_NOT_ENFORCED: Final = 100
+MAX_NOT_ENFORCED_COUNT: Final = 100
 _UNEXPLAINED: Final = Problem("", "the value does not fit its schema", "a value that fits", "another one")
 
 
@@ -78,7 +78,12 @@ class Validator:
     """Whether an instance that does not overload the schema is valid; accepts plain JSON values only."""
 
     def __init__(
-        self, schema: Mapping[str, Any], *, of: Subject = "arguments", typed: bool = False, most: int = MOST_BRANCHES
+        self,
+        schema: Mapping[str, Any],
+        *,
+        of: Subject = "arguments",
+        typed: bool = False,
+        most: int = MAX_BRANCHES_COUNT,
     ) -> None:
         """`of` is what the schema describes; only arguments have to be an object. `most` is how many branches."""
         self.of = of
@@ -98,7 +103,7 @@ class Validator:
     @classmethod
     def lenient(cls, schema: Mapping[str, Any], *, of: Subject = "arguments") -> tuple["Validator", tuple[str, ...]]:
         """Compile as much of an outside schema as possible; the warnings say what is not enforced."""
-        loosened, warnings = loosen(_copy(schema, MOST_BRANCHES)[0], _why_not, of)
+        loosened, warnings = loosen(_copy(schema, MAX_BRANCHES_COUNT)[0], _why_not, of)
         validator = cls(loosened, of=of)
         defaults = [(*steps, "default") for steps, _ in validator.refused_defaults()]
         refused = {**dict.fromkeys(defaults, "its own schema does not accept it"), **dict(wrong_aliases(loosened))}
@@ -143,12 +148,12 @@ class Validator:
 
     def overloaded_by(self, instance: Any) -> bool:
         """Whether the schema has so many branches that a value of this size would stall the process."""
-        most = MOST_CHECKS // self.branches
+        most = MAX_CHECKS_COUNT // self.branches
         return self.branches > FEW_BRANCHES and count_values(instance, most) > most
 
     def overload(self, instance: Any) -> Problem:
         """What is wrong with a value that is not checked because of its size."""
-        most = f"at most {MOST_CHECKS // self.branches:,} values, as its schema has {self.branches:,} branches"
+        most = f"at most {MAX_CHECKS_COUNT // self.branches:,} values, as its schema has {self.branches:,} branches"
         where = f"the {self.of}" if self.of != "text" else "the value"
         return Problem("", f"{where} cannot be checked: there may be {most}", most, show(instance))
 
@@ -177,7 +182,7 @@ class Validator:
     def with_references(self) -> "Validator":
         """A validator of the same schema in which every inner value may be `{"$artifact": ref}`."""
         if self._referring is None:
-            self._referring = Validator(accept_references(self.schema), typed=self.typed, most=10 * MOST_BRANCHES)
+            self._referring = Validator(accept_references(self.schema), typed=self.typed, most=10 * MAX_BRANCHES_COUNT)
             self._referring._plain = self
         return self._referring
 
@@ -286,7 +291,7 @@ def loosen(
     """A schema that compiles, and a warning for each thing that is not enforced. Raises BadSchema if there is none."""
     warnings: list[str] = []
     schema = _local_only(schema, warnings)
-    for _ in range(MOST_NOT_ENFORCED):
+    for _ in range(MAX_NOT_ENFORCED_COUNT):
         reason = why_not(schema)
         if reason is None:
             return (_as_object(schema, warnings) if of == "arguments" else schema), tuple(warnings)
@@ -295,7 +300,7 @@ def loosen(
         if removed is None:
             raise BadSchema(f"the schema does not compile, even leniently: {words}")
         warnings.append(f"{removed} is not enforced: {words}")
-    raise BadSchema(f"the schema has more than {MOST_NOT_ENFORCED} things that do not compile")
+    raise BadSchema(f"the schema has more than {MAX_NOT_ENFORCED_COUNT} things that do not compile")
 
 
 def _local_only(schema: Schema, warnings: list[str]) -> Schema:

@@ -8,9 +8,9 @@ from handrail.contract.approval import Decision
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import EVENT_FIELDS
-from handrail.contract.expect import LONGEST_ID, expect, expect_number, is_session_id, nearest, refuse, shown
 from handrail.contract.limits import Budget, Caps
 from handrail.lazy import Lazy
+from handrail.misuse import MAX_ID_CHARS, expect, expect_number, is_session_id, nearest, refuse, shown
 from handrail.policy.approvers import wait_of
 from handrail.policy.policy import Policy, check_tool_names
 from handrail.sandbox.sandbox import Sandbox
@@ -44,7 +44,7 @@ def check_options(
     if id is not None:
         expect("Session.id", id, str, "a text, or leave it out")
         if not is_session_id(str(id)):
-            refuse("Session.id", id, f"1 to {LONGEST_ID} printable characters, or leave it out")
+            refuse("Session.id", id, f"1 to {MAX_ID_CHARS} printable characters, or leave it out")
     if sandbox is not None:
         _check_sandbox(sandbox)
     if approver is not None:

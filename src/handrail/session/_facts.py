@@ -36,5 +36,5 @@ def _hash(tool: Tool) -> str:
 
 def _report(sandbox: Sandbox) -> dict[str, Any]:
     report = sandbox.report
-    promises = {promise.feature: promise.standing for promise in report.promises}
-    return {"driver": report.driver, "network": report.network, "promises": promises}
+    guarantees = {guarantee.feature: guarantee.standing for guarantee in report.guarantees}
+    return {"driver": report.driver, "network": report.network, "promises": guarantees}

@@ -113,8 +113,8 @@ def _latest(past: tuple[Event, ...]) -> Mapping[str, Any]:
 
 
 def _enforced(facts: Mapping[str, Any]) -> set[str]:
-    promises = (facts.get("sandbox") or {}).get("promises", {})
-    return {feature for feature, standing in promises.items() if standing == "enforced"}
+    guarantees = (facts.get("sandbox") or {}).get("promises", {})
+    return {feature for feature, standing in guarantees.items() if standing == "enforced"}
 
 
 def _same_rules(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

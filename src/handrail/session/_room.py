@@ -4,9 +4,9 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from handrail.contract.excerpt import cut
 from handrail.contract.model import SUMMARISE, Message, Usage
 from handrail.contract.result import Failure, Result
+from handrail.contract.truncated import cut
 from handrail.gates.shape import collapsed
 from handrail.session.messages import Conversation
 from handrail.session.session import Session
@@ -23,10 +23,10 @@ KEPT_BY_SUMMARY: Final = 0.40
 SUMMARY_SHARE: Final = 0.10
 LINE_WEIGHT: Final = 60.0
 """What is left of a result that is collapsed."""
-LONGEST_ITEM: Final = 2_000
-LONGEST_LINE: Final = 160
-LONGEST_PROMPT: Final = 1_000
-MOST_PROMPTS: Final = 10
+MAX_ITEM_CHARS: Final = 2_000
+MAX_LINE_CHARS: Final = 160
+MAX_PROMPT_CHARS: Final = 1_000
+MAX_PROMPTS_COUNT: Final = 10
 INSTRUCTION: Final = (
     "Summarise the conversation below for the assistant that will go on with it. Say what the user wants, what was "
     "done and found, which files and artifacts matter (exact paths and references), what failed and why, and what is "
@@ -109,8 +109,8 @@ class Room:
             data |= {"by": "lines", "why": str(error)}
             text = _newest(_lines(oldest), longest)
         prompts = conversation.prompts_before(data["messages"])
-        shown = prompts if len(prompts) <= MOST_PROMPTS else [prompts[0], *prompts[1 - MOST_PROMPTS :]]
-        asked = "".join(f"\n- {cut(prompt, min(LONGEST_PROMPT, longest // 4))}" for prompt in shown)
+        shown = prompts if len(prompts) <= MAX_PROMPTS_COUNT else [prompts[0], *prompts[1 - MAX_PROMPTS_COUNT :]]
+        asked = "".join(f"\n- {cut(prompt, min(MAX_PROMPT_CHARS, longest // 4))}" for prompt in shown)
         data["text"] = (
             f"What came before, in short:\n{cut(_fitting(text, longest), longest)}\n\nThe user had asked:{asked}"
         )
@@ -122,7 +122,7 @@ class Room:
         """The messages as text that fits into a request of its own."""
         most = round(self._window.weight_of(COLLAPSE_TO * self._window.room) * 3)
         items = [item for message in messages for item in _items(message)]
-        each = max(LONGEST_LINE, min(LONGEST_ITEM, most // max(1, len(items))))
+        each = max(MAX_LINE_CHARS, min(MAX_ITEM_CHARS, most // max(1, len(items))))
         return _fitting(_newest([cut(item, each) for item in items], most), most)
 
 
@@ -162,7 +162,7 @@ def _lines(messages: Sequence[Message]) -> list[str]:
             lines.append(f"Assistant: {message.text}")
         for call, result in zip(message.calls, results, strict=True):
             lines.append(f"{call.name} {_arguments(call.arguments)[:80]} -> {result.kind or 'ok'}")
-    return [" ".join(line[:LONGEST_LINE].split()) for line in lines]
+    return [" ".join(line[:MAX_LINE_CHARS].split()) for line in lines]
 
 
 def _arguments(arguments: Any) -> str:

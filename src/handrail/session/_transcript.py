@@ -18,8 +18,8 @@ import anyio
 from handrail.aio import call_on, loop_here, running_loop
 from handrail.contract.errors import HandrailError, Locked, Unavailable
 from handrail.contract.event import Event, EventType
-from handrail.contract.expect import expect_number
 from handrail.contract.limits import STORE_RETRY_PAUSE_SECONDS, STORE_RETRY_SECONDS
+from handrail.misuse import expect_number
 from handrail.session._live import LiveOutput
 from handrail.session._secrets import PIECES, CleanEvents
 

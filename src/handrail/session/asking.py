@@ -12,8 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import refuse, shown
-from handrail.contract.limits import FIRST_RETRY_WAIT, LONGEST_RETRY_AFTER, MAX_ANSWER_BYTES
+from handrail.contract.limits import FIRST_RETRY_WAIT, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_SECONDS
 from handrail.contract.model import (
     CallDelta,
     Message,
@@ -26,6 +25,7 @@ from handrail.contract.model import (
     Turn,
     Usage,
 )
+from handrail.misuse import refuse, shown
 from handrail.schema.parse import recordable
 from handrail.session._host import SEARCH
 from handrail.session._room import Room
@@ -91,7 +91,7 @@ class Asking:
                     self._take_back(began, str(error), 0.0)
                 elif not error.transient or attempt >= MAX_TRIES:
                     raise
-                elif (error.retry_after or 0) > LONGEST_RETRY_AFTER:
+                elif (error.retry_after or 0) > MAX_RETRY_AFTER_SECONDS:
                     message = f"{error} (the provider asks to wait {error.retry_after:,.0f} s)"
                     raise ModelFailed(
                         message, transient=True, retry_after=error.retry_after, kind=error.kind
@@ -128,7 +128,7 @@ class Asking:
         return turn.text, turn.usage
 
     async def _wait(self, error: ModelFailed, attempt: int, began: int) -> None:
-        wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), LONGEST_RETRY_AFTER)
+        wait = error.retry_after or min(FIRST_RETRY_WAIT * 2 ** (attempt - 1), MAX_RETRY_AFTER_SECONDS)
         wait *= 1 if error.retry_after else 0.5 + random()  # so that many clients do not come back at once
         self._take_back(began, str(error), wait)
         await anyio.sleep(wait)

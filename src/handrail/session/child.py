@@ -11,9 +11,9 @@ import anyio
 from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
-from handrail.contract.expect import nearest
 from handrail.contract.result import ArtifactRef, Failure, FailureKind, Result, Success
 from handrail.gates.budget import spend_on_task
+from handrail.misuse import nearest
 from handrail.sandbox.job import Job
 from handrail.session._commands import advised, job_started, sandbox_id
 from handrail.session._host import SessionHost
@@ -28,9 +28,9 @@ from handrail.toolkit.toolbox import Toolbox
 
 TASK_DEPTH: Final = 4
 """How deep tasks may start tasks."""
-MOST_TASKS: Final = 32
+MAX_TASKS_COUNT: Final = 32
 """Tasks that one call may start."""
-MOST_ARTIFACTS: Final = 50
+MAX_ARTIFACTS_COUNT: Final = 50
 """Artifacts of a task that its result names."""
 KINDS: Final[Mapping[str, FailureKind]] = {
     "budget": "budget_exhausted",
@@ -56,8 +56,8 @@ class ChildSession(Session):
         if (step := parent._running.get(call_id)) is None:
             raise ToolFailed(Failure("unavailable", "The call that starts the task has ended.", retryable=False))
         self.depth = parent.depth + 1
-        if self.depth > TASK_DEPTH or number > MOST_TASKS:
-            limit = f"{MOST_TASKS} of one call" if number > MOST_TASKS else f"{TASK_DEPTH} inside one another"
+        if self.depth > TASK_DEPTH or number > MAX_TASKS_COUNT:
+            limit = f"{MAX_TASKS_COUNT} of one call" if number > MAX_TASKS_COUNT else f"{TASK_DEPTH} inside one another"
             message = f"The task was not started: the limit of tasks is {limit}. Do the work yourself."
             raise ToolFailed(Failure("rejected", message))
         self.task: str = f"{call_id}/{number}"
@@ -136,7 +136,7 @@ class ChildSession(Session):
 
     def result(self, reason: str, text: str) -> Result:
         """What the parent gets of the task that ended for this reason."""
-        artifacts: list[ArtifactRef] = self.artifacts.own()[-MOST_ARTIFACTS:]
+        artifacts: list[ArtifactRef] = self.artifacts.own()[-MAX_ARTIFACTS_COUNT:]
         if reason == "done":
             return Success({"task": self.task, "text": text, "artifacts": artifacts})
         if reason == "budget":

@@ -8,8 +8,8 @@ import anyio
 from handrail.aio import finish, in_background
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.event import Event
-from handrail.contract.expect import expect
 from handrail.contract.result import Failure, Image, Result
+from handrail.misuse import expect
 from handrail.toolkit.context import Host
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from handrail.session.session import Session
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME: Final = 64
+_MAX_NAME_CHARS: Final = 64
 """Of a tool: providers refuse a longer one, or one with other characters, in every later request."""
 READ_AT_ONCE: Final = 256
 """Events, or calls of an answer, that are taken up before others on the event loop get their turn."""
@@ -289,4 +289,4 @@ def _joined(message: Message, more: Message) -> Message:
 
 def _name(name: str) -> str:
     """A tool's name that every provider accepts; the model may have made up any."""
-    return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+    return _NOT_IN_A_NAME.sub("_", name)[:_MAX_NAME_CHARS] or "unnamed"

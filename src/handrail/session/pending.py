@@ -10,10 +10,10 @@ import anyio
 from handrail.aio import LOOP_CHECK_INTERVAL, OwnLoop, Task, call_on, in_background, loop_here, when_loop_closes
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import HandrailError, describe_error
-from handrail.contract.expect import expect
 from handrail.contract.limits import CALL_END_WAIT, DETACHED_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
 from handrail.gates.record import cancelled, start
+from handrail.misuse import expect
 from handrail.policy.approvers import checked_wait
 from handrail.session.standard import admit
 from handrail.store.ends import never_began, never_started

@@ -16,13 +16,13 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event, EventType, Reader
-from handrail.contract.expect import AsyncWith, explains_misuse
 from handrail.contract.limits import CALL_END_WAIT, DEFAULT_BUDGET, DETACHED_APPROVAL_WAIT, Budget, Caps
 from handrail.contract.result import Result
 from handrail.drivers.open import open_own_guard
 from handrail.gates.budget import budget as budget_gate
 from handrail.gates.record import record
 from handrail.log import clean_logs
+from handrail.misuse import AsyncWith, explains_misuse
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks

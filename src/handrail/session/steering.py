@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from handrail.contract.call import Call
-from handrail.contract.expect import close_names
 from handrail.contract.result import Result
+from handrail.misuse import close_names
 
 Last = Literal["nothing", "empty_listing", "partial_listing", "full_listing", "file", "not_found", "other"]
-MOST_LISTED: Final = 5_000
+MAX_LISTED_COUNT: Final = 5_000
 """Paths of a listing that are remembered."""
 MAX_COMPARED_CHARS: Final = 500
 """Characters of a path, its last ones, that are compared with those of a listing."""
@@ -71,7 +71,7 @@ def _listed(value: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _texts(found: Iterable[Any] | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for each in found or () if isinstance(each, str)))[:MOST_LISTED]
+    return tuple(dict.fromkeys(each for each in found or () if isinstance(each, str)))[:MAX_LISTED_COUNT]
 
 
 def _path_of(call: Call) -> str:

@@ -10,8 +10,8 @@ from handrail.toolkit.tool import Tool
 
 NAME: Final = "answer"
 SEND_BACK: Final = f"Give your final answer by calling the tool `{NAME}`: text alone is not accepted."
-MOST_PROBLEMS: Final = 5
-LONGEST_PROBLEM: Final = 300
+MAX_PROBLEMS_COUNT: Final = 5
+MAX_PROBLEM_CHARS: Final = 300
 
 
 def answer_tool(model: Any, accept: Callable[[Any], bool]) -> Tool:
@@ -52,7 +52,7 @@ def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _problems(error: ValueError) -> str:
     errors = getattr(error, "errors", None)
     if not callable(errors):
-        return str(error)[:LONGEST_PROBLEM]
+        return str(error)[:MAX_PROBLEM_CHARS]
     found = [f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in errors()]
-    more = f"; and {len(found) - MOST_PROBLEMS} more" if len(found) > MOST_PROBLEMS else ""
-    return "; ".join(problem[:LONGEST_PROBLEM] for problem in found[:MOST_PROBLEMS]) + more
+    more = f"; and {len(found) - MAX_PROBLEMS_COUNT} more" if len(found) > MAX_PROBLEMS_COUNT else ""
+    return "; ".join(problem[:MAX_PROBLEM_CHARS] for problem in found[:MAX_PROBLEMS_COUNT]) + more

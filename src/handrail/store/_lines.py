@@ -11,9 +11,9 @@ from pydantic_core import to_json
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import EVENT_FIELDS, Event, EventType
-from handrail.contract.expect import shown
 from handrail.contract.model import Usage
 from handrail.contract.result import ArtifactRef, result_from
+from handrail.misuse import shown
 
 FORMAT: Final = 1
 MAX_PINS: Final = 1_000_000

@@ -14,7 +14,7 @@ from handrail.artifacts.store import Artifacts, Incoming
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
-from handrail.contract.expect import is_session_id, shown
+from handrail.misuse import is_session_id, shown
 from handrail.store._chain import digest_of
 from handrail.store._claim import Claim, file_name, is_claimed
 from handrail.store._database import Database

@@ -38,11 +38,11 @@ def driver_conformance(
 
     def test(name: str) -> None:
         verdict = anyio.run(partial(_conformance.conform, opener, only=[name], workers=1))
-        (promise,) = verdict.promises.values()
-        (found,) = promise.checks
+        (guarantee,) = verdict.guarantees.values()
+        (found,) = guarantee.checks
         if found.not_tried:
             pytest.skip(found.not_tried)
-        if promise.standing == "unclaimed":
+        if guarantee.standing == "unclaimed":
             pytest.skip(f"{NOT_CLAIMED}: {found.problem}")
         if found.problem:
             pytest.fail(f"{found.check.feature} is claimed and broken: {name}\n{found.problem}", pytrace=False)

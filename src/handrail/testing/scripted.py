@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from handrail.contract.expect import refuse
 from handrail.contract.model import SUMMARISE, Message, ModelEvent, ModelFailed, TextDelta, Turn
+from handrail.misuse import refuse
 
 Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from handrail.contract.approval import Risk
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import expect_number, refuse
+from handrail.misuse import expect_number, refuse
 
 if TYPE_CHECKING:
     from handrail.toolkit.tool import Tool

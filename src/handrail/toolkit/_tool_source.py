@@ -7,9 +7,9 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.errors import ToolFailed, describe_error
-from handrail.contract.expect import shown
 from handrail.contract.limits import MAX_SOURCE_SECONDS
 from handrail.contract.result import Failure
+from handrail.misuse import shown
 from handrail.threads import is_async
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import Tool

@@ -10,7 +10,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from handrail.contract.errors import HandrailError
-from handrail.contract.expect import shown
+from handrail.misuse import shown
 
 T = TypeVar("T")
 

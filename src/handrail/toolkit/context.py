@@ -10,9 +10,9 @@ from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
-from handrail.contract.expect import refuse
 from handrail.contract.limits import Budget, Caps, uncut
 from handrail.contract.result import Failure, Result
+from handrail.misuse import refuse
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import EventType
-from handrail.contract.expect import expect, shown
 from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result, Success
 from handrail.log import report
+from handrail.misuse import expect, shown
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox

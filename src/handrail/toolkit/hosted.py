@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.contract.errors import HandrailError, ToolFailed
-from handrail.contract.expect import nearest, refuse
 from handrail.contract.result import Failure
+from handrail.misuse import nearest, refuse
 from handrail.schema.export import PROVIDERS
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import ALL, Tool

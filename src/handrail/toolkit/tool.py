@@ -17,9 +17,9 @@ from handrail.contract.approval import Effect, Risk
 from handrail.contract.call import Origin
 from handrail.contract.driver import Feature
 from handrail.contract.errors import BadSchema, HandrailError, ToolFailed
-from handrail.contract.expect import explains_misuse, nearest, refuse, shown
 from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.contract.result import Failure
+from handrail.misuse import explains_misuse, nearest, refuse, shown
 from handrail.schema.derive import derive
 from handrail.schema.describe import show
 from handrail.schema.explain import Convert, NotConvertible, Problem

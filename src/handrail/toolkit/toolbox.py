@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Union
 
 from handrail.contract.approval import Effect, Risk
 from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
-from handrail.contract.expect import close_names, nearest, refuse, shown
 from handrail.contract.result import Failure
 from handrail.lazy import Lazy
+from handrail.misuse import close_names, nearest, refuse, shown
 from handrail.schema.export import check_provider, export
 from handrail.toolkit._objects import body_of
 from handrail.toolkit._tool_options import risk as risk_of

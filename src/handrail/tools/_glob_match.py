@@ -14,7 +14,7 @@ POSIX_CLASSES: Final = {
     "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~", "space": "\t\n\x0b\x0c\r ",
     "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
-MOST_ALTERNATIVES: Final = 200
+MAX_ALTERNATIVES_COUNT: Final = 200
 """Patterns that the braces of one glob may expand to."""
 NameTest = Callable[[str], object] | None
 """Whether a name matches one part of a glob; None stands for `**`, any number of directories."""
@@ -120,7 +120,7 @@ class FileGlob:
 
 
 def expand(glob: str) -> list[str]:
-    """Expand `a{b,c{d,e}}` to `ab`, `acd`, `ace`. Raises ValueError for more than MOST_ALTERNATIVES patterns."""
+    """Expand `a{b,c{d,e}}` to `ab`, `acd`, `ace`. Raises ValueError for more than MAX_ALTERNATIVES_COUNT patterns."""
     done: list[str] = []
     waiting = [glob]
     while waiting:
@@ -131,8 +131,8 @@ def expand(glob: str) -> list[str]:
         else:
             begin, end = braces
             waiting.extend(current[:begin] + part + current[end + 1 :] for part in current[begin + 1 : end].split(","))
-        if len(done) + len(waiting) > MOST_ALTERNATIVES:
-            raise ValueError(f"The braces expand to more than {MOST_ALTERNATIVES} patterns.")
+        if len(done) + len(waiting) > MAX_ALTERNATIVES_COUNT:
+            raise ValueError(f"The braces expand to more than {MAX_ALTERNATIVES_COUNT} patterns.")
     return sorted(set(done))
 
 

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
-from handrail.contract.expect import close_names
 from handrail.contract.result import Failure
+from handrail.misuse import close_names
 from handrail.sandbox.checks import tidy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context

@@ -30,7 +30,7 @@ SOON = 1e-3  # seconds in which a quick call is answered
 REHEARSALS = 40  # calls after which an interpreter has adapted itself to them
 AWAKE = 300e-6  # seconds for which the answer is waited for without sleeping, if the last one came soon
 ALONE = 0.9  # part of the time that a thread gets of a processor that it has for itself
-MOST_DISTURBED = 10  # times, after which 64 answers are waited for asleep
+MAX_DISTURBED_COUNT = 10  # times, after which 64 answers are waited for asleep
 STAT = "/proc/thread-self/stat"
 PROCESSOR = 36  # its place there, counted from the end of the name
 decode: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # what its methods call
@@ -305,7 +305,7 @@ class Channel:
         """
         used, poll = thread_time(), self._poll.poll
         if used - self._used < ALONE * self._looked:
-            self._disturbed = min(self._disturbed + 1, MOST_DISTURBED)
+            self._disturbed = min(self._disturbed + 1, MAX_DISTURBED_COUNT)
             self._sleeps = (1 << self._disturbed) >> 4
             self._move()
         elif self._looked and self._disturbed:

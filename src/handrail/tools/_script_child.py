@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 DEEPEST = 200
 WINDOW = 32  # calls of one gather that are made at once
-LONGEST_NUMBER = 13_000  # bits
-LONGEST_ERROR = 8000  # characters
+MAX_NUMBER_BITS = 13_000  # bits
+MAX_ERROR_CHARS = 8000  # characters
 LARGE = 1 << 63
 MEDIA = "media"
 DEEPEST_MEDIA = 3
-MOST_MEDIA = 50  # files that are named
+MAX_MEDIA_COUNT = 50  # files that are named
 ADVICE = {
     "set": "use sorted(…)",
     "frozenset": "use sorted(…)",
@@ -154,7 +154,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
         return {"$artifact": value._ref}
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         raise TypeError(f"{path} is {value}, which JSON does not have; use None")
-    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+    if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
         raise TypeError(f"{path} is a number of more than 4,000 digits; use str(…) or float(…)")
     if value is None or isinstance(value, (bool, str, int, float)):
         return value
@@ -260,7 +260,7 @@ def trouble(error: BaseException) -> dict[str, Any]:
         told = "".join(traceback.format_list(kept)) + "".join(traceback.format_exception_only(type(error), error))
     except Exception:  # noqa: BLE001 - a __str__ of the script's own
         told = type(error).__name__
-    told = told if len(told) <= LONGEST_ERROR else f"{told[: LONGEST_ERROR // 2]}…{told[-LONGEST_ERROR // 2 :]}"
+    told = told if len(told) <= MAX_ERROR_CHARS else f"{told[: MAX_ERROR_CHARS // 2]}…{told[-MAX_ERROR_CHARS // 2 :]}"
     said = {"type": type(error).__name__, "message": told, "line": line}
     if isinstance(error, ToolError):
         said.update(kind=error.kind, retryable=bool(error.retryable))
@@ -320,8 +320,8 @@ def changed(workspace: str, before: dict[str, Any]) -> dict[str, Any]:
     try:
         after = media(os.path.join(workspace, MEDIA))
         paths = sorted(path for path in after if before.get(path) != after[path])
-        named = [os.path.relpath(path, workspace) for path in paths[:MOST_MEDIA]]
-        return {"media": named, "media_left_out": max(0, len(paths) - MOST_MEDIA)}
+        named = [os.path.relpath(path, workspace) for path in paths[:MAX_MEDIA_COUNT]]
+        return {"media": named, "media_left_out": max(0, len(paths) - MAX_MEDIA_COUNT)}
     except Exception:  # noqa: BLE001 - the script may have replaced any function
         return {"media": []}
 

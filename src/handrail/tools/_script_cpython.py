@@ -23,11 +23,11 @@ from handrail.tools.bash import watcher
 GO: Final = b'0 {"go": true}'
 LEAVING: Final = 0.01
 """Seconds that an interpreter has to end by itself after it has told how its script ended."""
-MOST_AT_ONCE: Final = 256
+MAX_AT_ONCE_COUNT: Final = 256
 """Requests of a script that are not answered yet, from which on its next one waits."""
 TURN_EVERY: Final = 64
 """Requests after which other tasks get a turn."""
-LARGEST_ANSWER: Final = FRAME_BYTES - 100
+MAX_ANSWER_BYTES: Final = FRAME_BYTES - 100
 """Bytes of an answer; its number is before it in the frame."""
 TOO_LARGE: Final = {
     "kind": "execution_error", "message": f"The answer has many parts, and is above the limit of {FRAME_BYTES:,} bytes."
@@ -150,7 +150,7 @@ class CPython:
             stop()
 
     def _pass_on(self, more: Callable[[], None]) -> None:
-        if self._open < MOST_AT_ONCE:
+        if self._open < MAX_AT_ONCE_COUNT:
             more()
         else:
             self._is_unheard = True
@@ -199,7 +199,7 @@ def encoded(frame: Frame) -> bytes:
         data = to_json(frame)
     except ValueError:  # half a pair of surrogates, or more levels than it counts to
         data = json.dumps(frame, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return data if len(data) <= LARGEST_ANSWER else to_json({"error": TOO_LARGE})
+    return data if len(data) <= MAX_ANSWER_BYTES else to_json({"error": TOO_LARGE})
 
 
 def decoded(data: bytes) -> Any:

@@ -8,9 +8,9 @@ from handrail.toolkit.context import Context
 from handrail.tools._script_values import Values
 
 Frame = dict[str, Any]
-MOST_REFUSED: Final = 1_000
+MAX_REFUSED_COUNT: Final = 1_000
 """Calls of one script that are refused, after which it is ended: each of them is in the transcript."""
-LONGEST_MESSAGE: Final = 100_000
+MAX_MESSAGE_CHARS: Final = 100_000
 """Characters of the message of a ToolError."""
 BROKEN: Final = "The script wrote into the channel to its tools, and was ended"
 CHANGED_NOTHING: Final = frozenset({"budget_exhausted", "invalid_args", "tool_not_found", "rejected"})
@@ -89,9 +89,9 @@ class ScriptCalls:
 
     def check(self, frame: object) -> Frame:
         """The frame, if a script can ask it. Raises ToolFailed, which ends the script."""
-        if self._refused >= MOST_REFUSED:
+        if self._refused >= MAX_REFUSED_COUNT:
             raise self.failed(
-                f"The script went on after {MOST_REFUSED:,} of its calls were refused, and was ended",
+                f"The script went on after {MAX_REFUSED_COUNT:,} of its calls were refused, and was ended",
                 "budget_exhausted",
             )
         if not isinstance(frame, dict):
@@ -126,6 +126,6 @@ def _named(call: dict[str, Any]) -> str:
 
 def _error(failure: Failure) -> Frame:
     return {
-        "kind": failure.kind, "message": str(failure.message)[:LONGEST_MESSAGE], "field": failure.field,
+        "kind": failure.kind, "message": str(failure.message)[:MAX_MESSAGE_CHARS], "field": failure.field,
         "retryable": failure.retryable,
     }  # fmt: skip

@@ -9,9 +9,9 @@ from handrail.contract.errors import Unavailable
 from handrail.contract.result import Image
 from handrail.sandbox.sandbox import Sandbox
 from handrail.tools._script_values import MEDIA
-from handrail.tools.read import LARGEST_IMAGE, image_type
+from handrail.tools.read import MAX_IMAGE_BYTES, image_type
 
-MOST_FILES: Final = 50
+MAX_FILES_COUNT: Final = 50
 DEEPEST: Final = 3
 
 
@@ -35,14 +35,14 @@ class Media:
         An engine that has looked itself says so in `ended`. That is not trusted: the files are looked up here.
         """
         if isinstance(told := ended.get("media"), list):
-            files = await self._named(told[:MOST_FILES])
+            files = await self._named(told[:MAX_FILES_COUNT])
             left_out = ended.get("media_left_out")
         elif (known := self._known) is None:
             return {}
         else:
             found = await _files(self._sandbox, MEDIA)
             new = [path for path, stat in sorted(found.items()) if known.get(path) != _version(stat)]
-            files, left_out = {path: found[path] for path in new[:MOST_FILES]}, len(new) - MOST_FILES
+            files, left_out = {path: found[path] for path in new[:MAX_FILES_COUNT]}, len(new) - MAX_FILES_COUNT
         more = {"media_left_out": left_out} if isinstance(left_out, int) and left_out > 0 else {}
         return {"media": [await self._one(path, stat) for path, stat in files.items()], **more} if files else {}
 
@@ -61,7 +61,7 @@ class Media:
 
     async def _one(self, path: str, stat: FileStat) -> dict[str, Any]:
         told: dict[str, Any] = {"path": path, "size": stat.size}
-        if stat.size <= LARGEST_IMAGE:
+        if stat.size <= MAX_IMAGE_BYTES:
             try:
                 data = await self._sandbox.read_bytes(path)
             except (OSError, Unavailable) as error:

@@ -15,11 +15,11 @@ from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
 from handrail.threads import Work, in_thread
 from handrail.toolkit.context import Context
-from handrail.tools._script_child import DEEPEST, LONGEST_ERROR, WINDOW, Ref, plain
+from handrail.tools._script_child import DEEPEST, MAX_ERROR_CHARS, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
 from handrail.tools._script_subset import text_for_monty
 from handrail.tools._script_syntax import NAME
-from handrail.tools._script_values import LARGEST_JSON, LONGEST_READ
+from handrail.tools._script_values import MAX_JSON_BYTES, MAX_READ_BYTES
 from handrail.tools._script_workers import Worker, workers_of
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ else:
     _monty = Lazy("pydantic_monty")
 
 T = TypeVar("T")
-LARGEST_GIVEN: Final = 1 << 20
+MAX_GIVEN_BYTES: Final = 1 << 20
 """Bytes of a list that a script is given with its parts, instead of as a Ref."""
-MOST_PARTS: Final = 10_000
+MAX_PARTS_COUNT: Final = 10_000
 """Parts of a value with large texts that a script is given at once."""
-LARGEST_TEXT: Final = 16 << 20
+MAX_TEXT_BYTES: Final = 16 << 20
 """Bytes of a Ref that can be read at once."""
 TOOL_ERROR: Final = "binascii.Incomplete"
 SCRIPT: Final = "<python-input-1>"
@@ -206,7 +206,7 @@ class Monty:
         if wire.keys() != {"$ref"}:
             return {sendable(key): await self._given(held, calls) for key, held in wire.items()}
         ref = Ref(None, wire["$ref"])  # type: ignore[arg-type]  # it is only a name here: Monty calls no method of it
-        if ref.kind == "json" and ref.size <= LARGEST_JSON:
+        if ref.kind == "json" and ref.size <= MAX_JSON_BYTES:
             return await self._parts(ref, calls)
         return self._handle(ref)
 
@@ -217,14 +217,14 @@ class Monty:
 
     async def _parts(self, ref: Ref, calls: ScriptCalls) -> Any:
         """An object or a list, in which large texts are references. One that has very many parts is a reference."""
-        if ref.size <= LARGEST_GIVEN:
+        if ref.size <= MAX_GIVEN_BYTES:
             value = json.loads(await _read(ref, 0, ref.size, calls))
             if self._context.budget.inlines(_longest_text(value)):
                 return await self._given(_escaped(value), calls)
             keys: Any = list(value) if isinstance(value, dict) else list(range(len(value)))
         else:
             value, keys = {}, await _keys(ref, calls)
-        if not keys or not isinstance(keys, list) or len(keys) > MOST_PARTS:
+        if not keys or not isinstance(keys, list) or len(keys) > MAX_PARTS_COUNT:
             return self._handle(ref)
         parts = [await self._given(await _asked({"part": ref._ref, "key": key}, calls), calls) for key in keys]
         return dict(zip(map(sendable, keys), parts, strict=True)) if isinstance(value, dict) else parts
@@ -269,17 +269,17 @@ async def _asked(frame: Frame, calls: ScriptCalls) -> Any:
 
 async def _read(ref: Ref, start: int, end: int, calls: ScriptCalls) -> Any:
     pieces = [
-        await _asked({"read": ref._ref, "start": at, "end": min(at + LONGEST_READ, end)}, calls)
-        for at in range(start, end, LONGEST_READ)
+        await _asked({"read": ref._ref, "start": at, "end": min(at + MAX_READ_BYTES, end)}, calls)
+        for at in range(start, end, MAX_READ_BYTES)
     ]
     return bytes.fromhex("".join(pieces)) if ref.kind == "bytes" else "".join(pieces)
 
 
 async def _read_part(ref: Ref, calls: ScriptCalls, start: int = 0, end: int | None = None) -> Any:
     last = ref.size if end is None else min(end, ref.size)
-    if start < 0 or last - start > LARGEST_TEXT:
+    if start < 0 or last - start > MAX_TEXT_BYTES:
         raise _Refused(
-            f"invalid_args: read at most {LARGEST_TEXT:,} bytes at once: ref.read(start, end), with start from 0 on"
+            f"invalid_args: read at most {MAX_TEXT_BYTES:,} bytes at once: ref.read(start, end), with start from 0 on"
         )
     return await _read(ref, start, last, calls)
 
@@ -361,6 +361,6 @@ def _trouble(error: "_monty.MontyRuntimeError", code: str) -> Frame:
     lines = [(NAME, each.line, each.function_name or "<module>", own[min(each.line, len(own)) - 1]) for each in frames]
     told = "".join(StackSummary.from_list(lines).format())
     told += error.display("type-msg").replace(TOOL_ERROR, "ToolError")
-    told = told if len(told) <= LONGEST_ERROR else f"{told[: LONGEST_ERROR // 2]}…{told[-LONGEST_ERROR // 2 :]}"
+    told = told if len(told) <= MAX_ERROR_CHARS else f"{told[: MAX_ERROR_CHARS // 2]}…{told[-MAX_ERROR_CHARS // 2 :]}"
     note = PART if isinstance(what, LANGUAGE_ERRORS) or INTERNAL in str(what) else ""
     return {"error": {"message": told + note, "line": frames[-1].line if frames else None}}

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from handrail.contract.expect import nearest
 from handrail.contract.result import Failure
+from handrail.misuse import nearest
 from handrail.toolkit.hosted import refusal
 from handrail.toolkit.tool import Tool
 from handrail.tools._script_engine import sentence
 from handrail.tools._script_syntax import compiled, parsed
 
 OWN_NAMES: Final = frozenset({"gather"})
-LONGEST_CODE: Final = 1 << 18
+MAX_CODE_CHARS: Final = 1 << 18
 """Characters of a script."""
 NAMED: Final = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar,
@@ -30,8 +30,8 @@ class _Use:
 
 def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
     """The tools that it names; a Failure for a script that cannot work."""
-    if len(code) > LONGEST_CODE:
-        return not_run(f"it has {len(code):,} characters, and the limit is {LONGEST_CODE:,}")
+    if len(code) > MAX_CODE_CHARS:
+        return not_run(f"it has {len(code):,} characters, and the limit is {MAX_CODE_CHARS:,}")
     finder = _Finder()
     try:
         tree = parsed(code)

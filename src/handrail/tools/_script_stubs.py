@@ -43,8 +43,8 @@ ANSWERS: Final = {
 }
 """What a script may need of the answers of built-in tools, whose bodies return Any."""
 BUILT_IN: Final = "handrail.tools."
-LONGEST_TYPE: Final = 80
-LONGEST_SUMMARY: Final = 120
+MAX_TYPE_CHARS: Final = 80
+MAX_SUMMARY_CHARS: Final = 120
 
 
 def describe(tools: Sequence[Tool], introduction: str = CPYTHON) -> str:
@@ -77,7 +77,7 @@ def stub(tool: Tool) -> str:
         *([f"**{{{', '.join(f'{name!r}: …' for name in unnamed)}}}"] if unnamed else []),
         *(
             [summary]
-            if (summary := " ".join(tool.description.strip().partition("\n")[0][:LONGEST_SUMMARY].split()))
+            if (summary := " ".join(tool.description.strip().partition("\n")[0][:MAX_SUMMARY_CHARS].split()))
             else []
         ),
     ]
@@ -103,7 +103,7 @@ def _parameter(name: str, field: Any, root: Mapping[str, Any], required: bool) -
 def type_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     """A JSON Schema as a Python type, short: what is long or deep is Any."""
     text = _type(schema, root, depth) if isinstance(schema, Mapping) and depth < 4 else "Any"
-    return text if len(text) <= LONGEST_TYPE else "Any"
+    return text if len(text) <= MAX_TYPE_CHARS else "Any"
 
 
 def _type(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:

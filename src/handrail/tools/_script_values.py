@@ -16,13 +16,13 @@ PREVIEW: Final = 200
 """Characters of a value that a Ref shows."""
 MEDIA: Final = "media"
 """The directory in the workspace whose files are media."""
-LONGEST_NAME: Final = 40
+MAX_NAME_CHARS: Final = 40
 """Characters of the id of a call in the name of a file."""
-LONGEST_READ: Final = 1 << 19
+MAX_READ_BYTES: Final = 1 << 19
 """Bytes of one piece of a reference; as JSON they are at most six times as many, which is less than a frame."""
 DEEPEST: Final = 200
 """Levels of a result."""
-LARGEST_JSON: Final = 64 << 20
+MAX_JSON_BYTES: Final = 64 << 20
 """Bytes of an object or a list whose parts can be asked for."""
 _ENDINGS: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
@@ -79,7 +79,7 @@ class Values:
         known = self._known(ref)
         if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end:
             raise ToolFailed(Failure("invalid_args", f"start and end are {start!r} and {end!r}.", field="start"))
-        end = min(end, start + LONGEST_READ)
+        end = min(end, start + MAX_READ_BYTES)
         if _kind(known) == "bytes":
             return (await self._context.artifacts.read(known, start, end - start)).hex()
         first = max(0, start - 3)
@@ -131,7 +131,7 @@ class Values:
             raise ToolFailed(
                 Failure("invalid_args", f"It is {_kind(ref)}, which has no parts: use .read() or .lines().")
             )
-        if ref.size > LARGEST_JSON:
+        if ref.size > MAX_JSON_BYTES:
             raise ToolFailed(
                 Failure(
                     "invalid_args", f"Its {ref.size:,} bytes are too many to take parts of: use .read() or .lines()."
@@ -151,7 +151,7 @@ class Values:
 
     async def _free_path(self, sandbox: Sandbox, ending: str) -> str:
         """Where nothing is yet: an earlier session in this workspace may have used the same ids."""
-        name = re.sub(r"[^A-Za-z0-9_]+", "-", self._context.call.id)[:LONGEST_NAME]
+        name = re.sub(r"[^A-Za-z0-9_]+", "-", self._context.call.id)[:MAX_NAME_CHARS]
         while True:
             self._pictures += 1
             path = posixpath.join(MEDIA, f"{name}-{self._pictures}{ending}")

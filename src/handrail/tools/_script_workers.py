@@ -22,7 +22,7 @@ PACKAGE: Final = "pydantic-monty-runtime"
 PROGRAM: Final = "monty"
 HEAP: Final = 128 << 20
 """Bytes of the values of one script."""
-MOST_TURNS: Final = 1 << 31
+MAX_TURNS_COUNT: Final = 1 << 31
 """Monty's own limit of calls and pieces; the session has lower ones."""
 
 
@@ -47,7 +47,7 @@ class Worker:
 
     def _begin(self) -> None:
         self.session = self._pool.checkout(
-            limits={"max_memory": HEAP, "max_suspensions": MOST_TURNS}, os_policy={"sleep": "call_host"}
+            limits={"max_memory": HEAP, "max_suspensions": MAX_TURNS_COUNT}, os_policy={"sleep": "call_host"}
         )
         self.session.__enter__()
 

@@ -20,9 +20,9 @@ FILES_AT_ONCE: Final = 4
 """Files that are read concurrently."""
 BLOCK_CHARACTERS: Final = 64 << 10
 """Characters that are searched between two checkpoints."""
-LONGEST_SEARCHED_LINE: Final = 256 << 10
+MAX_SEARCHED_LINE_CHARS: Final = 256 << 10
 """Characters of a line that are searched."""
-LONGEST_RIPGREP_PATTERN: Final = 16 << 10
+MAX_RIPGREP_PATTERN_CHARS: Final = 16 << 10
 """Characters of the longest pattern that is passed to ripgrep."""
 RIPGREP_OUTPUT_BYTES: Final = 32 << 20
 """Bytes of ripgrep's output that are read."""
@@ -109,9 +109,9 @@ class Search:
 
     def _matching_lines(self, block: str) -> Iterator[int]:
         for offset, line in enumerate(_lines(block)):
-            if len(line) > LONGEST_SEARCHED_LINE:
+            if len(line) > MAX_SEARCHED_LINE_CHARS:
                 self.shortened += 1
-                line = line[:LONGEST_SEARCHED_LINE]  # noqa: PLW2901 - `shortened` counts what is left out
+                line = line[:MAX_SEARCHED_LINE_CHARS]  # noqa: PLW2901 - `shortened` counts what is left out
             if self._regex.matches(line):
                 yield offset
 
@@ -145,7 +145,7 @@ async def files_worth_reading(sandbox: Sandbox, regex: Regex, paths: list[str]) 
     argv = ["xargs", "-0", "rg", "--no-config", "--no-mmap", "--text", "--threads", "1"]
     argv += ["--files-with-matches", "--null", "--regexp", READ_ANYWAY, "--regexp", regex.with_returns, "--"]
     names = b"\0".join(path.encode("utf-8", "surrogateescape") for path in paths)
-    if not names or len(regex.with_returns) > LONGEST_RIPGREP_PATTERN or "\0" in regex.with_returns:
+    if not names or len(regex.with_returns) > MAX_RIPGREP_PATTERN_CHARS or "\0" in regex.with_returns:
         return paths
     done = await sandbox.run(argv, cwd="/", stdin=names, max_output=RIPGREP_OUTPUT_BYTES)
     incomplete = done.stderr_size or done.ended_by != "exit" or done.spool.discarded()

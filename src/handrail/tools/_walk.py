@@ -15,7 +15,7 @@ from handrail.tools._glob_match import PathGlob
 
 GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
-LARGEST_GITIGNORE: Final = 1 << 20
+MAX_GITIGNORE_BYTES: Final = 1 << 20
 DIRECTORIES_AT_ONCE: Final = 16
 """Directories that are listed concurrently: listing is mostly waiting."""
 ENTRIES_PER_TURN: Final = 64
@@ -125,7 +125,7 @@ async def _exists(sandbox: Sandbox, path: str) -> bool:
 
 async def _ignore_file(sandbox: Sandbox, directory: str) -> list[IgnorePattern]:
     try:
-        return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=LARGEST_GITIGNORE))
+        return read_ignore(await sandbox.read_bytes(posixpath.join(directory, GITIGNORE), length=MAX_GITIGNORE_BYTES))
     except OSError:
         return []
 

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Success
+from handrail.sandbox.diff import difference
 from handrail.toolkit.context import Context
-from handrail.toolkit.diff import difference
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import (
     FilePath,
@@ -22,15 +22,15 @@ from handrail.tools._paths import (
     require_file,
 )
 
-LARGEST_FILE: Final = 64 << 20
+MAX_FILE_BYTES: Final = 64 << 20
 LINES_NAMED: Final = 10
 """Line numbers that a message lists."""
-MOST_FILE_LINES: Final = 50_000
-MOST_OLD_LINES: Final = 200
+MAX_FILE_LINES_COUNT: Final = 50_000
+MAX_OLD_LINES_COUNT: Final = 200
 """Lines of the file, and of the old text, that are compared."""
-LONGEST_COMPARED_LINE: Final = 500
+MAX_COMPARED_LINE_CHARS: Final = 500
 """Characters of a line that are compared."""
-MOST_OFFSETS: Final = 8
+MAX_OFFSETS_COUNT: Final = 8
 """Repetitions of a line of the old text that are considered."""
 CANDIDATES: Final = 8
 """Passages that are scored."""
@@ -88,8 +88,8 @@ async def edit(
     await check_place(sandbox, path)
     stat = await lookup(sandbox, path)
     require_file(path, stat, "edit needs the path of a file")
-    if stat.size > LARGEST_FILE:
-        message = f"{path} is larger than {LARGEST_FILE >> 20} MiB; change it with bash."
+    if stat.size > MAX_FILE_BYTES:
+        message = f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; change it with bash."
         raise ToolFailed(Failure("invalid_args", message, field="path"))
     with explain_errors(sandbox, path):
         data = await sandbox.read_bytes(path)
@@ -204,8 +204,8 @@ def _several(lines: list[int], path: str) -> str:
 
 def _closest(text: str, wanted: str) -> str:
     """The passage of the text that is most like the wanted one, with line numbers and the difference; or a hint."""
-    lines = [line.removesuffix("\r") for line in text.split("\n", MOST_FILE_LINES)[:MOST_FILE_LINES]]
-    sought = [line.removesuffix("\r") for line in wanted.removesuffix("\n").split("\n")[:MOST_OLD_LINES]]
+    lines = [line.removesuffix("\r") for line in text.split("\n", MAX_FILE_LINES_COUNT)[:MAX_FILE_LINES_COUNT]]
+    sought = [line.removesuffix("\r") for line in wanted.removesuffix("\n").split("\n")[:MAX_OLD_LINES_COUNT]]
     grams = _grams(sought)
     scored = [(_alike(_grams(lines[at : at + len(sought)]), grams), -at) for at in _candidates(lines, sought)]
     score, negated = max(scored, default=(0.0, 0))  # of equal scores, the earliest
@@ -225,7 +225,7 @@ def _candidates(lines: list[str], sought: list[str]) -> list[int]:
             offsets.setdefault(bare, []).append(offset)
     starts: Counter[int] = Counter()
     for number, line in enumerate(lines):
-        for offset in offsets.get(_bare(line), ())[:MOST_OFFSETS]:
+        for offset in offsets.get(_bare(line), ())[:MAX_OFFSETS_COUNT]:
             if number >= offset:
                 starts[number - offset] += 1
     if starts:
@@ -238,7 +238,7 @@ def _candidates(lines: list[str], sought: list[str]) -> list[int]:
 
 def _grams(lines: list[str]) -> Counter[str]:
     """The three-character pieces of some lines; a run of spaces counts as one."""
-    text = " ".join(" ".join(line[:LONGEST_COMPARED_LINE].split()) for line in lines)
+    text = " ".join(" ".join(line[:MAX_COMPARED_LINE_CHARS].split()) for line in lines)
     return Counter(text[at : at + 3] for at in range(max(1, len(text) - 2)))
 
 
@@ -247,7 +247,7 @@ def _alike(one: Counter[str], other: Counter[str]) -> float:
     return 2 * (one & other).total() / max(1, one.total() + other.total())
 
 
-def _bare(line: str, longest: int = LONGEST_COMPARED_LINE) -> str:
+def _bare(line: str, longest: int = MAX_COMPARED_LINE_CHARS) -> str:
     return "".join(line[:longest].split())
 
 

@@ -13,10 +13,10 @@ from handrail.toolkit.tool import tool
 from handrail.tools._glob_match import FileGlob, file_glob
 from handrail.tools._paths import explain_errors, lookup, path_for_model, require_file
 from handrail.tools._regex import Regex
-from handrail.tools._search import LONGEST_SEARCHED_LINE, Match, Search, files_worth_reading
+from handrail.tools._search import MAX_SEARCHED_LINE_CHARS, Match, Search, files_worth_reading
 from handrail.tools._walk import relative_to, walk
 
-LARGEST_FILE: Final = 32 << 20
+MAX_FILE_BYTES: Final = 32 << 20
 """Bytes of the largest file that is searched; the result says how many were skipped."""
 FILES_NAMED: Final = 20
 """Binary files that a result names."""
@@ -75,9 +75,9 @@ def _notes(sandbox: Sandbox, search: Search, binary: list[str], most: int, too_l
     if search.unreadable:
         yield f"Files that cannot be read were not searched: {_names(sandbox, search.unreadable)}."
     if too_large:
-        yield f"Files larger than {LARGEST_FILE >> 20} MiB were not searched ({too_large}); search them with bash."
+        yield f"Files larger than {MAX_FILE_BYTES >> 20} MiB were not searched ({too_large}); search them with bash."
     if search.shortened:
-        kibibytes = LONGEST_SEARCHED_LINE >> 10
+        kibibytes = MAX_SEARCHED_LINE_CHARS >> 10
         yield f"Only the beginning of lines longer than {kibibytes} KiB was searched ({search.shortened})."
 
 
@@ -89,8 +89,8 @@ def _names(sandbox: Sandbox, paths: list[str]) -> str:
 async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore: bool) -> tuple[list[str], int]:
     """The paths of the files to search, sorted, and how many files were too large."""
     stat = await lookup(sandbox, path)
-    if stat.type == "file" and stat.size > LARGEST_FILE:
-        message = f"{path} is larger than {LARGEST_FILE >> 20} MiB; search it with bash (grep -n)."
+    if stat.type == "file" and stat.size > MAX_FILE_BYTES:
+        message = f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; search it with bash (grep -n)."
         raise ToolFailed(Failure("invalid_args", message, field="path"))
     if stat.type != "directory":
         require_file(path, stat, "it cannot be searched")
@@ -101,7 +101,7 @@ async def _files(sandbox: Sandbox, path: str, files: FileGlob | None, no_ignore:
     async for entry in walk(sandbox, stat.real_path, no_ignore=no_ignore):
         if files is not None and not files.matches(relative_to(entry.path, stat.real_path)):
             continue
-        if entry.size > LARGEST_FILE:
+        if entry.size > MAX_FILE_BYTES:
             too_large += 1
         else:
             paths.append(entry.path)

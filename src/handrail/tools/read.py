@@ -15,14 +15,14 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import FilePath, explain_errors, lookup, remember_version, require_file
 
-LARGEST_COUNTED: Final = 64 << 20
+MAX_COUNTED_BYTES: Final = 64 << 20
 """Bytes up to which a file is read to its end, so that its number of lines is known."""
 READ_CHUNK: Final = 1 << 20
-LONGEST_SCANNED_LINE: Final = 8 << 20
+MAX_SCANNED_LINE_BYTES: Final = 8 << 20
 """Bytes of a line in a large file after which the search for its end stops."""
 NOTE_ROOM: Final = 40
 """Bytes for the note at the end of a line that was cut."""
-LARGEST_IMAGE: Final = 5 << 20
+MAX_IMAGE_BYTES: Final = 5 << 20
 """Bytes of the largest image that is shown."""
 IMAGES: Final = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -79,12 +79,12 @@ async def _listing(context: Context, path: str, offset: int, limit: int | None) 
 
 
 async def _read_image(sandbox: Sandbox, path: str, stat: FileStat, media_type: str) -> Any:
-    data = b"" if stat.size > LARGEST_IMAGE else await sandbox.read_bytes(path, length=LARGEST_IMAGE + 1)
+    data = b"" if stat.size > MAX_IMAGE_BYTES else await sandbox.read_bytes(path, length=MAX_IMAGE_BYTES + 1)
     size = max(stat.size, len(data))
-    if size <= LARGEST_IMAGE:
+    if size <= MAX_IMAGE_BYTES:
         return Image(data, media_type)
     value = {"kind": "image", "path": path, "size": size, "media_type": media_type, "shown": False}
-    largest = LARGEST_IMAGE >> 20
+    largest = MAX_IMAGE_BYTES >> 20
     note = f"{path} is larger than {largest} MiB and is not shown; make a smaller copy with bash, and read that."
     return Success(value, (note,))
 
@@ -102,14 +102,14 @@ async def _text(context: Context, path: str, stat: FileStat, offset: int, limit:
         data = await context.sandbox.read_bytes(path, start=at, length=READ_CHUNK)
         at += len(data)
         lines.feed(data)
-        if not data or (lines.full and stat.size > LARGEST_COUNTED):
+        if not data or (lines.full and stat.size > MAX_COUNTED_BYTES):
             break
     whole = at >= stat.size
     lines.finish(whole)
     total = lines.number if whole else None
     if not whole and not lines.kept:
         message = (
-            f"{path} has a line longer than {LONGEST_SCANNED_LINE >> 20} MiB before line {offset}; read it with bash."
+            f"{path} has a line longer than {MAX_SCANNED_LINE_BYTES >> 20} MiB before line {offset}; read it with bash."
         )
         raise ToolFailed(Failure("invalid_args", message, field="offset"))
     _check_offset(path, offset, lines.number, "lines")
@@ -161,7 +161,7 @@ class _Lines:
 
     @property
     def full(self) -> bool:
-        return self.number >= self._last or self._full or self._rest_size > LONGEST_SCANNED_LINE
+        return self.number >= self._last or self._full or self._rest_size > MAX_SCANNED_LINE_BYTES
 
     def feed(self, data: bytes) -> None:
         pieces = data.split(b"\n")
@@ -172,7 +172,7 @@ class _Lines:
 
     def finish(self, whole: bool) -> None:
         """Add the last line if it has no line end, and one that is too long as far as it was read."""
-        if self._rest_size and (whole or self._rest_size > LONGEST_SCANNED_LINE):
+        if self._rest_size and (whole or self._rest_size > MAX_SCANNED_LINE_BYTES):
             self._end(b"")
 
     def _grow(self, piece: bytes) -> None:

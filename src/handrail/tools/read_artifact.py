@@ -10,7 +10,7 @@ from handrail.contract.result import ArtifactRef, Failure, Success
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 
-_LONGEST_CHARACTER: Final = 4
+_MAX_CHARACTER_BYTES: Final = 4
 """Bytes, in UTF-8."""
 LACKS: Final = "This artifact is incomplete: a part of it was discarded before it was stored."
 _BINARY_TYPES: Final = ("image/", "audio/", "video/", "font/")
@@ -54,8 +54,8 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
     if info is None:
         raise unknown(ref)
     length = max(1, min(length, info.size))
-    begin = max(0, start - _LONGEST_CHARACTER + 1)
-    data = await artifacts.read(ref, begin, start - begin + length + _LONGEST_CHARACTER)
+    begin = max(0, start - _MAX_CHARACTER_BYTES + 1)
+    data = await artifacts.read(ref, begin, start - begin + length + _MAX_CHARACTER_BYTES)
     about: dict[str, Any] = {"ref": info.ref, "size": info.size, "media_type": info.media_type}
     if info.name is not None:
         about["name"] = info.name
@@ -66,7 +66,7 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
     first = _boundary(data, start - begin)
     last = _boundary(data, min(len(data), start - begin + length))
     if last <= first:  # the page is smaller than its first character
-        last = _boundary(data, min(len(data), first + _LONGEST_CHARACTER))
+        last = _boundary(data, min(len(data), first + _MAX_CHARACTER_BYTES))
     end = begin + last
     more = {"next_start": end} if end < info.size else {}
     text = data[first:last].decode("utf-8", "replace")
@@ -75,7 +75,7 @@ async def _page(artifacts: Scope, ref: str, start: int, length: int) -> dict[str
 
 def _boundary(data: bytes, at: int) -> int:
     """The start of the character that contains byte `at`; `at` itself if the bytes are not text."""
-    for back in range(min(_LONGEST_CHARACTER, at + 1)):
+    for back in range(min(_MAX_CHARACTER_BYTES, at + 1)):
         if at - back >= len(data) or data[at - back] & 0xC0 != 0x80:
             lead = data[at - back] if at - back < len(data) else 0
             return at - back if back == 0 or lead >= 0xC0 else at
@@ -89,4 +89,4 @@ def _is_text(info: ArtifactRef, data: bytes) -> bool:
     if media_type.startswith(_BINARY_TYPES) or b"\0" in data:
         return False
     text = data.decode("utf-8", "replace")
-    return text.count("\ufffd") <= len(text) // 50 + _LONGEST_CHARACTER
+    return text.count("\ufffd") <= len(text) // 50 + _MAX_CHARACTER_BYTES

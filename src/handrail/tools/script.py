@@ -9,15 +9,15 @@ from typing import Annotated, Any, Final, Literal, get_args
 from pydantic import Field
 
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
-from handrail.contract.expect import nearest
 from handrail.contract.result import Failure, Result, Success
+from handrail.misuse import nearest
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import ALL, Tool, tool
 from handrail.tools._script_cpython import CPython
 from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
 from handrail.tools._script_media import Media
 from handrail.tools._script_monty import Monty
-from handrail.tools._script_plan import LONGEST_CODE, named_tools, not_run, read_plan
+from handrail.tools._script_plan import MAX_CODE_CHARS, named_tools, not_run, read_plan
 from handrail.tools._script_stubs import CPYTHON, MONTY, describe
 
 EngineName = Literal["cpython", "monty", "auto"]
@@ -25,7 +25,7 @@ EngineName = Literal["cpython", "monty", "auto"]
 
 async def run_script(context: Context, code: str, timeout: float, engine: EngineName) -> Any:
     """Run it by this engine; what it names is checked first, while an interpreter that waits reads it."""
-    ready = CPython.waiting(context) if engine == "cpython" and len(code) <= LONGEST_CODE else None
+    ready = CPython.waiting(context) if engine == "cpython" and len(code) <= MAX_CODE_CHARS else None
     if ready is not None:
         ready.read(code)
     plan = read_plan(code, context.tools)

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.excerpt import cut
 from handrail.contract.result import Failure
+from handrail.contract.truncated import cut
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 
@@ -19,7 +19,7 @@ NAME_COUNTS: Final = 3
 SATURATION: Final = 1.2
 LENGTH_COUNTS: Final = 0.75
 """The two usual constants of BM25: how much repetition counts, and how much a long text counts less."""
-LONGEST_SHOWN: Final = 300
+MAX_SHOWN_CHARS: Final = 300
 """Characters of a description in the answer; the whole of it comes with the tool's schema."""
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 
@@ -40,7 +40,7 @@ async def search_tools(
         message = f"No tool matches {query!r}. {len(known):,} tools are not loaded; search with other words."
         raise ToolFailed(Failure("not_found", message, field="query"))
     context.host.load_tools(found)
-    loaded = [{"name": name, "description": cut(known[name], LONGEST_SHOWN)} for name in found]
+    loaded = [{"name": name, "description": cut(known[name], MAX_SHOWN_CHARS)} for name in found]
     return {"loaded": loaded, "not_loaded": len(known) - len(found)}
 
 

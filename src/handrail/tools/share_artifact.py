@@ -18,9 +18,9 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import FilePath
 
-LARGEST_FILE: Final = 1 << 30
+MAX_FILE_BYTES: Final = 1 << 30
 """Bytes of the largest file that can be shared."""
-LONGEST_NAME: Final = 255
+MAX_NAME_CHARS: Final = 255
 OUTPUT_DIRECTORIES: Final = ("media", "output", "dist", "build")
 """Directories of the workspace where files for the user usually are."""
 COPY_CHUNK: Final = 1 << 20
@@ -96,7 +96,7 @@ def _named(path: str | None, filename: str | None) -> str:
 def _checked_name(name: str) -> str:
     """The name, if it is a plain file name. Raises ToolFailed on `filename` otherwise."""
     bad = not name.strip() or name in (".", "..") or "/" in name or "\\" in name or not name.isprintable()
-    if bad or len(name.encode("utf-8", "replace")) > LONGEST_NAME:
+    if bad or len(name.encode("utf-8", "replace")) > MAX_NAME_CHARS:
         escaped = name[:80].encode("unicode_escape").decode()
         raise _invalid("filename", f"{escaped!r} is not a usable file name", "a plain name such as report.pdf")
     return name
@@ -144,9 +144,9 @@ def _shareable(path: str, candidate: str, stat: FileStat) -> FileStat:
     if stat.type != "file":
         what = "a directory; pack it into one file first" if stat.type == "directory" else "a pipe, socket or device"
         raise _invalid("path", f"{path} is {what}", "the path of a file")
-    if stat.size > LARGEST_FILE:
+    if stat.size > MAX_FILE_BYTES:
         raise _invalid(
-            "path", f"{path} has {stat.size:,} bytes, more than can be shared", f"at most {LARGEST_FILE:,} bytes"
+            "path", f"{path} has {stat.size:,} bytes, more than can be shared", f"at most {MAX_FILE_BYTES:,} bytes"
         )
     return replace(stat, path=candidate)
 

@@ -7,9 +7,9 @@ import anyio
 from pydantic import BaseModel, Field
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.excerpt import cut
 from handrail.contract.limits import MAX_RUNNING_TASKS_COUNT
 from handrail.contract.result import Failure, Result, Success
+from handrail.contract.truncated import cut
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import ALL, tool
 

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Success
+from handrail.sandbox.diff import MAX_TEXT_BYTES, difference
 from handrail.toolkit.context import Context
-from handrail.toolkit.diff import LARGEST_TEXT, difference
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import (
     FilePath,
@@ -47,7 +47,7 @@ async def write(
         if changed_since_read(context, stat) and not overwrite:
             raise _changed(path)
         with explain_errors(sandbox, path):
-            old = await sandbox.read_bytes(path, length=LARGEST_TEXT + 1)
+            old = await sandbox.read_bytes(path, length=MAX_TEXT_BYTES + 1)
     data = content.encode()
     try:
         with explain_errors(sandbox, path):

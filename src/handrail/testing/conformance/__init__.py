@@ -3,9 +3,19 @@
 from handrail.testing.conformance._conform import CHECKS, chosen, conform
 from handrail.testing.conformance.check import Check, NotTried, Seen
 from handrail.testing.conformance.site import Open, Opener, Site
-from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, PromiseVerdict
+from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, GuaranteeVerdict
 
 __all__ = [
-    "CHECKS", "Check", "CheckVerdict", "DriverVerdict", "NotTried", "Open", "Opener", "PromiseVerdict", "Seen", "Site",
-    "chosen", "conform",
+    "CHECKS",
+    "Check",
+    "CheckVerdict",
+    "DriverVerdict",
+    "GuaranteeVerdict",
+    "NotTried",
+    "Open",
+    "Opener",
+    "Seen",
+    "Site",
+    "chosen",
+    "conform",
 ]  # fmt: skip

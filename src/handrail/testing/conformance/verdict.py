@@ -53,7 +53,7 @@ def _short(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PromiseVerdict:
+class GuaranteeVerdict:
     """One promise. `broken` is a claim that does not hold, `untried` one of which no check could be made here."""
 
     standing: Standing
@@ -69,26 +69,26 @@ class DriverVerdict:
     """Everything the kit found about a driver."""
 
     driver: str
-    promises: Mapping[Feature, PromiseVerdict]
+    guarantees: Mapping[Feature, GuaranteeVerdict]
     seconds: float = 0.0
 
     @property
     def broken(self) -> tuple[Feature, ...]:
         """The promises that are claimed and not kept."""
-        return tuple(feature for feature, promise in self.promises.items() if promise.standing == "broken")
+        return tuple(feature for feature, guarantee in self.guarantees.items() if guarantee.standing == "broken")
 
     @property
     def failed(self) -> tuple[str, ...]:
         """The names of all checks that do not hold, of promises that are not claimed too."""
-        return tuple(it.check.name for promise in self.promises.values() for it in promise.failed)
+        return tuple(it.check.name for guarantee in self.guarantees.values() for it in guarantee.failed)
 
     def to_data(self) -> dict[str, Any]:
         """For JSON."""
-        promises = {
-            feature: {"standing": promise.standing, "checks": [_data(check) for check in promise.checks]}
-            for feature, promise in self.promises.items()
+        guarantees = {
+            feature: {"standing": guarantee.standing, "checks": [_data(check) for check in guarantee.checks]}
+            for feature, guarantee in self.guarantees.items()
         }
-        return {"driver": self.driver, "seconds": round(self.seconds, 3), "promises": promises}
+        return {"driver": self.driver, "seconds": round(self.seconds, 3), "promises": guarantees}
 
 
 def _data(verdict: CheckVerdict) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def summed_up(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerd
     claims, by_feature = frozenset(claimed), dict[Feature, list[CheckVerdict]]()
     for verdict in found:
         by_feature.setdefault(verdict.check.feature, []).append(verdict)
-    promises = {
-        feature: PromiseVerdict(_standing(feature in claims, by_feature[feature]), tuple(by_feature[feature]))
+    guarantees = {
+        feature: GuaranteeVerdict(_standing(feature in claims, by_feature[feature]), tuple(by_feature[feature]))
         for feature in FEATURES
         if feature in by_feature
     }
-    return DriverVerdict(driver, promises, seconds)
+    return DriverVerdict(driver, guarantees, seconds)
 
 
 def _standing(claimed: bool, checks: Iterable[CheckVerdict]) -> Standing:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.driver import Command, Driver, FileStat
-from handrail.testing.broken.altered import Altered, Shelf
+from tests.broken.altered import Altered, Shelf
 
 RANGES: Final = Shelf("range_read")
 ATOMIC: Final = Shelf("atomic_write")

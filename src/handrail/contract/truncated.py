@@ -1,4 +1,4 @@
-"""An Excerpt: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
+"""An Truncated: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
 
 import re
 from functools import cache
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 HEAD_SHARE: Final = 0.4
 """The part of a cap that shows the beginning of a text; the rest shows its end."""
-LONGEST_SEQUENCE: Final = 4_096
+MAX_SEQUENCE_CHARS: Final = 4_096
 """Characters of a terminal sequence that is kept in one piece."""
 _SEQUENCE: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -32,7 +32,7 @@ class Whole(Protocol):
         ...
 
 
-class Excerpt(str):
+class Truncated(str):
     """The beginning of a text, a line that says how much is missing and where it is, and the end.
 
     It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
@@ -47,7 +47,7 @@ class Excerpt(str):
     _starts: int
     _ends: int
 
-    def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Excerpt":
+    def __new__(cls, head: str, tail: str, left_out: int, total: int, whole: Any = None) -> "Truncated":
         ref = getattr(whole, "ref", None)
         which = "incomplete" if ref is not None and whole.incomplete else "full"
         where = f"; {which} output: {ref}" if ref is not None else ""
@@ -69,11 +69,11 @@ class Excerpt(str):
         """Characters of the text itself that are in it."""
         return self._starts + self._ends
 
-    def of(self, whole: "ArtifactRef | None") -> "Excerpt":
+    def of(self, whole: "ArtifactRef | None") -> "Truncated":
         """The same, naming where the whole is now."""
-        return Excerpt(self.head, self.tail, self.left_out, self.total, whole)
+        return Truncated(self.head, self.tail, self.left_out, self.total, whole)
 
-    def within(self, cap: int) -> "Excerpt":
+    def within(self, cap: int) -> "Truncated":
         """The same with at most `cap` characters of the text; itself when it has no more."""
         return self if self.shown <= cap else joined(self.head, self.tail, self.total, cap, self.whole)
 
@@ -87,14 +87,14 @@ class Excerpt(str):
 
 
 def cut(text: str, cap: int, whole: "ArtifactRef | None" = None) -> str:
-    """The text itself, or an Excerpt with at most `cap` characters of it."""
+    """The text itself, or an Truncated with at most `cap` characters of it."""
     return text if len(text) <= cap else joined(text, text, len(text), cap, whole)
 
 
-def joined(first: str, last: str, total: int, cap: int, whole: Any = None) -> Excerpt:
-    """An Excerpt of a text that begins with `first`, ends with `last` and has `total` characters."""
+def joined(first: str, last: str, total: int, cap: int, whole: Any = None) -> Truncated:
+    """An Truncated of a text that begins with `first`, ends with `last` and has `total` characters."""
     head, tail = ends(first, last, cap)
-    return Excerpt(head, tail, max(0, total - len(head) - len(tail)), total, whole)
+    return Truncated(head, tail, max(0, total - len(head) - len(tail)), total, whole)
 
 
 def ends(first: str, last: str, cap: int) -> tuple[str, str]:
@@ -110,8 +110,8 @@ def ends(first: str, last: str, cap: int) -> tuple[str, str]:
 
 def _broken(text: str, at: int) -> tuple[int, int] | None:
     """Where the terminal sequence begins and ends that a cut at `at` would break."""
-    for begins in _compiled(_SEQUENCE_START).finditer(text, max(0, at - LONGEST_SEQUENCE), at):
-        found = _compiled(_SEQUENCE).match(text, begins.start(), begins.start() + LONGEST_SEQUENCE)
+    for begins in _compiled(_SEQUENCE_START).finditer(text, max(0, at - MAX_SEQUENCE_CHARS), at):
+        found = _compiled(_SEQUENCE).match(text, begins.start(), begins.start() + MAX_SEQUENCE_CHARS)
         if found and found.end() > at:
             return found.start(), found.end()
     return None

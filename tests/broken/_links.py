@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from handrail.contract.driver import FileStat
-from handrail.testing.broken.altered import Altered, Shelf
+from tests.broken.altered import Altered, Shelf
 
 LINKS: Final = Shelf("files")
 MOST: Final = 64 << 10

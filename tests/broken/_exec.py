@@ -12,7 +12,7 @@ import anyio
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process
 from handrail.contract.errors import Unavailable
-from handrail.testing.broken.altered import Altered, AlteredProcess, Shelf
+from tests.broken.altered import Altered, AlteredProcess, Shelf
 
 EXEC: Final = Shelf("exec")
 AT_A_TIME: Final = 5

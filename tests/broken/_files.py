@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.driver import Driver, FileStat
-from handrail.testing.broken.altered import Altered, Kind, Shelf
+from tests.broken.altered import Altered, Kind, Shelf
 
 FILES: Final = Shelf("files")
 EMPTY: Final = {"read": b"", "list": list[FileStat]()}

@@ -8,8 +8,8 @@ import anyio.lowlevel
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from handrail.testing.broken.altered import Altered, AlteredProcess, Broken, Shelf
 from handrail.testing.conformance.site import Opener
+from tests.broken.altered import Altered, AlteredProcess, Broken, Shelf
 
 TREES: Final = Shelf("tree_kill")
 GROUPS: Final = Shelf("tree_kill", base="posix")

@@ -15,9 +15,9 @@ import anyio
 
 from handrail.contract.driver import Chunk, Command, Driver, Mount, Process
 from handrail.drivers.host import open_host
-from handrail.testing.broken._guards import careless_directory, with_bubblewrap, with_guard
-from handrail.testing.broken.altered import Altered, Broken, Shelf
 from handrail.testing.conformance.site import Opener
+from tests.broken._guards import careless_directory, with_bubblewrap, with_guard
+from tests.broken.altered import Altered, Broken, Shelf
 
 FILE_WALL: Final = Shelf("file_isolation")
 PROCESS_WALL: Final = Shelf("process_isolation")

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.limits import Limits
-from handrail.testing.broken._guards import with_bubblewrap
-from handrail.testing.broken.altered import Altered, Broken, Shelf
 from handrail.testing.conformance.site import Opener
+from tests.broken._guards import with_bubblewrap
+from tests.broken.altered import Altered, Broken, Shelf
 
 LIMITS: Final[list[Broken]] = []
 FORGETS_SIZES: Final = """

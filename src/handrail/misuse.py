@@ -10,15 +10,17 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from handrail.contract.errors import HandrailError
-
-LONGEST_SHOWN: Final = 60
+MAX_SHOWN_CHARS: Final = 60
 """Characters of a value that a message repeats."""
 MAX_JUDGED_NAMES_COUNT: Final = 6
 """Names that are compared closely with one that is not known."""
-LONGEST_ID: Final = 200
+MAX_ID_CHARS: Final = 200
 """Characters of a session's id."""
 C = TypeVar("C")
+
+
+class HandrailError(Exception):
+    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
 
 
 def expect(name: str, given: object, kind: type, write: str) -> None:
@@ -42,7 +44,7 @@ def expect_number(name: str, given: object, write: str, *, least: float, above: 
 
 def is_session_id(text: str) -> bool:
     """Whether a session may be called so: at most 200 characters that can be printed and encoded."""
-    return 0 < len(text) <= LONGEST_ID and text.isprintable()
+    return 0 < len(text) <= MAX_ID_CHARS and text.isprintable()
 
 
 def refuse(name: str, given: object, write: str) -> NoReturn:
@@ -54,7 +56,7 @@ def shown(given: object) -> str:
     """A value in a few words; what is inside a large one stays out of the message."""
     if given is None or isinstance(given, str | bytes | bool | int | float):
         text = repr(given)
-        return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+        return text if len(text) <= MAX_SHOWN_CHARS else f"{text[: MAX_SHOWN_CHARS - 1]}…"
     if isinstance(given, type):
         return f"the class {given.__name__}"
     if inspect.isroutine(given):

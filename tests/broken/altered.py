@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from handrail.contract.driver import Chunk, Command, Driver, Feature, FileStat, Process, SignalName
 from handrail.sandbox.sandbox import WORKSPACE
 from handrail.testing.conformance.site import Opener
 
-LISTED: Final = "must_fail.txt"
+LISTED: Final = Path(__file__).with_name("must_fail.txt")
 
 
 class AlteredProcess:
@@ -112,7 +112,7 @@ def _listed() -> dict[str, frozenset[str]]:
     """By the name of a broken driver, which begins its line: the checks, each on an indented line."""
     found: dict[str, set[str]] = {}
     name = ""
-    for line in files(__package__).joinpath(LISTED).read_text(encoding="utf-8").splitlines():
+    for line in LISTED.read_text(encoding="utf-8").splitlines():
         if line.startswith("    "):
             found[name].add(line.strip())
         elif line:

@@ -10,7 +10,7 @@ import anyio
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from handrail.testing.broken.altered import Altered, AlteredProcess, Shelf
+from tests.broken.altered import Altered, AlteredProcess, Shelf
 
 STDIN: Final = Shelf("stdin")
 OUTPUT: Final = Shelf("live_output")

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from handrail import Budget, Session, Tool
-from handrail.contract.expect import close_names
+from handrail.misuse import close_names
 from handrail.session.steering import TaskState, steer_to_listed_paths
 
 NAMES = [

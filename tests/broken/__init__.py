@@ -6,15 +6,15 @@ an error, it gives an answer instead.
 
 from typing import Final
 
-from handrail.testing.broken._contents import ATOMIC, RANGES
-from handrail.testing.broken._exec import EXEC
-from handrail.testing.broken._files import FILES
-from handrail.testing.broken._limits import LIMITS, bounded
-from handrail.testing.broken._links import LINKS
-from handrail.testing.broken._streams import OUTPUT, STDIN
-from handrail.testing.broken._trees import GROUPS, TREES
-from handrail.testing.broken._walls import ENV_WALL, FILE_WALL, NETWORK_WALL, PRIVILEGES, PROCESS_WALL
-from handrail.testing.broken.altered import Altered, AlteredProcess, Broken
+from tests.broken._contents import ATOMIC, RANGES
+from tests.broken._exec import EXEC
+from tests.broken._files import FILES
+from tests.broken._limits import LIMITS, bounded
+from tests.broken._links import LINKS
+from tests.broken._streams import OUTPUT, STDIN
+from tests.broken._trees import GROUPS, TREES
+from tests.broken._walls import ENV_WALL, FILE_WALL, NETWORK_WALL, PRIVILEGES, PROCESS_WALL
+from tests.broken.altered import Altered, AlteredProcess, Broken
 
 BROKEN: Final[tuple[Broken, ...]] = (
     *FILES, *LINKS, *ATOMIC, *RANGES, *EXEC, *STDIN, *OUTPUT, *TREES, *GROUPS, *FILE_WALL, *ENV_WALL, *PROCESS_WALL,

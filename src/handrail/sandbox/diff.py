@@ -3,11 +3,11 @@
 from difflib import unified_diff
 from typing import Final
 
-from handrail.contract.excerpt import cut
+from handrail.contract.truncated import cut
 
-MOST_COMPARED_LINES: Final = 20_000
+MAX_COMPARED_LINES_COUNT: Final = 20_000
 """Changed lines above which they are shown as one block, without looking for common lines."""
-LARGEST_TEXT: Final = 4 << 20
+MAX_TEXT_BYTES: Final = 4 << 20
 CONTEXT_LINES: Final = 3
 
 
@@ -15,7 +15,7 @@ def difference(old: str, new: str, path: str, cap: int) -> str:
     """At most `cap` characters of the output of `diff -u`; empty if the texts are the same."""
     if old == new:
         return ""
-    if len(old) > LARGEST_TEXT or len(new) > LARGEST_TEXT:
+    if len(old) > MAX_TEXT_BYTES or len(new) > MAX_TEXT_BYTES:
         return f"[{path} is too large for a diff: {len(old):,} characters became {len(new):,}]"
     before, after = lines_of(old), lines_of(new)
     head = _common_start(before, after)
@@ -23,7 +23,7 @@ def difference(old: str, new: str, path: str, cap: int) -> str:
     first = max(0, head - CONTEXT_LINES)
     last = max(0, tail - CONTEXT_LINES)
     left, right = before[first : len(before) - last], after[first : len(after) - last]
-    if len(left) > MOST_COMPARED_LINES or len(right) > MOST_COMPARED_LINES:
+    if len(left) > MAX_COMPARED_LINES_COUNT or len(right) > MAX_COMPARED_LINES_COUNT:
         left, right = before[head : len(before) - tail], after[head : len(after) - tail]
         lines = [f"@@ -{head + bool(left)},{len(left)} +{head + bool(right)},{len(right)} @@\n"]
         lines += [f"-{line}" for line in left] + [f"+{line}" for line in right]
