@@ -28,7 +28,7 @@ class Pipes:
         self._loop: Any = None
         self._is_reading = False
         self._room: Any = None
-        """What somebody waits for who has more to write than fits."""
+        """The future of a writer that waits for room in the pipe."""
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
@@ -36,7 +36,7 @@ class Pipes:
 
     @classmethod
     def make(cls) -> "Pipes | None":
-        """None where no descriptors are left, and where a write to a command that has ended would end this process."""
+        """Make both pipes; None where no descriptors are left, or where a broken pipe would end this process."""
         if signal.getsignal(signal.SIGPIPE) is not signal.SIG_IGN:
             return None
         made: list[tuple[int, int]] = []
@@ -50,7 +50,7 @@ class Pipes:
         return cls(*made)
 
     def passed(self) -> None:
-        """The command has its ends: close them here."""
+        """Close the command's ends here, because the command has its own copies now."""
         theirs, self.theirs = self.theirs, ()
         for fd in theirs:
             os.close(fd)
@@ -74,14 +74,14 @@ class Pipes:
 
     def _arrived(self) -> None:
         take, data = self._take, self._read()
-        if data == b"":
+        if data == b"":  # the end of a pipe stays readable: the event loop would call this without a pause
             self.pause()
             self._take = None
         elif data and take is not None:
             take(data)
 
     def _read(self) -> bytes | None:
-        """Some bytes, none at the end, or None if there is nothing yet."""
+        """Some bytes; no bytes at the end of the pipe; None if there is nothing yet."""
         try:
             return os.read(self._output, PIECE)
         except BlockingIOError:
@@ -90,7 +90,7 @@ class Pipes:
             return b""
 
     def rest(self) -> bytes:
-        """What is left in the pipe of a command that has ended."""
+        """The bytes that a command which has ended left in its pipe."""
         data = b""
         while len(data) < WIDEST and (more := self._read()):
             data += more
@@ -106,7 +106,7 @@ class Pipes:
             raise BrokenPipeError(error.errno, UNREAD) from None
 
     async def write_all(self, data: bytes) -> None:
-        """Returns when the pipe has taken it. Raises BrokenPipeError if nothing reads it."""
+        """Write all of it, waiting for room. Raises BrokenPipeError if nothing reads the pipe."""
         view = memoryview(data)
         while view := view[self.write(view) :]:
             await self._until_room()
@@ -126,7 +126,7 @@ class Pipes:
             self._room.set_result(None)
 
     def close(self) -> None:
-        """May be called twice. Who waits to write gets a BrokenPipeError."""
+        """Close our ends; may be called twice. A writer that waits gets a BrokenPipeError."""
         self.pause()
         self._take = None
         if self._room is not None:

@@ -45,8 +45,9 @@ class Interpreter:
     async def open(cls, context: Context) -> "Interpreter":
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
         spare = _spares.pop(context.sandbox.identity, None)
-        is_ready = spare is not None and not spare.ended
-        return cls(context, spare if is_ready and spare is not None else await _started(context.sandbox))
+        if spare is None or spare.ended:
+            spare = await _started(context.sandbox)
+        return cls(context, spare)
 
     @property
     def logs(self) -> str:
