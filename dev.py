@@ -39,7 +39,7 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 GUARD = ROOT / "src" / "handrail" / "drivers" / "guard"
-EXTRAS = "cli,otel,models,local,mcp,monty,docs,dev"
+EXTRAS = "cli,otel,models,local,mcp,docs,dev"
 AIMOCK = ("aimock", "@copilotkit/aimock@1.43.0")
 MCP_SERVERS = (
     "mcp-servers",

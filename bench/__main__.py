@@ -59,7 +59,7 @@ def main(words: list[str]) -> int:
 def run(subject: Subject, *, quick: bool) -> list[str]:
     """Print the subject's table; the names of the rows over their bound."""
     rows = list(subject.rows(QUICK if quick else FULL))
-    print(f"{subject.name}: {subject.promise}\n{table(rows)}\n", flush=True)
+    print(f"{subject.name}: {subject.guarantee}\n{table(rows)}\n", flush=True)
     return [f"{subject.name}, {each.name}" for each in rows if not each.ok]
 
 

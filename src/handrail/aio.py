@@ -110,17 +110,6 @@ def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
     return waiting
 
 
-def context_for_callbacks() -> Context:
-    """A copy of the running context. A function that runs in it, in no task, may start tasks in a group of anyio's.
-
-    Where sniffio is installed, anyio asks it which library runs; and it knows only of tasks and of what anyio started.
-    """
-    context = copy_context()
-    if (sniffio := sys.modules.get("sniffio")) is not None:
-        context.run(sniffio.current_async_library_cvar.set, "asyncio")
-    return context
-
-
 def loop_here() -> Any:
     """The event loop of this thread, or None."""
     try:

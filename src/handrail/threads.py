@@ -4,12 +4,10 @@ The threads of anyio keep a program from exiting if its event loop was closed wh
 """
 
 import inspect
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -98,39 +96,6 @@ async def in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
     async with anyio.to_thread.current_default_thread_limiter():
         await finish(work.seen_to_end)
     return outcome[0]
-
-
-def in_lasting_thread(function: Callable[[], T]) -> T:
-    """Call it in the one thread that ends only with this process, and wait; one caller after the other.
-
-    A process that asks the kernel to be killed when its parent dies is killed when the thread that started it ends.
-    """
-    outcome: list[T] = []
-    work = Work(lambda: outcome.append(function()))
-    ended = threading.Event()
-    with _lasting_lock:
-        if os.getpid() not in _lasting:  # a forked child has none of the threads
-            _lasting[os.getpid()] = SimpleQueue()
-            serve = partial(_serve_all, _lasting[os.getpid()])
-            threading.Thread(target=serve, name="handrail starter", daemon=True).start()
-        _lasting[os.getpid()].put((work, ended))
-    ended.wait()
-    if work.error is not None:
-        raise work.error
-    return outcome[0]
-
-
-_lasting: "dict[int, SimpleQueue[tuple[Work, threading.Event]]]" = {}
-"""By process: what its lasting thread is asked to do."""
-_lasting_lock = threading.Lock()
-
-
-def _serve_all(queue: "SimpleQueue[tuple[Work, threading.Event]]") -> None:
-    while True:
-        work, ended = queue.get()
-        work.execute()
-        ended.set()
-        del work
 
 
 _idle: "deque[SimpleQueue[Work]]" = deque()

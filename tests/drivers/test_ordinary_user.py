@@ -29,7 +29,6 @@ BROKEN = "testing/test_broken.py::test_a_broken_driver_fails_exactly_what_it_nam
 PACKAGES = "venv/lib/python/packages"
 """Where packages find their programs in venv/bin, as they do where they are installed."""
 BESIDES = (
-    "tools/test_script_monty.py::test_a_worker_outlives_the_thread_that_started_it",  # in a jail without a workspace
     "testing/test_conformance.py",
     f"{BROKEN}[forgets the limit on processes]",  # the only limit that the kernel does not set for root
     f"{BROKEN}[lets commands write to /usr]",  # these two let a command do what this user may do

@@ -125,7 +125,7 @@ PLANTED = [
         caught("tools/c.py", PROMISE + "@tool\ndef c(n): ...\nc(1)\n"),
         caught("tools/d.py", PROMISE + "@tool(timeout=1)\nasync def d(n): ...\nawait_ = d(1)\n"),
         caught("tools/e.py", PROMISE + "from handrail.tools.bash import bash as run\nrun('ls')\n"),
-        kept("tools/f.py", PROMISE + "from handrail.tools.bash import watcher\nwatcher(1)\n@tool\ndef f(n): ...\n"),
+        kept("tools/f.py", PROMISE + "from handrail.tools.bash import answer\nanswer(1)\n@tool\ndef f(n): ...\n"),
         kept("toolkit/tool.py", PROMISE + "self.function(1)\n"),
     ),
     *for_rule(

@@ -115,7 +115,7 @@ def a_body_is_called_from_invoke_alone(root: Path) -> list[str]:
     for path in sources(root):
         if path != invoke:
             found += [f"{path}:{line}: calls a tool's body" for line in _body_calls(tree(path))]
-            if room(root, path) not in NO_HIGHER_THAN_TOOLS and path.name != "_script_syntax.py":  # the body of an ast
+            if room(root, path) not in NO_HIGHER_THAN_TOOLS and path.name != "_inside_syntax.py":  # the body of an ast
                 found += [f"{path}:{line}: refers to a tool's body" for line in _body_loads(tree(path))]
     return found
 
@@ -178,7 +178,7 @@ def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
     ours = {
         node.name
         for path in sources(root)
-        if path.name not in ("_script_channel.py", "_script_child.py")  # a script has these names, without an import
+        if path.name not in ("_inside_channel.py", "_inside_tools.py")  # a script has these names, without an import
         for node in tree(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     } | _aliases(root)

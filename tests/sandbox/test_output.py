@@ -15,7 +15,7 @@ from handrail.contract.driver import Chunk, Command
 from handrail.contract.limits import Caps
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox, Spool
-from handrail.sandbox.capture import Capture
+from handrail.sandbox._capture import Capture
 from tests.drivers.watching import descriptors
 
 pytestmark = pytest.mark.anyio

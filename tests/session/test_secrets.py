@@ -36,8 +36,8 @@ from handrail import (
 )
 from handrail.otel import Tracing
 from handrail.testing import EventRecorder, MemoryDriver, ScriptedModel
+from handrail.toolkit.live_output import watcher
 from handrail.tools.ask_user import ask_user
-from handrail.tools.bash import watcher
 from handrail.tools.process import process
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import Image, Success, run_sync
 from handrail.contract.limits import DEFAULT_CAPS as CAPS
-from handrail.tools.read import MAX_IMAGE_BYTES
+from handrail.toolkit.images import MAX_IMAGE_BYTES
 from tests.tools.world import REAL, World, in_time, world
 
 pytestmark = pytest.mark.anyio

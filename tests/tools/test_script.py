@@ -29,7 +29,7 @@ from handrail import (
     tool,
 )  # fmt: skip
 from handrail.testing import HeldApprovals, ScriptedModel, approve_all, deny_all, never_answers
-from handrail.tools.script import EngineName, script_tool
+from handrail.tools.script import script
 from tests.drivers.watching import command, descendants, eventually
 from tests.tools.world import REAL, World, in_time
 
@@ -41,11 +41,10 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(60)
 @asynccontextmanager
 async def opened(driver: str, root: Path, tools: Sequence[Tool] = (), **options: Any) -> AsyncIterator[Session]:
     """A session with all built-in tools and these, on a new sandbox."""
-    env, engine = options.pop("env", None), options.pop("engine", "cpython")
+    env = options.pop("env", None)
     sandbox = open_sandbox(driver, workspace=str(root), allow_weaker=True, env=env)
     options.setdefault("policy", Policy(mode="open"))
-    own = [each for each in builtin_tools("all") if each.name != "script"]
-    async with sandbox as made, Session([*own, script_tool(engine), *tools], sandbox=made, **options) as session:
+    async with sandbox as made, Session([*builtin_tools("all"), *tools], sandbox=made, **options) as session:
         yield session
 
 
@@ -71,24 +70,6 @@ async def trouble(world: World, code: str) -> Failure:
     return await world.failure("script", code=code)
 
 
-NOT_IN_MONTY = (
-    "import asyncio", "import pickle", "import sys", "import os", "class E(Exception)", "object()",
-    "from __future__", "from subprocess", "from math import *", "tools['glob']", "n = 0\ndef f():\n    nonlocal",
-)  # fmt: skip
-"""How scripts begin that Monty's part of Python cannot run."""
-
-
-async def lacked(world: World, code: str) -> bool:
-    """Whether its engine cannot run it. It was refused then, before anything ran."""
-    if world.engine != "monty" or not code.startswith(NOT_IN_MONTY):
-        return False
-    failure = await trouble(world, code)
-    assert failure.kind == "invalid_args"
-    assert "onty" in failure.message
-    assert "Nothing was called" in failure.message
-    return True
-
-
 RESULTS: list[tuple[str, Any]] = [
     ("", None),
     ("# only a comment", None),
@@ -108,10 +89,9 @@ RESULTS: list[tuple[str, Any]] = [
 ]
 
 
-async def test_the_value_of_the_last_expression_or_of_return_is_the_result(scripted: World) -> None:
+async def test_the_value_of_the_last_expression_or_of_return_is_the_result(real: World) -> None:
     for code, expected in RESULTS:
-        if not await lacked(scripted, code):
-            assert await result_of(scripted, code) == expected, code
+        assert await result_of(real, code) == expected, code
 
 
 NO_JSON: list[tuple[str, str]] = [
@@ -135,16 +115,14 @@ NO_JSON: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_result_that_is_no_json_is_an_error_that_says_where_and_what_to_write(scripted: World) -> None:
+async def test_a_result_that_is_no_json_is_an_error_that_says_where_and_what_to_write(real: World) -> None:
     for code, said in NO_JSON:
-        if await lacked(scripted, code):
-            continue
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "execution_error"
         assert said in failure.message, (code, failure)
 
 
-async def test_an_argument_that_is_no_json_is_refused_where_it_is_given(scripted: World) -> None:
+async def test_an_argument_that_is_no_json_is_refused_where_it_is_given(real: World) -> None:
     given = {
         "a = []\na.append([a])\n": "contains itself",
         "def a(): return 1\n": "is a function",
@@ -154,13 +132,13 @@ async def test_an_argument_that_is_no_json_is_refused_where_it_is_given(scripted
     }
     for code, said in given.items():
         call = "try:\n    tools.todo(items=a)\nexcept ToolError as error:\n    told = str(error)\ntold"
-        told = await result_of(scripted, f"{code}{call}")
+        told = await result_of(real, f"{code}{call}")
         assert told.startswith("invalid_args: tools.todo: items"), told
         assert said in told
-    assert await result_of(scripted, "tools.write(path='dots', content='[...]')\n['[...]', '{...}']") == [
+    assert await result_of(real, "tools.write(path='dots', content='[...]')\n['[...]', '{...}']") == [
         "[...]", "{...}",
     ], "the control: texts that look like it"  # fmt: skip
-    assert await scripted.get("dots") == b"[...]"
+    assert await real.get("dots") == b"[...]"
 
 
 NOT_RUN: list[tuple[str, str]] = [
@@ -176,12 +154,12 @@ NOT_RUN: list[tuple[str, str]] = [
 ]
 
 
-async def test_what_cannot_work_is_refused_before_anything_runs(scripted: World) -> None:
+async def test_what_cannot_work_is_refused_before_anything_runs(real: World) -> None:
     for code, said in NOT_RUN:
-        failure = await trouble(scripted, "tools.write(path='made', content='')\n" * ("line" not in said) + code)
+        failure = await trouble(real, "tools.write(path='made', content='')\n" * ("line" not in said) + code)
         assert failure.kind == "invalid_args"
         assert said in failure.message, (code, failure)
-    assert "made" not in await scripted.files()
+    assert "made" not in await real.files()
 
 
 ENDS: list[tuple[str, str]] = [
@@ -199,11 +177,9 @@ ENDS: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_script_that_fails_says_where_and_what_was_done(scripted: World) -> None:
+async def test_a_script_that_fails_says_where_and_what_was_done(real: World) -> None:
     for code, said in ENDS:
-        if await lacked(scripted, code):
-            continue
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "execution_error"
         assert said in failure.message, (code, failure)
         assert "finished" in failure.message
@@ -226,20 +202,20 @@ return [tools.read(path="a.txt")["text"], kind, "missing" in message, field, ret
     assert value["logs"] == "said 1\n"
 
 
-async def test_calls_that_are_gathered_run_together_and_answer_in_order(scripted: World) -> None:
-    await scripted.put("a", "1")
+async def test_calls_that_are_gathered_run_together_and_answer_in_order(real: World) -> None:
+    await real.put("a", "1")
     code = """
 tools.gather(call("read", path="a"), call("read", path="no"), call(tools.glob, pattern="*"), return_exceptions=True)
 """
     with pytest.raises(AssertionError):
-        await result_of(scripted, code)  # an error is no JSON
+        await result_of(real, code)  # an error is no JSON
     values = await result_of(
-        scripted, code.replace("\ntools", "\nx = tools") + "[x[0]['text'], str(x[1]).partition(':')[0], x[2]['paths']]"
+        real, code.replace("\ntools", "\nx = tools") + "[x[0]['text'], str(x[1]).partition(':')[0], x[2]['paths']]"
     )
     assert values == ["1", "not_found", ["a"]]
-    failure = await trouble(scripted, "tools.gather(call('read', path='no'), call('write', path='made', content=''))")
+    failure = await trouble(real, "tools.gather(call('read', path='no'), call('write', path='made', content=''))")
     assert "not_found" in failure.message
-    assert "made" in await scripted.files(), "the others are made all the same"
+    assert "made" in await real.files(), "the others are made all the same"
 
 
 async def test_threads_may_call_tools_at_once(real: World) -> None:
@@ -253,16 +229,16 @@ texts == ["1" * n for n in range(20)]
     assert await result_of(real, code) is True
 
 
-async def test_every_call_is_recorded_as_the_scripts(scripted: World) -> None:
-    await result_of(scripted, "tools.glob(pattern='*')\ntools.glob(pattern='a')")
-    started = [event for event in scripted.session.trace if event.type == "call_started"]
+async def test_every_call_is_recorded_as_the_scripts(real: World) -> None:
+    await result_of(real, "tools.glob(pattern='*')\ntools.glob(pattern='a')")
+    started = [event for event in real.session.trace if event.type == "call_started"]
     script = started[0].call_id
     assert [(event.data["tool"], event.data["origin"], event.parent) for event in started[1:]] == [
         ("glob", "script", script)
     ] * 2
 
 
-async def test_the_fifty_first_call_is_refused_and_the_script_may_go_on(scripted: World) -> None:
+async def test_the_fifty_first_call_is_refused_and_the_script_may_go_on(real: World) -> None:
     code = """
 made = 0
 try:
@@ -273,11 +249,9 @@ except ToolError as error:
     kind = str(error).partition(":")[0]
 [made, kind]
 """
-    assert await result_of(scripted, code) == [50, "budget_exhausted"]
+    assert await result_of(real, code) == [50, "budget_exhausted"]
 
 
-WHOLE = 'assert isinstance(ref, Ref) and ref.kind == "json"'
-"""An object is a reference; Monty is given it with its parts."""
 LARGE = """
 tools.bash(command="seq 1 5000 > numbers; head -c 100000 /dev/zero | tr '\\\\0' é > wide")
 ref = tools.read(path="numbers")
@@ -293,34 +267,33 @@ return [text.size, text.read(0, 3), text.read(2, 7)]
 """
 
 
-async def test_a_large_value_is_a_reference_that_can_be_read_and_passed_on(scripted: World) -> None:
-    code = LARGE if scripted.engine == "cpython" else LARGE.replace(WHOLE, "")
-    size, first, second = await result_of(scripted, code)
+async def test_a_large_value_is_a_reference_that_can_be_read_and_passed_on(real: World) -> None:
+    size, first, second = await result_of(real, LARGE)
     whole = "".join(f"{n}\n" for n in range(1, 5001))
     assert size == len(whole)
     assert [first, second] == [whole[0:3], whole[2:7]]
-    assert await scripted.get("copy") == whole.encode()
-    for event in scripted.session.trace:
+    assert await real.get("copy") == whole.encode()
+    for event in real.session.trace:
         assert "2499\\n2500" not in json.dumps(event.data), event.type
 
 
-async def test_pieces_of_a_reference_never_break_a_character(scripted: World) -> None:
-    await scripted.put("wide", "aé€😀" * 2000)
+async def test_pieces_of_a_reference_never_break_a_character(real: World) -> None:
+    await real.put("wide", "aé€😀" * 2000)
     code = """
 text = tools.read(path="wide")["text"]
 pieces = [text.read(at, at + 97) for at in range(0, text.size, 97)]
 "".join(pieces) == text.read() == "aé€😀" * 2000
 """
-    assert await result_of(scripted, code) is True
+    assert await result_of(real, code) is True
 
 
-async def test_what_a_script_returns_by_reference_stays_readable_and_the_rest_goes(scripted: World) -> None:
-    await scripted.put("big", "x" * 10_000)
-    await scripted.put("other", "y" * 10_000)
-    value = await result_of(scripted, "tools.read(path='other')\ntools.read(path='big')['text']")
-    shown = await scripted.value("read_artifact", ref=value.ref)
+async def test_what_a_script_returns_by_reference_stays_readable_and_the_rest_goes(real: World) -> None:
+    await real.put("big", "x" * 10_000)
+    await real.put("other", "y" * 10_000)
+    value = await result_of(real, "tools.read(path='other')\ntools.read(path='big')['text']")
+    shown = await real.value("read_artifact", ref=value.ref)
     assert shown["text"].startswith("xxx")
-    assert [each.ref for each in scripted.session.artifacts.own()] == [value.ref]
+    assert [each.ref for each in real.session.artifacts.own()] == [value.ref]
 
 
 async def test_a_script_can_read_only_references_that_it_was_given(real: World) -> None:
@@ -390,30 +363,24 @@ os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize("driver", REAL)
-async def test_an_endless_script_is_ended_in_time_with_its_calls(
-    driver: str, engine: EngineName, tmp_path: Path
-) -> None:
-    async with opened(driver, tmp_path, engine=engine, budget=Budget(script_seconds=1.5)) as session:
+async def test_an_endless_script_is_ended_in_time_with_its_calls(driver: str, tmp_path: Path) -> None:
+    async with opened(driver, tmp_path, budget=Budget(script_seconds=1.5)) as session:
         nap = f"{time_ns()}"  # other tests sleep too, and the host sees them all
         calls = f"tools.bash(command='sleep {nap}')"
         for code in ("while True: pass", "2 ** (10 ** 9) and 10 ** (10 ** 9)", calls):
             with in_time():
                 result = await session.call("script", {"code": f"print('on')\n{code}"})
             assert isinstance(result, Failure)
-            too_large = engine == "monty" and "**" in code  # Monty sees before it begins that there is no room
-            assert result.kind == ("execution_error" if too_large else "timeout"), (code, result)
-            assert not too_large or "MemoryError" in result.message
+            assert result.kind == "timeout", (code, result)
             assert result.data["logs"] == "on\n"
         assert session.sandbox is not None
         assert (await session.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
 
 
 @pytest.mark.parametrize("driver", REAL)
-async def test_a_script_ends_with_the_seconds_of_its_run_and_says_what_it_did(
-    driver: str, engine: EngineName, tmp_path: Path
-) -> None:
+async def test_a_script_ends_with_the_seconds_of_its_run_and_says_what_it_did(driver: str, tmp_path: Path) -> None:
     code = "print('on')\ntools.write(path='a.txt', content='a')\nwhile True: pass"
-    async with opened(driver, tmp_path, engine=engine, budget=Budget(seconds=4)) as session:
+    async with opened(driver, tmp_path, budget=Budget(seconds=4)) as session:
         assert (await session.call("script", {"code": "1"})).ok  # the first start of an interpreter may take long
         session.begin_run()
         with in_time():
@@ -424,7 +391,7 @@ async def test_a_script_ends_with_the_seconds_of_its_run_and_says_what_it_did(
     assert "1 call was finished" in result.message
 
 
-async def test_a_cancelled_script_ends_whatever_it_catches(scripted: World) -> None:
+async def test_a_cancelled_script_ends_whatever_it_catches(real: World) -> None:
     nap = f"{time_ns()}"  # other tests sleep too, and the host sees them all
     code = f"""
 while True:
@@ -435,24 +402,24 @@ while True:
 """
     with in_time():
         async with anyio.create_task_group() as group:
-            group.start_soon(scripted.call, "script")
+            group.start_soon(real.call, "script")
             group.cancel_scope.cancel()
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                await scripted.call("script", code=code)
+                await real.call("script", code=code)
 
             group.start_soon(run)
-            while "ticks" not in await scripted.files():  # noqa: ASYNC110 - a file of a command has no event
+            while "ticks" not in await real.files():  # noqa: ASYNC110 - a file of a command has no event
                 await anyio.sleep(0.02)
             group.cancel_scope.cancel()
-    before = await scripted.get("ticks")
-    assert (await scripted.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
-    assert await scripted.get("ticks") == before
+    before = await real.get("ticks")
+    assert (await real.sandbox.run(f"pgrep -f 'sleep [{nap[0]}]{nap[1:]}'")).exit_code == 1
+    assert await real.get("ticks") == before
 
 
-async def test_a_million_lines_of_output_are_logs_within_their_cap(scripted: World) -> None:
-    value = await scripted.value("script", code="for n in range(1_000_000): print(n)\n'done'")
+async def test_a_million_lines_of_output_are_logs_within_their_cap(real: World) -> None:
+    value = await real.value("script", code="for n in range(1_000_000): print(n)\n'done'")
     assert value["result"] == "done"
     assert value["logs"].startswith("0\n1\n")
     assert len(value["logs"]) < 60_000
@@ -515,13 +482,11 @@ async def test_a_picture_that_a_tool_answers_with_is_a_file_for_the_script(real:
 
 
 @pytest.fixture(params=REAL)
-async def asking(
-    request: pytest.FixtureRequest, engine: EngineName, tmp_path: Path
-) -> AsyncIterator[tuple[Session, HeldApprovals]]:
+async def asking(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
     held = HeldApprovals()
     policy = Policy(allow=["script", "glob"], ask=["write", "bash"], mode="open")
     budget = Budget(script_seconds=3)
-    async with opened(request.param, tmp_path, engine=engine, policy=policy, approver=held, budget=budget) as session:
+    async with opened(request.param, tmp_path, policy=policy, approver=held, budget=budget) as session:
         yield session, held
 
 
@@ -541,16 +506,14 @@ async def test_the_clock_of_a_script_stands_while_a_person_is_asked(asking: tupl
     assert results[0].ok, results
 
 
-async def test_an_approval_that_comes_too_late_tells_the_model_to_call_the_tool_directly(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_an_approval_that_comes_too_late_tells_the_model_to_call_the_tool_directly(tmp_path: Path) -> None:
     policy = Policy(ask=["write"])
-    async with opened("jail", tmp_path, engine=engine, policy=policy, approver=never_answers) as session:
+    async with opened("jail", tmp_path, policy=policy, approver=never_answers) as session:
         result = await session.call("script", {"code": "tools.write(path='a', content='x')"})
         assert "Call write directly, outside the script" in result.message
 
 
-async def ask_whole(tmp_path: Path, code: str, engine: EngineName = "cpython", **rules: Any) -> tuple[list[str], Any]:
+async def ask_whole(tmp_path: Path, code: str, **rules: Any) -> tuple[list[str], Any]:
     asked: list[str] = []
 
     async def approver(request: Any) -> Decision:
@@ -563,7 +526,7 @@ async def ask_whole(tmp_path: Path, code: str, engine: EngineName = "cpython", *
         return amount
 
     policy = Policy(mode="ask", scripts="whole", **rules)
-    async with opened("jail", tmp_path, [pay], engine=engine, policy=policy, approver=approver) as session:
+    async with opened("jail", tmp_path, [pay], policy=policy, approver=approver) as session:
         return asked, await session.call("script", {"code": code})
 
 
@@ -575,19 +538,17 @@ async def test_one_approval_covers_the_tools_that_a_script_names(tmp_path: Path)
     assert asked[0] == "script: it calls bash, write; the highest risk of these is high"
 
 
-async def test_a_tool_that_was_not_shown_and_a_critical_one_ask_by_themselves(
-    engine: EngineName, tmp_path: Path
-) -> None:
-    asked, result = await ask_whole(tmp_path, "getattr(tools, 'write')(path='a', content='')", engine)
+async def test_a_tool_that_was_not_shown_and_a_critical_one_ask_by_themselves(tmp_path: Path) -> None:
+    asked, result = await ask_whole(tmp_path, "getattr(tools, 'write')(path='a', content='')")
     assert result.ok
     assert [each.partition(":")[0] for each in asked] == ["script", "write"]
-    asked, result = await ask_whole(tmp_path, "tools.pay(amount=1)", engine)
+    asked, result = await ask_whole(tmp_path, "tools.pay(amount=1)")
     assert result.ok
     assert [each.partition(":")[0] for each in asked] == ["script", "pay"]
 
 
-async def test_deny_stays_deny_in_a_script_that_was_approved(engine: EngineName, tmp_path: Path) -> None:
-    _asked, result = await ask_whole(tmp_path, "tools.write(path='a', content='')", engine, deny=["write"])
+async def test_deny_stays_deny_in_a_script_that_was_approved(tmp_path: Path) -> None:
+    _asked, result = await ask_whole(tmp_path, "tools.write(path='a', content='')", deny=["write"])
     assert "rejected" in result.message
     assert not (tmp_path / "a").exists()
 
@@ -618,14 +579,12 @@ tools.write(path="summary", content="\\n".join(long))
 
 
 @pytest.mark.parametrize("driver", LONG_ON_HOST)
-async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(
-    driver: str, engine: EngineName, tmp_path: Path
-) -> None:
+async def test_contents_that_a_script_filters_reach_neither_the_model_nor_an_event(driver: str, tmp_path: Path) -> None:
     for number in range(1000):
         (tmp_path / f"f{number:04}.txt").write_text(f"MARKER{number} " + "x" * (4200 if number < 200 else 1))
     model = ScriptedModel([Turn(calls=(Call("one", "script", {"code": CHAIN}),)), "Done."])
     budget = Budget(script_calls=500)
-    async with opened(driver, tmp_path, engine=engine, approver=approve_all, budget=budget) as session:
+    async with opened(driver, tmp_path, approver=approve_all, budget=budget) as session:
         outcome = await Agent(model, session=session).run("Find them.")
         results = [result for message in model.requests[-1].messages for result in message.results]
         assert [result.value["result"] for result in results if result.ok] == [[1000, 111]], results
@@ -655,12 +614,10 @@ HELD = "import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 60
 
 @pytest.mark.parametrize("driver", LONG_ON_HOST)
 async def test_a_value_of_200_mb_passes_between_two_tools_without_the_script_holding_it(
-    driver: str, engine: EngineName, tmp_path: Path
+    driver: str, tmp_path: Path
 ) -> None:
-    """A script in Monty cannot hold so much: it has 128 MiB."""
-    held = {"cpython": HELD, "monty": "True"}[engine]
-    code = f"size = tools.take_first(items=[tools.make_200_mb()])\nprint(size)\n{held}"
-    async with opened(driver, tmp_path, [make_200_mb, take_first], engine=engine) as session:
+    code = f"size = tools.take_first(items=[tools.make_200_mb()])\nprint(size)\n{HELD}"
+    async with opened(driver, tmp_path, [make_200_mb, take_first]) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert (result.value["result"], result.value["logs"]) == (True, "200000000\n")
@@ -695,7 +652,7 @@ async def test_the_description_shows_the_sessions_tools_as_python_and_is_always_
         """Find people by name."""
         return []
 
-    texts = {json.dumps(Toolbox([script_tool(), find]).schemas("anthropic")) for _ in range(3)}
+    texts = {json.dumps(Toolbox([script, find]).schemas("anthropic")) for _ in range(3)}
     assert len(texts) == 1
     assert "def find(*, name: str, limit: int = 5) -> list[str]: ...  # Find people by name." in texts.pop()
 

@@ -19,8 +19,6 @@ from handrail.tools.builtin import builtin_tools
 
 REAL = ("jail", "host")
 EVERY = (*REAL, "memory")
-ENGINES = ("cpython", "monty")
-"""What can run a script."""
 NO_PROGRAMS = "/var/empty"
 """A PATH on which nothing is found."""
 
@@ -64,8 +62,6 @@ class World:
         self.sandbox = sandbox
         self.session = session
         self.person = person
-        self.engine = "cpython"
-        """Which runs the scripts."""
 
     async def call(self, name: str, /, **arguments: Any) -> Result:
         """Each call as if it were the first of its turn."""

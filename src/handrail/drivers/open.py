@@ -126,11 +126,6 @@ async def open_own_guard(env: Mapping[str, str] | None = None, *, privileges: bo
     return await opener(env, privileges=privileges)
 
 
-def jailed_alone(program: str) -> str:
-    """The path of a program that runs this one in a jail without a workspace. Raises Unavailable."""
-    return _jail.jailed_alone(program)
-
-
 def open_sandbox(
     driver: str | Driver = "auto",
     *,
@@ -210,7 +205,7 @@ async def _opened(driver: str | Driver, options: dict[str, Any], allow_weaker: b
     options = {**options, "workspace": workspace or own or "/workspace"}
     try:
         opened = await _open(driver, options, allow_weaker) if isinstance(driver, str) else driver
-        async with Sandbox(opened, jailed_alone=jailed_alone) as sandbox:
+        async with Sandbox(opened) as sandbox:
             if exposed := _exposed(opened, mounts):
                 load_all()
                 if _has_guard(sys.platform):

@@ -17,9 +17,9 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName, StreamName
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT, SLOW_DRIVER, Caps
+from handrail.sandbox._capture import Capture, Cut
 from handrail.sandbox._notes import notes_on, notes_on_failure
 from handrail.sandbox._spool import Spool
-from handrail.sandbox.capture import Capture, Cut
 from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
 EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]

@@ -39,7 +39,6 @@ class SandboxState:
         self.jobs: dict[str, Job] = {}
         self.calls: dict[str, set[Running]] = {}
         self.on_late: list[Callable[[Late], object]] = []
-        self.on_close: list[Callable[[], object]] = []
         self.advice: dict[str, None] = {}
         """What a person could change about the sandbox, in the order in which commands showed it."""
         self.closed = False
@@ -132,8 +131,6 @@ class SandboxState:
         return self._gone is not None and self._gone.is_set()
 
     def _give_back(self) -> None:
-        while self.on_close:
-            self.on_close.pop()()
         for spool in list(self._spools):
             spool.close()
         for job in self.jobs.values():

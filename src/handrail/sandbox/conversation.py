@@ -11,14 +11,12 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES, Caps
+from handrail.sandbox._capture import Capture
 from handrail.sandbox._running import Order, Running
-from handrail.sandbox.capture import Capture
 from handrail.sandbox.pipes import Pipes
 
 HEADER: Final = 4
 """Bytes of a frame's length, the highest first."""
-AT_ONCE: Final = 4096 - HEADER
-"""Bytes that a pipe takes whole or not at all."""
 UNREAD_BYTES: Final = 2 * FRAME_BYTES
 """Bytes of frames that nobody has received, from which on the command is blocked."""
 
@@ -71,10 +69,6 @@ class FramedCommand(Running):
         if self._pipes is not None:
             self._pipes.resume()
         self.change()
-
-    def linger(self) -> bytes:
-        """What comes now, without sleeping: from a command that answers at once."""
-        return b"" if self._pipes is None else self._pipes.linger()
 
     async def until_changed(self) -> None:
         future = running_loop().create_future()
@@ -187,29 +181,6 @@ class CommandConversation:
                 with suppress(RuntimeError):  # the loop is closed
                     sent.cancel()
 
-    def push(self, data: bytes) -> bool:
-        """Send a small frame without waiting; whether it was sent. On another event loop than its own it is not."""
-        whole = len(data) <= AT_ONCE and not self._outbox and self.own_loop.here()
-        return whole and self._command.push(len(data).to_bytes(HEADER, "big") + data) > 0
-
-    def take(self) -> bytes | None:
-        """The next frame, if it is here or comes at once. On another event loop than its own, none is."""
-        command = self._command
-        while self.own_loop.here():
-            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else -1
-            if 0 <= size <= min(FRAME_BYTES, len(command.inbox) - HEADER):
-                frame = bytes(command.inbox[HEADER : HEADER + size])
-                del command.inbox[: HEADER + size]
-                command.taken()
-                return frame
-            if size > FRAME_BYTES or not (data := command.linger()):
-                return None
-            if not command.inbox and HEADER + int.from_bytes(data[:HEADER], "big") == len(data):
-                command.received += len(data)
-                return data[HEADER:]  # nearly always it is one frame, and there is nothing to put together
-            command.arrived(data)
-        return None
-
     @on_own_loop
     async def send(self, data: bytes) -> None:
         """Send one frame; one that is begun goes out whole, even if the caller is cancelled.
@@ -227,15 +198,19 @@ class CommandConversation:
     async def receive(self) -> bytes | None:
         """The next frame; None when the command has ended. Raises HandrailError, and ends it, for a frame too large."""
         command = self._command
-        while (frame := self.take()) is None:
-            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else 0
+        while True:
+            size = int.from_bytes(command.inbox[:HEADER], "big") if len(command.inbox) >= HEADER else -1
             if size > FRAME_BYTES:
                 await self.kill()
                 raise HandrailError(f"The command sent a frame of {size:,} bytes; the limit is {FRAME_BYTES:,}.")
+            if 0 <= size <= len(command.inbox) - HEADER:
+                frame = bytes(command.inbox[HEADER : HEADER + size])
+                del command.inbox[: HEADER + size]
+                command.taken()
+                return frame
             if command.ended.is_set() or command.settled.is_set():  # a silent driver never reports the end
                 return None
             await command.until_changed()
-        return frame
 
     @on_own_loop
     async def until_ended(self, seconds: float) -> None:

@@ -1,11 +1,9 @@
 """Pipes to a command on this machine, with nothing in between."""
 
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Final
 
 from handrail.aio import running_loop
@@ -15,12 +13,6 @@ PIECE: Final = 64 << 10
 WIDEST: Final = 1 << 20
 """Bytes that a pipe holds after a command has enlarged it."""
 UNREAD: Final = "the command no longer reads its input"
-SOON: Final = 1e-3
-"""Seconds after which a command that has what it needs writes again, if it does nothing in between."""
-AWAKE: Final = 300e-6
-"""Seconds for which such a command is waited for without sleeping: to sleep and be woken takes both sides longer."""
-RARELY: Final = 16
-"""Of so many times that could be worth it, one is tried when none was."""
 
 
 class Pipes:
@@ -35,16 +27,8 @@ class Pipes:
         self._take: Callable[[bytes], object] | None = None
         self._loop: Any = None
         self._is_reading = False
-        self._poll = select.poll()
-        self._poll.register(self._output, select.POLLIN)
-        self._wrote = 0.0
-        self._luck, self._pains = 1, 1
-        self._is_asleep = True
-        """Whether the command has not written yet: it sleeps until it has read, and may wake on this processor."""
-        self._has_processors = len(os.sched_getaffinity(0)) > 1
-        """Whether the command can run meanwhile."""
         self._room: Any = None
-        """What somebody waits for who has more to write than fits."""
+        """The future of a writer that waits for room in the pipe."""
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
@@ -52,7 +36,7 @@ class Pipes:
 
     @classmethod
     def make(cls) -> "Pipes | None":
-        """None where no descriptors are left, and where a write to a command that has ended would end this process."""
+        """Make both pipes; None where no descriptors are left, or where a broken pipe would end this process."""
         if signal.getsignal(signal.SIGPIPE) is not signal.SIG_IGN:
             return None
         made: list[tuple[int, int]] = []
@@ -66,7 +50,7 @@ class Pipes:
         return cls(*made)
 
     def passed(self) -> None:
-        """The command has its ends: close them here."""
+        """Close the command's ends here, because the command has its own copies now."""
         theirs, self.theirs = self.theirs, ()
         for fd in theirs:
             os.close(fd)
@@ -88,36 +72,16 @@ class Pipes:
             self._is_reading = True
             self._loop.add_reader(self._output, self._arrived)
 
-    def linger(self) -> bytes:
-        """What comes within a moment, without sleeping; nothing unless the command is quick, and has its input."""
-        if self._luck <= 0 or self._take is None or not self._has_processors:
-            return b""
-        until, poll = perf_counter() + AWAKE, self._poll.poll
-        while not poll(self._is_asleep):
-            os.sched_yield()
-            if perf_counter() > until:
-                self._pains = min(2 * self._pains, RARELY)
-                self._luck = -self._pains
-                return b""
-        self._pains = 1
-        return self._news()
-
     def _arrived(self) -> None:
-        take, data = self._take, self._news()
-        if data and take is not None:
-            take(data)
-
-    def _news(self) -> bytes:
-        if perf_counter() - self._wrote < SOON:
-            self._luck += 1
-        data, self._is_asleep = self._read(), False
-        if data == b"":
+        take, data = self._take, self._read()
+        if data == b"":  # the end of a pipe stays readable: the event loop would call this without a pause
             self.pause()
             self._take = None
-        return data or b""
+        elif data and take is not None:
+            take(data)
 
     def _read(self) -> bytes | None:
-        """Some bytes, none at the end, or None if there is nothing yet."""
+        """Some bytes; no bytes at the end of the pipe; None if there is nothing yet."""
         try:
             return os.read(self._output, PIECE)
         except BlockingIOError:
@@ -126,7 +90,7 @@ class Pipes:
             return b""
 
     def rest(self) -> bytes:
-        """What is left in the pipe of a command that has ended."""
+        """The bytes that a command which has ended left in its pipe."""
         data = b""
         while len(data) < WIDEST and (more := self._read()):
             data += more
@@ -134,7 +98,6 @@ class Pipes:
 
     def write(self, data: "bytes | memoryview[int]") -> int:
         """Write to its input; returns how many bytes the pipe took. Raises BrokenPipeError if nothing reads it."""
-        self._wrote = perf_counter()
         try:
             return os.write(self._input, data)
         except BlockingIOError:
@@ -143,7 +106,7 @@ class Pipes:
             raise BrokenPipeError(error.errno, UNREAD) from None
 
     async def write_all(self, data: bytes) -> None:
-        """Returns when the pipe has taken it. Raises BrokenPipeError if nothing reads it."""
+        """Write all of it, waiting for room. Raises BrokenPipeError if nothing reads the pipe."""
         view = memoryview(data)
         while view := view[self.write(view) :]:
             await self._until_room()
@@ -163,7 +126,7 @@ class Pipes:
             self._room.set_result(None)
 
     def close(self) -> None:
-        """May be called twice. Who waits to write gets a BrokenPipeError."""
+        """Close our ends; may be called twice. A writer that waits gets a BrokenPipeError."""
         self.pause()
         self._take = None
         if self._room is not None:

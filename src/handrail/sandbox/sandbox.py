@@ -35,16 +35,12 @@ WORKSPACE: Final = "/workspace"
 class Sandbox(Payloads, AsyncWith):
     """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
 
-    def __init__(
-        self, driver: Driver, *, workspace: str | None = None, report: Report | None = None,
-        jailed_alone: Callable[[str], str] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, driver: Driver, *, workspace: str | None = None, report: Report | None = None) -> None:
         check_driver(driver)
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
         self._report = report if report is not None else report_of(driver)
         self._shared = SandboxState(driver)
-        self._jailed_alone = jailed_alone
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
@@ -261,20 +257,6 @@ class Sandbox(Payloads, AsyncWith):
     def on_late(self) -> list[Callable[[Late], object]]:
         """Callbacks for commands that end after their call was answered. Append to it."""
         return self._shared.on_late
-
-    @property
-    def on_close(self) -> list[Callable[[], object]]:
-        """Callbacks for its end, which may come in any thread; they must not raise. Append to it."""
-        return self._shared.on_close
-
-    def jailed_alone(self, program: str) -> str:
-        """The path of a program that runs this one in a jail of its own, which shows nothing of this sandbox.
-
-        Raises Unavailable.
-        """
-        if self._jailed_alone is None:
-            raise Unavailable("This sandbox was not opened by open_sandbox: it cannot make another.", retryable=False)
-        return self._jailed_alone(program)
 
     @property
     def closed(self) -> bool:

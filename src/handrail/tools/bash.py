@@ -1,17 +1,16 @@
 """Run a command line in the sandbox; a timeout stops its whole process tree and keeps its output."""
 
-from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from handrail.contract.driver import Chunk, StreamName
 from handrail.contract.errors import ToolFailed, Unavailable
 from handrail.contract.result import Failure, Result, Success
 from handrail.sandbox.completed import Completed
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
+from handrail.toolkit.live_output import watcher
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors, path_not_found
 
@@ -64,17 +63,6 @@ async def bash(
             field = "cwd" if cwd is not None and "\0" in cwd else "command"
             raise ToolFailed(Failure("invalid_args", str(error), field=field)) from None
     return answer(completed, sandbox, timeout=timeout, idle_timeout=idle_timeout)
-
-
-def watcher(context: Context) -> Callable[[Chunk], None]:
-    """A callback that shows output as it comes, in whole characters."""
-    decoders = {name: getincrementaldecoder("utf-8")("replace") for name in get_args(StreamName)}
-
-    def show(chunk: Chunk) -> None:
-        if text := decoders[chunk.stream].decode(chunk.data):
-            context.show(text, stream=chunk.stream)
-
-    return show
 
 
 def answer(

@@ -12,6 +12,7 @@ from handrail.contract.result import Failure, Image, Success
 from handrail.sandbox.dispatch import Listing
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context
+from handrail.toolkit.images import MAX_IMAGE_BYTES, image_type
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import FilePath, explain_errors, lookup, remember_version, require_file
 
@@ -22,14 +23,6 @@ MAX_SCANNED_LINE_BYTES: Final = 8 << 20
 """Bytes of a line in a large file after which the search for its end stops."""
 NOTE_ROOM: Final = 40
 """Bytes for the note at the end of a line that was cut."""
-MAX_IMAGE_BYTES: Final = 5 << 20
-"""Bytes of the largest image that is shown."""
-IMAGES: Final = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
 
 
 @tool(effects=["reads"], needs=["files", "range_read"])
@@ -87,12 +80,6 @@ async def _read_image(sandbox: Sandbox, path: str, stat: FileStat, media_type: s
     largest = MAX_IMAGE_BYTES >> 20
     note = f"{path} is larger than {largest} MiB and is not shown; make a smaller copy with bash, and read that."
     return Success(value, (note,))
-
-
-def image_type(head: bytes) -> str | None:
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in IMAGES.items() if head.startswith(magic)), None)
 
 
 async def _text(context: Context, path: str, stat: FileStat, offset: int, limit: int | None) -> Any:

@@ -9,9 +9,10 @@ from handrail.contract.result import Failure
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.last_value import run_for_value
 from handrail.toolkit.context import Context
+from handrail.toolkit.live_output import watcher
 from handrail.toolkit.tool import tool
 from handrail.tools._paths import explain_errors
-from handrail.tools.bash import Seconds, answer, watcher
+from handrail.tools.bash import Seconds, answer
 
 DEFAULT_TIMEOUT: Final = 60
 

@@ -25,7 +25,6 @@ from handrail.drivers._options import (
     may_write,
 )
 from handrail.drivers.guard.spawn import Guard
-from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
 from handrail.drivers.jail._start import Starting
@@ -45,7 +44,7 @@ from handrail.drivers.jail._view import (
 )
 from handrail.drivers.scratch import remove_scratch
 
-__all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "jailed_alone", "open_jail"]
+__all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "open_jail"]
 
 TMP: Final = "/tmp"
 _NOT_SHOWN: Final = (

@@ -156,12 +156,6 @@ def _system_directory(path: str) -> Entry:
     return Entry(path, ("--dir", path) if empty else ("--ro-bind", path, path))
 
 
-def system_arguments() -> list[str]:
-    """Bubblewrap's arguments that show the system's programs and libraries, and nothing else."""
-    links, directories = _system()
-    return [argument for entry in (*links, *map(_system_directory, directories)) for argument in entry.arguments]
-
-
 def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
     """Read-only below the workspace too: this very process goes on to load and run what is in there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]

@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from handrail import Budget, tool
-from handrail.tools.script import EngineName
 from tests.tools.test_script import opened, result_of, trouble
 from tests.tools.world import World, in_time
 
@@ -36,9 +35,7 @@ c.end({"value": 1, "media": ["secret.png", "media/../secret.png", "media/link.pn
     assert value["media"] == [{"path": "media/own", "size": 1}]
 
 
-async def test_parts_of_json_above_64_mib_are_refused_and_its_bytes_can_be_read(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_parts_of_json_above_64_mib_are_refused_and_its_bytes_can_be_read(tmp_path: Path) -> None:
     @tool
     def large(mib: int) -> list[str]:
         """A list as large as this."""
@@ -52,7 +49,7 @@ except ToolError as error:
     told = str(error)
 [told, over.read(0, 5), tools.large(mib=1).get(0).size]
 """
-    async with opened("jail", tmp_path, [large], engine=engine) as session:
+    async with opened("jail", tmp_path, [large]) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     told, begin, size = result.value["result"]
@@ -61,30 +58,30 @@ except ToolError as error:
     assert (begin, size) == ('["xxx', 1 << 20)
 
 
-async def test_a_result_above_4_mib_says_to_write_a_file(scripted: World) -> None:
-    failure = await trouble(scripted, "'x' * (5 << 20)")
+async def test_a_result_above_4_mib_says_to_write_a_file(real: World) -> None:
+    failure = await trouble(real, "'x' * (5 << 20)")
     assert failure.kind == "execution_error"
     assert "write it to a file" in failure.message
-    assert len(await result_of(scripted, "'x' * (3 << 20)")) > 0
+    assert len(await result_of(real, "'x' * (3 << 20)")) > 0
 
 
-async def test_arguments_above_4_mib_are_refused_where_they_are_given(scripted: World) -> None:
+async def test_arguments_above_4_mib_are_refused_where_they_are_given(real: World) -> None:
     code = "try:\n    tools.write(path='a', content='x' * (5 << 20))\nexcept ToolError as error:\n    told = str(error)"
-    told = await result_of(scripted, f"{code}\ntold")
+    told = await result_of(real, f"{code}\ntold")
     assert told.startswith("invalid_args: "), told
     assert "4,194,304" in told
-    assert "a" not in await scripted.files()
+    assert "a" not in await real.files()
 
 
-async def test_a_number_of_more_than_4000_digits_is_no_value(scripted: World) -> None:
-    failure = await trouble(scripted, "[1, 10 ** 4000]")
+async def test_a_number_of_more_than_4000_digits_is_no_value(real: World) -> None:
+    failure = await trouble(real, "[1, 10 ** 4000]")
     assert failure.kind == "execution_error"
     assert "the result[1] is a number of more than 4,000 digits; use str" in failure.message
     code = "try:\n    tools.todo(items=[10 ** 4000])\nexcept ToolError as error:\n    told = str(error)\ntold"
-    told = await result_of(scripted, code)
+    told = await result_of(real, code)
     assert told.startswith("invalid_args: ")
     assert "items[0] is a number of more than 4,000 digits" in told
-    assert await result_of(scripted, "10 ** 3900") == 10**3900
+    assert await result_of(real, "10 ** 3900") == 10**3900
 
 
 NEWER: list[tuple[tuple[int, int], str]] = [
@@ -95,12 +92,12 @@ NEWER: list[tuple[tuple[int, int], str]] = [
 ]
 
 
-async def test_syntax_that_this_python_does_not_know_is_refused_before_anything_runs(scripted: World) -> None:
+async def test_syntax_that_this_python_does_not_know_is_refused_before_anything_runs(real: World) -> None:
     code = next(code for version, code in NEWER if sys.version_info < version)
-    failure = await trouble(scripted, f"tools.write(path='made', content='')\n{code}")
+    failure = await trouble(real, f"tools.write(path='made', content='')\n{code}")
     assert failure.kind == "invalid_args"
     assert "line 2" in failure.message
-    assert "made" not in await scripted.files()
+    assert "made" not in await real.files()
 
 
 YIELDS = [
@@ -111,16 +108,13 @@ YIELDS = [
 ]
 
 
-async def test_a_yield_that_belongs_to_no_function_is_refused(scripted: World) -> None:
+async def test_a_yield_that_belongs_to_no_function_is_refused(real: World) -> None:
     for code in YIELDS:
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "invalid_args", code
         assert "line 2: 'yield" in failure.message, (code, failure)
     inner = "def f():\n    yield 1\n    return\nreturn list(f())"
-    if scripted.engine == "monty":  # which has none at all
-        assert "Nothing was called" in (await trouble(scripted, inner)).message
-    else:
-        assert await result_of(scripted, inner) == [1]
+    assert await result_of(real, inner) == [1]
 
 
 async def test_256_requests_of_a_script_wait_at_once_and_the_rest_is_read_later(tmp_path: Path) -> None:
@@ -159,10 +153,10 @@ sum(channel.answer(reply) for reply in replies)
 
 
 async def test_the_description_promises_no_number_that_a_budget_may_change_and_the_refusal_says_it(
-    engine: EngineName, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     code = "for _ in range(3): tools.todo(items=[])"
-    async with opened("host", tmp_path, engine=engine, budget=Budget(script_calls=2)) as session:
+    async with opened("host", tmp_path, budget=Budget(script_calls=2)) as session:
         described = {each["name"]: each["description"] for each in session.schemas("mcp")}["script"].partition(
             "The tools:"
         )[0]

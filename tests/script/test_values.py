@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from handrail import Budget, Caps, Context, Failure, Image, ToolFailed, tool
 from handrail.contract.limits import CALL_DEPTH
-from handrail.tools.script import EngineName
 from tests.tools.test_script import PNG, opened
 
 pytestmark = pytest.mark.anyio
@@ -31,11 +30,9 @@ async def many_globs(times: int, context: Context) -> int:
     return sum([(await context.use("glob", {"pattern": "*"})).ok for _ in range(times)])
 
 
-async def test_a_tool_that_calls_another_is_answered_as_it_is_outside_of_scripts(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_a_tool_that_calls_another_is_answered_as_it_is_outside_of_scripts(tmp_path: Path) -> None:
     (tmp_path / "large").write_text("words " * 2000)
-    async with opened("jail", tmp_path, [first_words], engine=engine) as session:
+    async with opened("jail", tmp_path, [first_words]) as session:
         direct = await session.call("first_words", {"path": "large"})
         result = await session.call("script", {"code": "tools.first_words(path='large')"})
     assert direct.ok
@@ -43,9 +40,9 @@ async def test_a_tool_that_calls_another_is_answered_as_it_is_outside_of_scripts
     assert result.value["result"] == direct.value == "words"
 
 
-async def test_the_calls_that_a_tool_makes_are_not_the_scripts(engine: EngineName, tmp_path: Path) -> None:
+async def test_the_calls_that_a_tool_makes_are_not_the_scripts(tmp_path: Path) -> None:
     code = "[tools.many_globs(times=5), tools.many_globs(times=5)]"
-    async with opened("jail", tmp_path, [many_globs], engine=engine, budget=Budget(script_calls=2)) as session:
+    async with opened("jail", tmp_path, [many_globs], budget=Budget(script_calls=2)) as session:
         result = await session.call("script", {"code": code})
         refused = await session.call("script", {"code": f"tools.glob(pattern='*')\n{code}"})
     assert result.ok, result
@@ -59,8 +56,8 @@ async def script_again(context: Context) -> Any:
     return await context.use("script", {"code": "tools.script_again()"})
 
 
-async def test_a_tool_cannot_call_a_script_for_a_script(engine: EngineName, tmp_path: Path) -> None:
-    async with opened("jail", tmp_path, [script_again], engine=engine) as session:
+async def test_a_tool_cannot_call_a_script_for_a_script(tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, [script_again]) as session:
         result = await session.call("script", {"code": "tools.script_again()"})
         made = [event for event in session.trace if event.type == "call_started"]
     assert "script cannot be called from script" in result.message
@@ -85,9 +82,9 @@ def used(ref):
 
 
 async def test_a_script_is_told_that_output_beyond_the_spool_is_incomplete_and_cannot_pass_it_on(
-    engine: EngineName, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    async with opened("jail", tmp_path, [length], engine=engine, caps=Caps(spool=256 << 10)) as session:
+    async with opened("jail", tmp_path, [length], caps=Caps(spool=256 << 10)) as session:
         result = await session.call("script", {"code": PRINTED})
     assert result.ok, result
     cut, refused, whole, used = result.value["result"]
@@ -119,7 +116,7 @@ def picture_with(size: int) -> dict[str, Any]:
     return {"image": Image(PNG), "texts": [{"text": "MARKER" * size}, "short"], "number": 1}
 
 
-async def test_a_large_text_beside_a_picture_is_a_reference_and_in_no_event(engine: EngineName, tmp_path: Path) -> None:
+async def test_a_large_text_beside_a_picture_is_a_reference_and_in_no_event(tmp_path: Path) -> None:
     code = """
 found = tools.picture_with(size=SIZE)
 texts = found["texts"]
@@ -127,7 +124,7 @@ text = (texts.get(0) if isinstance(texts, Ref) else texts[0])["text"]
 [text.kind, text.size, text.read(0, 6), found["image"]["size"], found["number"]]
 """
     for size in (1_000, 1_000_000):
-        async with opened("jail", tmp_path, [picture_with], engine=engine) as session:
+        async with opened("jail", tmp_path, [picture_with]) as session:
             result = await session.call("script", {"code": code.replace("SIZE", str(size))})
             everything = "".join(json.dumps(event.data) for event in session.trace)
             ended = next(event for event in session.trace if event.type == "call_ended")
@@ -166,11 +163,9 @@ def fails_with_much() -> None:
     raise ToolFailed(Failure("execution_error", "MESSAGE" * 100_000, data={"output": "MARKER" * 1_000_000}))
 
 
-async def test_what_a_failed_call_tells_is_cut_in_the_transcript_as_for_a_model(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_what_a_failed_call_tells_is_cut_in_the_transcript_as_for_a_model(tmp_path: Path) -> None:
     code = "try:\n    tools.fails_with_much()\nexcept ToolError as error:\n    told = str(error)\nlen(told) > 10_000"
-    async with opened("jail", tmp_path, [fails_with_much], engine=engine) as session:
+    async with opened("jail", tmp_path, [fails_with_much]) as session:
         direct = await session.call("fails_with_much", {})
         result = await session.call("script", {"code": code})
         sizes = [len(json.dumps(event.data)) for event in session.trace if event.type == "call_ended"]
@@ -179,13 +174,13 @@ async def test_what_a_failed_call_tells_is_cut_in_the_transcript_as_for_a_model(
     assert sizes[1] < sizes[0] * 1.1, "the same as when a model calls it"
 
 
-async def test_a_long_error_keeps_its_beginning_and_its_end(engine: EngineName, tmp_path: Path) -> None:
+async def test_a_long_error_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
     @tool
     def fails_at_length() -> None:
         """Fail, with a long message."""
         raise ToolFailed(Failure("execution_error", f"BEGIN{'x' * 40_000}END"))
 
-    async with opened("jail", tmp_path, [fails_at_length], engine=engine) as session:
+    async with opened("jail", tmp_path, [fails_at_length]) as session:
         result = await session.call("script", {"code": "x = 1\ntools.fails_at_length()"})
     assert isinstance(result, Failure)
     assert 'File "<script>", line 2' in result.message
@@ -235,27 +230,27 @@ async def test_in_and_equal_mean_for_a_reference_what_they_mean_for_its_value(tm
     }
 
 
-async def test_a_reference_may_be_passed_on_twice_and_again(engine: EngineName, tmp_path: Path) -> None:
+async def test_a_reference_may_be_passed_on_twice_and_again(tmp_path: Path) -> None:
     code = """
 first = tools.echo(value="text " * 2_000)
 both = tools.echo(value=[first, {"again": first}])
 both = [both[0], both[1]["again"]]
 [each.read(0, 4) for each in both] + [each.size for each in both] + [tools.echo(value=both[1]).size]
 """
-    async with opened("jail", tmp_path, [echo], engine=engine) as session:
+    async with opened("jail", tmp_path, [echo]) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert result.value["result"] == ["text", "text", 10_000, 10_000, 10_000]
 
 
-async def test_pictures_get_names_of_their_own_whatever_the_call_is_called(engine: EngineName, tmp_path: Path) -> None:
+async def test_pictures_get_names_of_their_own_whatever_the_call_is_called(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(PNG)
     (tmp_path / "media").mkdir()
     code = "[tools.read(path='shot.png')['path'] for _ in range(2)]"
     paths: list[str] = []
     for session_id in ("one", "two"):
         for call_id in ("call", "x" * 300, "a b\n|c:/../é"):
-            async with opened("jail", tmp_path, engine=engine, id=session_id) as session:
+            async with opened("jail", tmp_path, id=session_id) as session:
                 result = await session.call("script", {"code": code}, id=call_id)
             assert result.ok, result
             assert [file["path"] for file in result.value["media"]] == sorted(result.value["result"])
@@ -267,7 +262,7 @@ async def test_pictures_get_names_of_their_own_whatever_the_call_is_called(engin
         assert " " not in path
 
 
-async def test_the_answer_tells_which_of_the_finished_calls_failed(engine: EngineName, tmp_path: Path) -> None:
+async def test_the_answer_tells_which_of_the_finished_calls_failed(tmp_path: Path) -> None:
     code = """
 tools.glob(pattern="*")
 try:
@@ -276,7 +271,7 @@ except ToolError:
     pass
 getattr(tools, "no_such")()
 """
-    async with opened("jail", tmp_path, engine=engine) as session:
+    async with opened("jail", tmp_path) as session:
         result = await session.call("script", {"code": code})
     assert isinstance(result, Failure)
     said = (
@@ -331,12 +326,10 @@ async def letters(count: int) -> str:
 
 
 @pytest.mark.parametrize("most", [4_096, 100, 0, None])
-async def test_a_budget_says_how_large_a_value_a_script_is_given(
-    engine: EngineName, tmp_path: Path, most: int | None
-) -> None:
+async def test_a_budget_says_how_large_a_value_a_script_is_given(tmp_path: Path, most: int | None) -> None:
     code = "[n for n in (100, 101, 4096, 4097) if isinstance(tools.letters(count=n), str)]"
     budget = Budget() if most == 4_096 else Budget(script_inline_bytes=most)
-    async with opened("jail", tmp_path, [letters], engine=engine, budget=budget) as session:
+    async with opened("jail", tmp_path, [letters], budget=budget) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     wanted = [n for n in (100, 101, 4096, 4097) if most is None or n <= most]

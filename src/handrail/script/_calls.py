@@ -1,64 +1,38 @@
-"""What an engine runs a script with: the calls that it may make, and how it ends."""
+"""The calls of one script: each goes through every gate, and its value comes back, or its error."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import SCALARS, Failure
+from handrail.script._values import Values
 from handrail.toolkit.context import Context
-from handrail.tools._script_values import Values
 
 Frame = dict[str, Any]
 MAX_REFUSED_COUNT: Final = 1_000
-"""Calls of one script that are refused, after which it is ended: each of them is in the transcript."""
+"""Refused calls of one script after which the script is ended: each of them is in the transcript."""
 MAX_MESSAGE_CHARS: Final = 100_000
 """Characters of the message of a ToolError."""
 BROKEN: Final = "The script wrote into the channel to its tools, and was ended"
 CHANGED_NOTHING: Final = frozenset({"budget_exhausted", "invalid_args", "tool_not_found", "rejected"})
-
-
-class Engine(Protocol):
-    """Runs one script, and is closed after it."""
-
-    name: str
-
-    @property
-    def logs(self) -> str:
-        """What the script printed so far, cut like a command's output."""
-
-    async def run(self, code: str, calls: "ScriptCalls") -> Frame:
-        """How the script ended: `{"value": …}`, or `{"error": {"message", "line"}}`.
-
-        `media` beside them names the files under media/ that were made or changed, from an engine that has looked.
-        What it asks goes to `calls.ask`. Raises ToolFailed when the engine itself ended, and CannotRun, before the
-        first call, for what its language does not have.
-        """
-
-    async def close(self) -> None:
-        """End the script and what it started. Returns when they are gone."""
+"""Kinds of failures of calls that were refused before their tool ran."""
 
 
 class _Over(Exception):
     """The session is closed: the script must end."""
 
 
-class CannotRun(Exception):
-    """The script needs another engine. Nothing was called."""
-
-
 class ScriptCalls:
-    """What one script may ask: calls through every gate, and pieces of the values that it was given."""
+    """Answers the requests of one script: calls of tools, and pieces of the values that it was given."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._refused = 0
         self.values = Values(context)
-        self.made = 0
-        """Calls that have begun."""
         self.ended: list[dict[str, Any]] = []
-        """The calls that have ended, in order."""
+        """The calls that have ended, in the order of their ends."""
 
     async def ask(self, frame: Frame) -> Frame:
-        """The answer to a frame: `value`, or `error`. Raises ToolFailed when the script must end."""
+        """Answer a request: with `value`, or `error`. Raises ToolFailed when the script must end."""
         try:
             return {"value": await self._answer(frame)}
         except ToolFailed as error:
@@ -74,7 +48,6 @@ class ScriptCalls:
         if "part" in frame:
             return await self.values.part(frame)
         name = frame["call"]
-        self.made += 1
         try:
             result = await self._context.use(name, frame["arguments"], origin="script")
         except HandrailError as error:
@@ -88,7 +61,7 @@ class ScriptCalls:
         raise ToolFailed(result)
 
     def check(self, frame: object) -> Frame:
-        """The frame, if a script can ask it. Raises ToolFailed, which ends the script."""
+        """Return the frame if it is a request that a script can make. Raises ToolFailed, which ends the script."""
         if self._refused >= MAX_REFUSED_COUNT:
             raise self.failed(
                 f"The script went on after {MAX_REFUSED_COUNT:,} of its calls were refused, and was ended",
@@ -106,7 +79,7 @@ class ScriptCalls:
         return ToolFailed(Failure(kind, f"{sentence(why)} {self.done()}", data={"calls": self.ended[-200:]}))
 
     def done(self) -> str:
-        """Which calls have been made, as a sentence."""
+        """A sentence that names the finished calls."""
         if not self.ended:
             return "No call of it was finished."
         names = ", ".join(_named(call) for call in self.ended[-20:])
@@ -116,7 +89,7 @@ class ScriptCalls:
 
 
 def sentence(text: str) -> str:
-    """The text with one end."""
+    """The text with one full stop or question mark at its end."""
     return text if text.endswith(("?", ".")) else f"{text}."
 
 

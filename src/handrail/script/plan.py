@@ -1,4 +1,4 @@
-"""What a script will call, found before it runs: its syntax, its tools, and the names of their arguments."""
+"""Check a script before it runs: its syntax, the tools that it names, and the names of their arguments."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,18 +7,19 @@ from typing import Any, Final
 
 from handrail.contract.result import Failure
 from handrail.misuse import nearest
+from handrail.script._calls import sentence
+from handrail.script._inside_syntax import compiled, parsed
 from handrail.toolkit.hosted import refusal
 from handrail.toolkit.tool import Tool
-from handrail.tools._script_engine import sentence
-from handrail.tools._script_syntax import compiled, parsed
 
 OWN_NAMES: Final = frozenset({"gather"})
+"""Names of `tools` that are not tools."""
 MAX_CODE_CHARS: Final = 1 << 18
-"""Characters of a script."""
+"""Characters of the longest script."""
 NAMED: Final = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar,
 )  # fmt: skip
-"""What gives its `name` to something."""
+"""Nodes that bind their `name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,9 @@ class _Use:
 
 
 def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
-    """The tools that it names; a Failure for a script that cannot work."""
+    """The tools that the script names, or a Failure for a script that cannot work."""
     if len(code) > MAX_CODE_CHARS:
-        return not_run(f"it has {len(code):,} characters, and the limit is {MAX_CODE_CHARS:,}")
+        return _not_run(f"it has {len(code):,} characters, and the limit is {MAX_CODE_CHARS:,}")
     finder = _Finder()
     try:
         tree = parsed(code)
@@ -41,19 +42,19 @@ def read_plan(code: str, tools: Sequence[Tool]) -> frozenset[str] | Failure:
         where = f"line {error.lineno}: " if error.lineno else ""
         text = f" ({error.text.strip()[:100]})" if error.text and error.text.strip() else ""
         hint = "; tools are called without await" if "'await' outside" in str(error.msg) else ""
-        return not_run(f"{where}{error.msg}{text}{hint}")
+        return _not_run(f"{where}{error.msg}{text}{hint}")
     except (RecursionError, MemoryError):
-        return not_run("it is nested too deeply")
+        return _not_run("it is nested too deeply")
     except ValueError as error:
-        return not_run(str(error))
+        return _not_run(str(error))
     known = {tool.name: tool for tool in tools}
     for use in finder.uses:
-        if (why := _wrong(use, known)) and {"tools", "call"}.isdisjoint(bound(tree)):
-            return not_run(f"line {use.line}: {why}")
+        if (why := _wrong(use, known)) and {"tools", "call"}.isdisjoint(_bound(tree)):
+            return _not_run(f"line {use.line}: {why}")
     return frozenset(use.name for use in finder.uses)
 
 
-def bound(tree: ast.Module) -> set[str]:
+def _bound(tree: ast.Module) -> set[str]:
     """The names that the script gives to things of its own."""
     return {name for node in ast.walk(tree) for name in _bound_by(node)}
 
@@ -77,7 +78,7 @@ def named_tools(arguments: Mapping[str, Any], tools: Sequence[Tool]) -> frozense
     return frozenset() if isinstance(plan, Failure) else plan
 
 
-def not_run(why: str) -> Failure:
+def _not_run(why: str) -> Failure:
     """The answer to a script that cannot be run."""
     return Failure("invalid_args", f"The script was not run: {sentence(why)} Nothing was called.", field="code")
 

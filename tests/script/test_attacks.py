@@ -13,10 +13,9 @@ import pytest
 
 from handrail import Budget, Call, Decision, Failure, Policy, Session, Tool, Toolbox, builtin_tools, open_sandbox, tool
 from handrail.testing import HeldApprovals, approve_all
-from handrail.tools._script_cpython import TURN_EVERY
-from handrail.tools.script import EngineName, script_tool
+from handrail.tools.script import script
 from tests.drivers.watching import eventually
-from tests.tools.test_script import ask_whole, cancel_after, lacked, opened, result_of, trouble
+from tests.tools.test_script import ask_whole, cancel_after, opened, result_of, trouble
 from tests.tools.world import REAL, World, in_time
 
 pytestmark = pytest.mark.anyio
@@ -56,11 +55,9 @@ LANGUAGE: list[tuple[str, Any]] = [
 ]
 
 
-async def test_scripts_that_are_unusual_but_right_run(scripted: World) -> None:
+async def test_scripts_that_are_unusual_but_right_run(real: World) -> None:
     for code, expected in LANGUAGE:
-        if await lacked(scripted, code):
-            continue
-        result = await scripted.call("script", code=code)
+        result = await real.call("script", code=code)
         assert result.ok, (code, result)
         assert expected is None or result.value["result"] == expected, code
 
@@ -82,9 +79,9 @@ return 5
     assert (await real.get("media/late"), await real.get("media/open")) == (b"late", b"open")
 
 
-async def test_the_line_that_an_error_shows_is_the_scripts_own(scripted: World) -> None:
+async def test_the_line_that_an_error_shows_is_the_scripts_own(real: World) -> None:
     for text in ("x = '''a\x0cb'''\n1 / 0  # here", "x = '\u2028 \x85 \x1c'\r\n1 / 0  # here", "x = 1\r1 / 0  # here"):
-        failure = await trouble(scripted, text)
+        failure = await trouble(real, text)
         assert "line 2" in failure.message
         assert "1 / 0  # here" in failure.message, text
 
@@ -105,9 +102,9 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 
-async def test_a_script_that_no_python_can_compile_is_refused_before_anything_runs(scripted: World) -> None:
+async def test_a_script_that_no_python_can_compile_is_refused_before_anything_runs(real: World) -> None:
     for code, said in REFUSED:
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "invalid_args", (code[:50], failure)
         assert said in failure.message, (code[:50], failure)
 
@@ -142,7 +139,7 @@ d = getattr(tools, "_own")(name="o")
 
 
 async def test_the_stubs_are_python_whatever_the_tools_are_called() -> None:
-    toolbox = Toolbox([script_tool(), *odd_tools(), *(each for each in builtin_tools("all") if each.name != "script")])
+    toolbox = Toolbox([script, *odd_tools(), *(each for each in builtin_tools("all") if each.name != "script")])
     described = toolbox.schema_for("script")["description"]
     stubs = ast.parse(described.partition("The tools:")[2])
     assert len(stubs.body) == len(toolbox) - 2, "every tool but script and task"
@@ -160,35 +157,35 @@ KEYS: list[Any] = [
 ]
 
 
-async def test_values_that_look_like_references_are_plain_data(engine: EngineName, tmp_path: Path) -> None:
+async def test_values_that_look_like_references_are_plain_data(tmp_path: Path) -> None:
     @tool
     def held(number: int) -> dict[str, Any]:
         """One of them."""
         value: dict[str, Any] = KEYS[number]
         return value
 
-    async with opened("jail", tmp_path, [held], engine=engine) as session:
+    async with opened("jail", tmp_path, [held]) as session:
         for number, value in enumerate(KEYS):
             result = await session.call("script", {"code": f"tools.held(number={number})"})
             assert result.ok, (value, result)
             assert result.value["result"] == value
 
 
-async def test_text_that_json_makes_six_times_as_long_is_read_by_reference(scripted: World) -> None:
+async def test_text_that_json_makes_six_times_as_long_is_read_by_reference(real: World) -> None:
     text = "\x01é" * 600_000
-    await scripted.put("odd", text)
+    await real.put("odd", text)
     code = "text = tools.read(path='odd')['text']\nwhole = text.read()\n[len(whole), whole == '\\x01é' * 600_000]"
-    assert await result_of(scripted, code) == [1_200_000, True]
+    assert await result_of(real, code) == [1_200_000, True]
 
 
-async def test_three_hundred_gathered_calls_are_all_answered(engine: EngineName, tmp_path: Path) -> None:
+async def test_three_hundred_gathered_calls_are_all_answered(tmp_path: Path) -> None:
     @tool
     def pad(n: int) -> str:
         """A text just below the size of a reference."""
         return f"{n}" + "x" * 4000
 
     budget = Budget(script_calls=400)
-    async with opened("jail", tmp_path, [pad], engine=engine, budget=budget) as session:
+    async with opened("jail", tmp_path, [pad], budget=budget) as session:
         code = "values = tools.gather(*[call('pad', n=n) for n in range(300)])\n[v[:-4000] for v in values]"
         with in_time():
             result = await session.call("script", {"code": code})
@@ -196,9 +193,9 @@ async def test_three_hundred_gathered_calls_are_all_answered(engine: EngineName,
     assert result.value["result"] == [str(n) for n in range(300)]
 
 
-async def test_a_script_that_goes_on_when_its_calls_are_refused_is_ended(engine: EngineName, tmp_path: Path) -> None:
+async def test_a_script_that_goes_on_when_its_calls_are_refused_is_ended(tmp_path: Path) -> None:
     code = "while True:\n    try:\n        tools.todo(items=5)\n    except ToolError: pass"
-    async with opened("jail", tmp_path, engine=engine) as session:
+    async with opened("jail", tmp_path) as session:
         with in_time():
             result = await session.call("script", {"code": code})
         assert isinstance(result, Failure)
@@ -219,7 +216,7 @@ for n in range(20_000):
     assert not result.ok or result.value["calls"] < 2_000
 
 
-async def test_refused_calls_of_a_script_are_given_back_to_its_budget(engine: EngineName, tmp_path: Path) -> None:
+async def test_refused_calls_of_a_script_are_given_back_to_its_budget(tmp_path: Path) -> None:
     code = """
 made = 0
 for n in range(4):
@@ -235,16 +232,15 @@ for n in range(5):
         assert str(error).startswith("budget_exhausted: ")
 made
 """
-    async with opened("jail", tmp_path, engine=engine, budget=Budget(script_calls=3)) as session:
+    async with opened("jail", tmp_path, budget=Budget(script_calls=3)) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     assert result.value["result"] == 3
 
 
-async def test_a_task_cannot_be_started_by_a_script_that_hides_its_name(scripted: World) -> None:
+async def test_a_task_cannot_be_started_by_a_script_that_hides_its_name(real: World) -> None:
     assert (
-        "task cannot be called from script"
-        in (await trouble(scripted, "getattr(tools, 'ta' + 'sk')(prompt='x')")).message
+        "task cannot be called from script" in (await trouble(real, "getattr(tools, 'ta' + 'sk')(prompt='x')")).message
     )
 
 
@@ -328,24 +324,24 @@ found
 
 INSIDE_A_CALL = """
 import sys
-kinds = []
+inner = []
 def look(frame, event, argument):
-    if frame.f_code.co_name == "_next" and event == "call":
+    if frame.f_code.co_name == STEP and event == "call":
         sys.setprofile(None)
-        try:
-            tools.glob(pattern="inner")
-        except ToolError as error:
-            kinds.append([error.kind, error.retryable])
+        inner.append(tools.glob(pattern="b")["paths"])
 sys.setprofile(look)
-found = tools.glob(pattern="*")["paths"]
-[kinds, found, tools.glob(pattern="a")["paths"]]
+found = sorted(tools.glob(pattern="*")["paths"])
+[inner, found, tools.glob(pattern="a")["paths"]]
 """
 
 
-async def test_a_call_in_the_middle_of_another_is_refused_and_the_other_answered(real: World) -> None:
+async def test_a_call_in_the_middle_of_another_is_answered_and_so_is_the_other(real: World) -> None:
     await real.put("a", "")
-    with in_time():
-        assert await result_of(real, INSIDE_A_CALL) == [[["unavailable", True]], ["a"], ["a"]]
+    await real.put("b", "")
+    for step in ("call", "ask", "answer", "decoded"):
+        with in_time():
+            found = await result_of(real, INSIDE_A_CALL.replace("STEP", repr(step)))
+        assert found == [[["b"]], ["a", "b"], ["a"]], step
 
 
 THREADS_BESIDE_THE_MAIN_ONE = """
@@ -414,7 +410,7 @@ async def test_a_script_that_calls_without_a_pause_lets_other_tasks_run(tmp_path
         group.cancel_scope.cancel()
     assert result.ok, result
     assert made == 800
-    assert len(seen) >= 800 // TURN_EVERY
+    assert len(seen) >= 800 // 64
 
 
 CALLS_IN_HANDLERS = """
@@ -535,19 +531,18 @@ async def test_a_working_directory_that_is_gone_is_an_error_of_the_script(tmp_pa
     assert "sub" in result.message
 
 
-async def test_secrets_are_in_no_value_log_or_event(engine: EngineName, tmp_path: Path) -> None:
+async def test_secrets_are_in_no_value_log_or_event(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("the key is hunter2hunter2\n")
     shown: list[str] = []
     async with opened(
-        "jail", tmp_path, engine=engine, secrets=["hunter2hunter2"],
+        "jail", tmp_path, secrets=["hunter2hunter2"],
         readers=[lambda event: shown.append(json.dumps(event.data))],
     ) as session:  # fmt: skip
-        own = {"cpython": "open('key').read()", "monty": "'hunt' + 'er2hunt' + 'er2'"}[engine]
-        code = f"""
+        code = """
 text = tools.read(path="key")["text"]
-print({own})
+print(open('key').read())
 tools.write(path="given.txt", content=text)
-[text, {own}, tools.bash(command="cat key")["stdout"]]
+[text, open('key').read(), tools.bash(command="cat key")["stdout"]]
 """
         result = await session.call("script", {"code": code})
     assert result.ok, result
@@ -562,8 +557,8 @@ def far_away(n: int) -> int:
     return os.getpid() * 0 + n * 2
 
 
-async def test_isolated_tools_answer_scripts(engine: EngineName, tmp_path: Path) -> None:
-    async with opened("jail", tmp_path, [far_away], engine=engine) as session:
+async def test_isolated_tools_answer_scripts(tmp_path: Path) -> None:
+    async with opened("jail", tmp_path, [far_away]) as session:
         result = await session.call("script", {"code": "tools.gather(call('far_away', n=1), call('far_away', n=2))"})
     assert result.ok, result
     assert result.value["result"] == [2, 4]
@@ -650,11 +645,11 @@ async def test_a_session_that_closes_ends_its_scripts(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def gathering(engine: EngineName, tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
+async def gathering(tmp_path: Path) -> AsyncIterator[tuple[Session, HeldApprovals]]:
     held = HeldApprovals()
     policy = Policy(allow=["script"], ask=["write"], mode="open")
     budget = Budget(script_seconds=60)
-    async with opened("jail", tmp_path, engine=engine, policy=policy, approver=held, budget=budget) as session:
+    async with opened("jail", tmp_path, policy=policy, approver=held, budget=budget) as session:
         yield session, held
 
 
@@ -680,10 +675,8 @@ made = tools.gather(call("write", path="a", content=""), call("write", path="b",
     assert results[0].value["result"] == ["made", "user_denied"]
 
 
-async def test_a_repair_that_changes_a_value_asks_in_a_script_that_was_approved(
-    engine: EngineName, tmp_path: Path
-) -> None:
-    asked, result = await ask_whole(tmp_path, "tools.write(path='a', content=5)", engine)
+async def test_a_repair_that_changes_a_value_asks_in_a_script_that_was_approved(tmp_path: Path) -> None:
+    asked, result = await ask_whole(tmp_path, "tools.write(path='a', content=5)")
     assert result.ok, result
     assert [each.partition(":")[0] for each in asked] == ["script", "write"]
 
@@ -739,17 +732,18 @@ async def add_one(n: int) -> int:
 
 
 @pytest.mark.parametrize("driver", REAL)
-async def test_calls_together_need_threads_and_say_so_where_none_can_be_started(driver: str, tmp_path: Path) -> None:
+async def test_calls_together_are_answered_where_a_script_can_start_no_thread(driver: str, tmp_path: Path) -> None:
     small = f"import threading\nthreading.stack_size(32768)\n[{ALL_AT_ONCE}, threading.stack_size()]"
     full = f"""
 import resource
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (3 << 20),) * 2)
+import threading
 try:
-    {ALL_AT_ONCE}
-except ToolError as error:
-    said = [error.kind, str(error)]
-said
+    threading.Thread(target=int).start()
+except RuntimeError:
+    made = {ALL_AT_ONCE}
+made
 """
     async with opened(driver, tmp_path, [add_one]) as session:
         for code, expected in ((ALL_AT_ONCE, [1, 2, 3]), (small, [[1, 2, 3], 32768])):
@@ -758,6 +752,4 @@ said
             assert result.value["result"] == expected
         result = await session.call("script", {"code": full})
         assert result.ok, result
-        kind, message = result.value["result"]
-        assert kind == "unavailable"
-        assert "no thread can be started" in message
+        assert result.value["result"] == [1, 2, 3]

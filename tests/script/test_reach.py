@@ -11,11 +11,10 @@ import pytest
 
 from handrail import Budget, Context, Policy, Toolbox, tool
 from handrail.testing import never_answers
-from handrail.tools.script import EngineName, script_tool
+from handrail.tools.script import script
 from tests.drivers.watching import eventually
-from tests.tools.test_script import lacked, opened, result_of, trouble
-from tests.tools.test_script_attacks import interpreters
-from tests.tools.test_script_monty import children, workers
+from tests.script.test_attacks import interpreters
+from tests.tools.test_script import opened, result_of, trouble
 from tests.tools.world import REAL, World, in_time
 
 pytestmark = pytest.mark.anyio
@@ -52,28 +51,6 @@ async def test_a_script_has_no_network_no_key_and_no_file_of_the_machine(
     reached = result.value["result"]
     assert reached.pop("key") is False
     assert set(reached.values()) == {driver == "host"}, "on the host, which isolates nothing, as the control"
-
-
-@pytest.mark.parametrize("driver", REAL)
-async def test_monty_runs_in_a_jail_of_its_own_without_the_workspace(driver: str, tmp_path: Path) -> None:
-    seen: dict[str, Any] = {}
-
-    @tool
-    def look() -> None:
-        """Look at the worker from outside."""
-        (outer,) = workers()
-        inmost = outer
-        while inner := children(inmost):
-            inmost = inner[0]
-        seen["networks"] = [os.readlink(f"/proc/{pid}/ns/net") for pid in ("self", inmost)]
-        seen["files"] = [(Path(f"/proc/{pid}/root") / f".{tmp_path}").exists() for pid in ("self", inmost)]
-        seen["system"] = (Path(f"/proc/{inmost}/root") / "usr").exists()
-
-    async with opened(driver, tmp_path, [look], engine="monty") as session:
-        assert (await session.call("script", {"code": "tools.look()"})).ok
-    assert len(set(seen["networks"])) == 2
-    assert seen["files"] == [True, False]
-    assert seen["system"], "the control: its root can be looked at"
 
 
 async def test_what_a_script_started_ends_with_it(real: World) -> None:
@@ -142,26 +119,26 @@ NOT_PYTHON: list[tuple[str, int]] = [
 ]
 
 
-async def test_the_lines_of_errors_are_those_of_the_models_own_code(scripted: World) -> None:
+async def test_the_lines_of_errors_are_those_of_the_models_own_code(real: World) -> None:
     for code, line in LINES:
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "execution_error", (code, failure)
         assert f"failed in line {line}:" in failure.message, (code, failure)
     for code, line in NOT_PYTHON:
-        failure = await trouble(scripted, code)
+        failure = await trouble(real, code)
         assert failure.kind == "invalid_args", (code, failure)
         assert f"line {line}:" in failure.message, (code, failure)
-    failure = await trouble(scripted, "    x = 1\n    if x:\n    y = 2")
+    failure = await trouble(real, "    x = 1\n    if x:\n    y = 2")
     assert "after 'if' statement on line 2" in failure.message
 
 
-async def test_the_fifty_first_call_is_refused_inside_gather_too(scripted: World) -> None:
+async def test_the_fifty_first_call_is_refused_inside_gather_too(real: World) -> None:
     code = """
 made = tools.gather(*[call("todo", items=[]) for _ in range(60)], return_exceptions=True)
 refused = [str(each).partition(":")[0] for each in made if not isinstance(each, dict)]
 [len(made), len(refused), sorted(set(refused))]
 """
-    assert await result_of(scripted, code) == [60, 10, ["budget_exhausted"]]
+    assert await result_of(real, code) == [60, 10, ["budget_exhausted"]]
 
 
 async def test_threads_together_make_no_more_calls_than_a_script_may(real: World) -> None:
@@ -179,9 +156,7 @@ for thread in threads: thread.join()
         assert await result_of(real, code) == [80, 30]
 
 
-async def test_an_approval_that_comes_too_late_inside_gather_leaves_the_others_answered(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_an_approval_that_comes_too_late_inside_gather_leaves_the_others_answered(tmp_path: Path) -> None:
     policy = Policy(allow=["script"], ask=["write"], mode="open")
     code = """
 made = tools.gather(
@@ -190,7 +165,7 @@ made = tools.gather(
 )
 [each["count"] if isinstance(each, dict) else str(each) for each in made]
 """
-    async with opened("jail", tmp_path, engine=engine, policy=policy, approver=never_answers) as session:
+    async with opened("jail", tmp_path, policy=policy, approver=never_answers) as session:
         result = await session.call("script", {"code": code})
     assert result.ok, result
     first, second, third = result.value["result"]
@@ -247,7 +222,7 @@ async def test_the_stubs_tell_what_the_built_in_tools_answer_with(tmp_path: Path
     def glob(pattern: str) -> Any:
         """One of somebody else's."""
 
-    other = Toolbox([script_tool(), glob]).schema_for("script")["description"]
+    other = Toolbox([script, glob]).schema_for("script")["description"]
     assert "def glob(*, pattern: str): ...  # One of somebody else's." in other
 
 
@@ -257,14 +232,12 @@ async def far_weather(place: str, context: Context) -> str:
     return f"18 degrees in {place}"
 
 
-async def test_deferred_tools_are_counted_in_the_description_and_called_like_the_others(
-    engine: EngineName, tmp_path: Path
-) -> None:
+async def test_deferred_tools_are_counted_in_the_description_and_called_like_the_others(tmp_path: Path) -> None:
     code = """
 found = tools.search_tools(query="weather")
 [str(found).count("far_weather") > 0, tools.far_weather(place="Oslo")]
 """
-    async with opened("jail", tmp_path, [far_weather], engine=engine) as session:
+    async with opened("jail", tmp_path, [far_weather]) as session:
         described = next(each for each in session.schemas("mcp") if each["name"] == "script")["description"]
         result = await session.call("script", {"code": code})
         wrong = await session.call("script", {"code": "tools.far_weather(plac='Oslo')"})
@@ -273,11 +246,11 @@ found = tools.search_tools(query="weather")
     assert result.ok, result
     assert result.value["result"] == [True, "18 degrees in Oslo"]
     assert "did you mean 'place'?" in wrong.message
-    without = Toolbox([script_tool(engine), far_weather]).schema_for("script")["description"]
+    without = Toolbox([script, far_weather]).schema_for("script")["description"]
     assert without.endswith("# none\n# and 1 more")
 
 
-async def test_a_return_may_stand_in_any_block(scripted: World) -> None:
+async def test_a_return_may_stand_in_any_block(real: World) -> None:
     for code, expected in (
         ("try:\n    try:\n        return 1\n    finally:\n        print('in')\nfinally:\n    print('out')", 1),
         ("while True:\n    match 1:\n        case 1:\n            return 'in match'", "in match"),
@@ -287,13 +260,13 @@ async def test_a_return_may_stand_in_any_block(scripted: World) -> None:
         ("return", None),
         ("def f():\n    return 7\nif f() == 7: return [f()]", [7]),
     ):
-        assert await result_of(scripted, code) == expected, code
-    failure = await trouble(scripted, "class A:\n    return 1")
+        assert await result_of(real, code) == expected, code
+    failure = await trouble(real, "class A:\n    return 1")
     assert (failure.kind, "line 2" in failure.message) == ("invalid_args", True)
     code = "import os\nwith open('a', 'w') as file:\n    return file.write('x')"
-    assert await lacked(scripted, code) or await result_of(scripted, code) == 1
+    assert await result_of(real, code) == 1
 
 
-async def test_names_of_any_alphabet_are_names(scripted: World) -> None:
+async def test_names_of_any_alphabet_are_names(real: World) -> None:
     code = "naïve, число, 数 = 1, 2, 3\nﬁ = 4\n[naïve, число, 数, fi, tools.ｔodo(ｉtems=[])['left']]"
-    assert await result_of(scripted, code) == [1, 2, 3, 4, 0]
+    assert await result_of(real, code) == [1, 2, 3, 4, 0]

@@ -1,4 +1,4 @@
-"""How a script is read: its last expression or its `return` is its result. Used before it runs, and where it runs.
+"""Parse and compile a script, whose last expression or `return` is its result: before it runs, and where it runs.
 
 It imports nothing of Handrail, and works with Python 3.8 and later: its text is part of the program in the sandbox.
 """
@@ -10,7 +10,7 @@ import ast
 import re
 import warnings
 
-TYPE_CHECKING = False  # typing's own would take memory, which takes time at the interpreter's end
+TYPE_CHECKING = False  # importing typing would cost each interpreter memory, and time at its end
 if TYPE_CHECKING:
     from typing import Any
 
@@ -19,7 +19,7 @@ ANNOTATIONS = __future__.annotations.compiler_flag
 
 
 def parsed(code: str) -> ast.Module:
-    """The script's own lines keep their numbers. Raises SyntaxError and others."""
+    """Parse the script; its lines keep their numbers. Raises SyntaxError, ValueError or RecursionError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about an escape such as "\d"
         code = code.lstrip("\ufeff")  # the mark at the beginning of some files
@@ -30,7 +30,7 @@ def parsed(code: str) -> ast.Module:
 
 
 def indented(code: str, error: SyntaxError) -> ast.Module:
-    """A script all of whose lines are indented; its strings stay as they are. Raises the error that comes later."""
+    """Parse a script all of whose lines are indented; its strings stay as they are. Raises the later of both errors."""
     try:
         tree = ast.parse("if True:\n" + code, NAME)
     except SyntaxError as inner:
@@ -59,12 +59,12 @@ def compiled(tree: ast.Module) -> tuple[Any, Any]:
 
 
 def code_of(tree: Any, flags: int = 0) -> Any:
-    """Compiled as it is: `from __future__` in this file is not the script's."""
+    """Compile the tree without this file's own `from __future__`."""
     return compile(tree, NAME, "eval" if isinstance(tree, ast.Expression) else "exec", flags, dont_inherit=True)
 
 
 def read(code: str) -> Any:
-    """What is compiled of a script, before it runs; if it cannot be, the error that it then raises."""
+    """The compiled script; or the error of compiling it, which is raised where the script would run."""
     try:
         return compiled(parsed(code))
     except BaseException as error:  # noqa: BLE001 - nobody is told yet
@@ -87,10 +87,10 @@ def as_function(tree: ast.Module) -> ast.Module:
 
 
 class InFunction(ast.NodeTransformer):
-    """What a function may not do with names that are global: `from x import *`, and `x: int = 1`."""
+    """Rewrites what a function may not do with global names: `from x import *`, and `x: int = 1`."""
 
     def visit(self, node: ast.AST) -> Any:
-        """In a function or a class it stays what Python says it is: an error."""
+        """Leave functions and classes of the script as they are: there, Python calls these an error."""
         inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef))
         return node if inner else super().visit(node)
 
@@ -115,12 +115,6 @@ def own_names(tree: Any) -> list[str]:
     script = next(each for each in code_of(tree).co_consts if getattr(each, "co_name", "") == "script")
     kept = {name for node in ast.walk(tree) if isinstance(node, ast.Nonlocal) for name in node.names}
     return sorted(name for name in {*script.co_varnames, *script.co_cellvars} - kept if name.isidentifier())
-
-
-def results(tree: ast.Module) -> list[ast.expr]:
-    """The expressions of a script whose value may be its result."""
-    ends = [*tree.body[-1:], *of_script(tree, (ast.Return,))]
-    return [node.value for node in ends if isinstance(node, (ast.Expr, ast.Return)) and node.value is not None]
 
 
 def of_script(node: ast.AST, kinds: tuple[Any, ...]) -> Any:

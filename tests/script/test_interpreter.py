@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from handrail import Budget, Context, Failure, Policy, Result, Session, ToolFailed, tool
-from handrail.tools.script import EngineName, script_tool
+from handrail.tools.script import script
 from tests.drivers.watching import PATIENCE, command, descendants, eventually, lives
 from tests.tools.test_script import PNG, opened, trouble
 from tests.tools.world import REAL, World, in_time
@@ -84,10 +84,10 @@ async def test_a_long_script_has_its_time_while_it_is_sent_too(tmp_path: Path) -
         assert result.kind == "timeout"
 
 
-async def test_what_a_cancelled_script_was_given_is_kept_no_longer(engine: EngineName, tmp_path: Path) -> None:
+async def test_what_a_cancelled_script_was_given_is_kept_no_longer(tmp_path: Path) -> None:
     (tmp_path / "large").write_text("x" * 10_000)
     code = "held = tools.read(path='large')\ntools.bash(command='touch on; sleep 600')"
-    async with opened("jail", tmp_path, engine=engine) as session:
+    async with opened("jail", tmp_path) as session:
         async with anyio.create_task_group() as group:
             group.start_soon(session.call, "script", {"code": code})
             await until((tmp_path / "on").exists)
@@ -113,13 +113,13 @@ async def test_an_end_that_names_no_media_brings_none_back(real: World) -> None:
         assert "old.png" not in str(result)
 
 
-async def test_a_sandbox_that_closes_under_a_script_ends_it_and_says_so(engine: EngineName, tmp_path: Path) -> None:
+async def test_a_sandbox_that_closes_under_a_script_ends_it_and_says_so(tmp_path: Path) -> None:
     @tool
     async def shut(context: Context) -> None:
         """Close the sandbox."""
         await session.sandbox.close()
 
-    async with opened("jail", tmp_path, [shut], engine=engine) as session:
+    async with opened("jail", tmp_path, [shut]) as session:
         with in_time():
             result = await session.call("script", {"code": "tools.shut()\n1"})
     assert isinstance(result, Failure)
@@ -212,7 +212,7 @@ async def test_a_script_on_one_loop_does_not_take_the_place_of_a_program_from_an
     thread.start()
 
     async def other() -> Session:
-        return Session([script_tool()], sandbox=session.sandbox, policy=Policy(mode="open"))
+        return Session([script], sandbox=session.sandbox, policy=Policy(mode="open"))
 
     def on_it(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, there))
@@ -234,11 +234,11 @@ async def test_a_script_on_one_loop_does_not_take_the_place_of_a_program_from_an
 LEAVES_AT_ONCE = """
 import asyncio, sys
 from handrail import Policy, Session, open_sandbox
-from handrail.tools.script import script_tool
+from handrail.tools.script import script
 
 async def main():
     sandbox = await open_sandbox("host", workspace=sys.argv[1], allow_weaker=True).__aenter__()
-    session = await Session([script_tool()], sandbox=sandbox, policy=Policy(mode="open")).__aenter__()
+    session = await Session([script], sandbox=sandbox, policy=Policy(mode="open")).__aenter__()
     print((await session.call("script", {"code": "1"})).ok)
     for _ in range(int(sys.argv[2])):
         await asyncio.sleep(0)
@@ -295,12 +295,12 @@ async def test_a_key_that_is_not_json_says_so(real: World) -> None:
 IN_ANOTHER_THREAD = """
 import asyncio, sys
 from handrail import Policy, Session, open_sandbox
-from handrail.tools.script import script_tool
+from handrail.tools.script import script
 
 async def main():
     async with open_sandbox("host", workspace=sys.argv[1], allow_weaker=True) as sandbox:
         async def there():
-            async with Session([script_tool()], sandbox=sandbox, policy=Policy(mode="open")) as session:
+            async with Session([script], sandbox=sandbox, policy=Policy(mode="open")) as session:
                 print((await session.call("script", {"code": "1"})).ok)
         for _ in range(3):
             await asyncio.to_thread(asyncio.run, there())

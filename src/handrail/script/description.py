@@ -4,32 +4,18 @@ from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from typing import Any, Final
 
+from handrail.script.plan import OWN_NAMES
 from handrail.toolkit.tool import Tool
-from handrail.tools._script_plan import OWN_NAMES
-from handrail.tools._script_subset import MODULES
 
 INTRODUCTION: Final = """\
 Run a Python script that calls tools itself: one script instead of many calls. Every call in it is checked, counted and
-approved as if you made it. tools.NAME(argument=value) returns plain data, or raises ToolError{error}.
-tools.gather(call("NAME", argument=value), ...) makes calls together. A {large} above a few KB is a Ref: .preview,
-.size, .kind, .incomplete, .read(start, end), .lines(), and {part} for a part of it; pass it on as an argument as it is.
-The value of the last expression, or of `return`, is the result: JSON data. print() goes to the logs. Files under media/
-come back as media. How many calls and seconds a script may use is limited; a refusal says the limit. {world}"""
-CPYTHON: Final = INTRODUCTION.format(
-    large="value",
-    error=" (kind, message, field, retryable)",
-    part='["key"]',
-    world="It sees the sandbox's\nfiles, and a network only where bash has one; nothing of it is kept but files.",
-)
-MONTY: Final = INTRODUCTION.format(
-    large="text",
-    error=", whose str(error) is 'kind: message'",
-    part=".get(key)",
-    world=(
-        "It is a part\nof Python: without open(), inheritance and generators, and with these modules: "
-        f"{', '.join(sorted(MODULES))}."
-    ),
-)
+approved as if you made it. tools.NAME(argument=value) returns plain data, or raises ToolError (kind, message, field,
+retryable). tools.gather(call("NAME", argument=value), ...) makes calls together. A value above a few KB is a Ref:
+.preview, .size, .kind, .incomplete, .read(start, end), .lines(), and ["key"] for a part of it; pass it on as an
+argument as it is. The value of the last expression, or of `return`, is the result: JSON data. print() goes to the
+logs. Files under media/ come back as media. How many calls and seconds a script may use is limited;
+a refusal says the limit. It sees the sandbox's files, and a network only where bash has one; nothing of it is kept but
+files."""
 TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 ANSWERS: Final = {
     "bash": "{'exit_code': int, 'stdout': str, 'stderr': str}",
@@ -41,14 +27,16 @@ ANSWERS: Final = {
     "run_code": "{'exit_code': int, 'stdout': str, 'stderr': str}",
     "write": "{'path': str, 'created': bool, 'diff': str}",
 }
-"""What a script may need of the answers of built-in tools, whose bodies return Any."""
+"""Types of the answers of built-in tools, as far as a script needs them; the bodies return Any."""
 BUILT_IN: Final = "handrail.tools."
 MAX_TYPE_CHARS: Final = 80
+"""Characters of a type in a stub; a longer one is Any."""
 MAX_SUMMARY_CHARS: Final = 120
+"""Characters of a tool's summary in its stub."""
 
 
-def describe(tools: Sequence[Tool], introduction: str = CPYTHON) -> str:
-    """Always the same text for the same tools."""
+def describe(tools: Sequence[Tool]) -> str:
+    """The description of `script` for these tools; the same tools give the same text."""
     usable = sorted(
         (tool for tool in tools if "script" in tool.callable_from),
         key=lambda it: it.name,
@@ -57,11 +45,11 @@ def describe(tools: Sequence[Tool], introduction: str = CPYTHON) -> str:
     hidden = sum(tool.deferred for tool in usable)
     search = "; tools.search_tools finds them" if any(tool.name == "search_tools" for tool in usable) else ""
     more = [f"# and {hidden} more{search}"] if hidden else []
-    return "\n".join([introduction, "The tools:", *(shown or ["# none"]), *more])
+    return "\n".join([INTRODUCTION, "The tools:", *(shown or ["# none"]), *more])
 
 
 def stub(tool: Tool) -> str:
-    """One tool as a line of Python."""
+    """A line of Python that declares the tool as a function."""
     schema = tool.parameters
     required = schema.get("required", ())
     fields = sorted(schema.get("properties", {}).items(), key=lambda item: item[0] not in required)
@@ -101,7 +89,7 @@ def _parameter(name: str, field: Any, root: Mapping[str, Any], required: bool) -
 
 
 def type_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """A JSON Schema as a Python type, short: what is long or deep is Any."""
+    """The Python type of a JSON Schema; Any where the type is long or deep."""
     text = _type(schema, root, depth) if isinstance(schema, Mapping) and depth < 4 else "Any"
     return text if len(text) <= MAX_TYPE_CHARS else "Any"
 

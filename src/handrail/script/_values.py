@@ -12,23 +12,23 @@ from handrail.threads import in_thread
 from handrail.toolkit.context import Context
 
 JSON: Final = "application/json"
-PREVIEW: Final = 200
+PREVIEW_CHARS: Final = 200
 """Characters of a value that a Ref shows."""
 MEDIA: Final = "media"
 """The directory in the workspace whose files are media."""
 MAX_NAME_CHARS: Final = 40
-"""Characters of the id of a call in the name of a file."""
+"""Characters of a call's id in the name of a file."""
 MAX_READ_BYTES: Final = 1 << 19
-"""Bytes of one piece of a reference; as JSON they are at most six times as many, which is less than a frame."""
-DEEPEST: Final = 200
+"""Bytes of one piece of a reference; escaped as JSON they are at most six times as many, which fits into a frame."""
+MAX_DEPTH: Final = 200
 """Levels of a result."""
 MAX_JSON_BYTES: Final = 64 << 20
-"""Bytes of an object or a list whose parts can be asked for."""
+"""Bytes of the largest object or list whose parts can be asked for."""
 _ENDINGS: Final = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 
 
 class Values:
-    """The references that one script was given. It can read these, and no others; they are kept until it ends."""
+    """The references that one script was given. A script can read these and no others; they are kept until it ends."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class Values:
         self._pictures = 0
 
     def release(self) -> None:
-        """The script has ended: what no result names may go."""
+        """Unpin the references: when the script has ended, those that no result names may go."""
         for ref in self._given:
             try:
                 self._context.artifacts.unpin(ref)
@@ -45,7 +45,7 @@ class Values:
                 pass  # it is gone already
 
     async def wire(self, value: Any) -> Any:
-        """A value as the script is sent it."""
+        """A tool's value in the form that is sent to the script."""
         if type(value) in SCALARS:
             return value
         if isinstance(value, ArtifactRef):
@@ -65,7 +65,7 @@ class Values:
 
         Raises ToolFailed for what is nested more deeply than an interpreter sends it.
         """
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise ToolFailed(Failure("execution_error", "The script's result is nested too deeply."))
         if isinstance(value, dict):
             if value.keys() == {"$artifact"} and (known := self._given.get(str(value["$artifact"]))):
@@ -103,7 +103,7 @@ class Values:
         return await self.wire(await self._large(found, incomplete=known.incomplete))
 
     async def _large(self, value: Any, *, incomplete: bool) -> Any:
-        """The value, or a reference to it. A part of what is incomplete may be so too."""
+        """The value, or a reference to a large one. A part of an incomplete value may be incomplete too."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if self._context.budget.inlines(text):
             return value
@@ -116,8 +116,8 @@ class Values:
             self._context.artifacts.pin(ref)
             self._given[ref.ref] = ref
         kind = _kind(ref)
-        data = await self._context.artifacts.read(ref, 0, PREVIEW * 4)
-        preview = data[:16].hex(" ") if kind == "bytes" else data.decode("utf-8", "ignore")[:PREVIEW]
+        data = await self._context.artifacts.read(ref, 0, PREVIEW_CHARS * 4)
+        preview = data[:16].hex(" ") if kind == "bytes" else data.decode("utf-8", "ignore")[:PREVIEW_CHARS]
         return {"ref": ref.ref, "preview": preview, "size": ref.size, "kind": kind, "incomplete": ref.incomplete}
 
     def _known(self, ref: object) -> ArtifactRef:
@@ -143,14 +143,14 @@ class Values:
         return self._parsed[1]
 
     async def _as_file(self, image: Image) -> dict[str, Any]:
-        """A picture that a tool answered with is a file for the script."""
+        """Write a picture that a tool answered with to a file, which the script can open."""
         sandbox = self._context.sandbox.at(self._context.sandbox.workspace)
         path = await self._free_path(sandbox, _ENDINGS.get(image.media_type, ".bin"))
         await sandbox.write_bytes(path, image.data)
         return {"kind": "image", "media_type": image.media_type, "size": len(image.data), "path": path}
 
     async def _free_path(self, sandbox: Sandbox, ending: str) -> str:
-        """Where nothing is yet: an earlier session in this workspace may have used the same ids."""
+        """A path that does not exist yet: an earlier session in this workspace may have used the same ids."""
         name = re.sub(r"[^A-Za-z0-9_]+", "-", self._context.call.id)[:MAX_NAME_CHARS]
         while True:
             self._pictures += 1
@@ -168,7 +168,7 @@ def _kind(ref: ArtifactRef) -> str:
 
 
 def _whole(data: bytes, at: int) -> int:
-    """The beginning of the character at this byte."""
+    """The index of the first byte of the character at this byte."""
     if at >= len(data):
         return len(data)
     for back in range(4):
