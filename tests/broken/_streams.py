@@ -10,10 +10,10 @@ import anyio
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from tests.broken.altered import Altered, AlteredProcess, Shelf
+from tests.broken.altered import Altered, AlteredProcess, Catalogue
 
-STDIN: Final = Shelf("stdin")
-OUTPUT: Final = Shelf("live_output")
+STDIN: Final = Catalogue("stdin")
+OUTPUT: Final = Catalogue("live_output")
 
 
 @STDIN.running("drops NUL from its input")

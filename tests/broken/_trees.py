@@ -8,11 +8,11 @@ import anyio.lowlevel
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from handrail.testing.conformance.site import Opener
-from tests.broken.altered import Altered, AlteredProcess, Broken, Shelf
+from handrail.testing.conformance.fixture import Opener
+from tests.broken.altered import Altered, AlteredProcess, Broken, Catalogue
 
-TREES: Final = Shelf("tree_kill")
-GROUPS: Final = Shelf("tree_kill", base="posix")
+TREES: Final = Catalogue("tree_kill")
+GROUPS: Final = Catalogue("tree_kill", base="posix")
 """Made of the driver that kills process groups; it claims no more."""
 
 

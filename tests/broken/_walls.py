@@ -15,15 +15,15 @@ import anyio
 
 from handrail.contract.driver import Chunk, Command, Driver, Mount, Process
 from handrail.drivers.host import open_host
-from handrail.testing.conformance.site import Opener
+from handrail.testing.conformance.fixture import Opener
 from tests.broken._guards import careless_directory, with_bubblewrap, with_guard
-from tests.broken.altered import Altered, Broken, Shelf
+from tests.broken.altered import Altered, Broken, Catalogue
 
-FILE_WALL: Final = Shelf("file_isolation")
-PROCESS_WALL: Final = Shelf("process_isolation")
-NETWORK_WALL: Final = Shelf("network_isolation")
-PRIVILEGES: Final = Shelf("no_privileges")
-ENV_WALL: Final = Shelf("env_isolation")
+FILE_WALL: Final = Catalogue("file_isolation")
+PROCESS_WALL: Final = Catalogue("process_isolation")
+NETWORK_WALL: Final = Catalogue("network_isolation")
+PRIVILEGES: Final = Catalogue("no_privileges")
+ENV_WALL: Final = Catalogue("env_isolation")
 MOST: Final = 1 << 20
 SHARES_NETWORK: Final = """
 at = words.index("--unshare-all")

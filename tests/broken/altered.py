@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from handrail.contract.driver import Chunk, Command, Driver, Feature, FileStat, Process, SignalName
 from handrail.sandbox.sandbox import WORKSPACE
-from handrail.testing.conformance.site import Opener
+from handrail.testing.conformance.fixture import Opener
 
 LISTED: Final = Path(__file__).with_name("must_fail.txt")
 
@@ -121,7 +121,7 @@ def _listed() -> dict[str, frozenset[str]]:
     return {name: frozenset(checks) for name, checks in found.items()}
 
 
-class Shelf(list[Broken]):
+class Catalogue(list[Broken]):
     """The broken drivers of one promise."""
 
     def __init__(self, feature: Feature, base: str = "jail") -> None:

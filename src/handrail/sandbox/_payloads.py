@@ -51,7 +51,7 @@ class Payloads(Files):
 
         It belongs to the running event loop, and ends with the call that this view is bound to.
         """
-        self._shared.check_open()
+        self._state.check_open()
         if loop_here() is None:
             raise HandrailError("a stream needs the event loop of its thread: open it in an `async def`")
         stream = _streams.CommandStream(self)

@@ -11,7 +11,7 @@ from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES, Caps
-from handrail.sandbox._running import Order, Running
+from handrail.sandbox._execution import CommandSpec, Execution
 from handrail.sandbox.capture import Capture
 from handrail.sandbox.pipes import Pipes
 
@@ -23,15 +23,15 @@ UNREAD_BYTES: Final = 2 * FRAME_BYTES
 """Bytes of frames that nobody has received, from which on the command is blocked."""
 
 
-class FramedCommand(Running):
+class FramedCommand(Execution):
     """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log.
 
     A driver of this machine has `start_piped`: frames then go through pipes of the command's own, and not through the
     driver. Any other one passes its input and output on.
     """
 
-    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
-        super().__init__(id, order, driver, clock, caps)
+    def __init__(self, id: str, spec: CommandSpec, driver: Driver, clock: Clock, caps: Caps) -> None:
+        super().__init__(id, spec, driver, clock, caps)
         self.inbox = bytearray()
         self._waiting: list[Any] = []
         self._pipes: Pipes | None = None
@@ -55,7 +55,7 @@ class FramedCommand(Running):
         process = await super()._start()
         self._pipes = getattr(process, "pipes", None)
         if self._pipes is not None:
-            self._pipes.hear(self.arrived)
+            self._pipes.read_into(self.arrived)
         return process
 
     def arrived(self, data: bytes) -> None:
@@ -131,7 +131,7 @@ class CommandConversation:
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
-        return f"<conversation with {' '.join(self._command.order.command.argv or ())[:60]!r}: {state}>"
+        return f"<conversation with {' '.join(self._command.spec.command.argv or ())[:60]!r}: {state}>"
 
     @property
     def logs(self) -> str:

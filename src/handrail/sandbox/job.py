@@ -12,7 +12,7 @@ from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.misuse import shown
-from handrail.sandbox._running import Running
+from handrail.sandbox._execution import Execution
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.checks import as_bytes, seconds, whole
 from handrail.sandbox.completed import Answer, Completed
@@ -74,16 +74,16 @@ class Log:
 class Job(Answer):
     """Created by `Sandbox.start`. It runs until it ends, is ended, or its sandbox is closed."""
 
-    def __init__(self, running: Running, log: Log, own_loop: OwnLoop) -> None:
+    def __init__(self, execution: Execution, log: Log, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
-        self.id = running.id
-        self.cwd = running.order.cwd
+        self.id = execution.id
+        self.cwd = execution.spec.cwd
         self.started_at = time()
         self.completed: Completed | None = None
         """The outcome, once it has ended."""
         self.error: Exception | None = None
         """Why the outcome is unknown: the sandbox died or was closed."""
-        self._running = running
+        self._execution = execution
         self._log = log
         self._done = anyio.Event()
         self._when_ended: list[Callable[[Job], object]] = []
@@ -108,18 +108,18 @@ class Job(Answer):
     @property
     def command(self) -> str | tuple[str, ...]:
         """The line or the argv."""
-        command = self._running.order.command
+        command = self._execution.spec.command
         return command.line if command.line is not None else command.argv or ()
 
     @property
     def pid(self) -> int | None:
-        return getattr(self._running.process, "pid", None)
+        return getattr(self._execution.process, "pid", None)
 
     @property
     def takes_input(self) -> bool:
         """Whether it was started with an input that stays open for `send`."""
-        order = self._running.order
-        return order.command.input and order.stdin is None
+        spec = self._execution.spec
+        return spec.command.input and spec.stdin is None
 
     @property
     def running(self) -> bool:
@@ -133,12 +133,12 @@ class Job(Answer):
     @property
     def spool(self) -> Spool:
         """Its output so far, read by range."""
-        return self._running.spool
+        return self._execution.spool
 
     @property
     def size(self) -> int:
         """The number of bytes it has printed so far."""
-        return self._running.received
+        return self._execution.received
 
     def poll(self) -> int | None:
         """The exit code, or None while it runs. Raises Unavailable if it cannot be known any more."""
@@ -184,11 +184,11 @@ class Job(Answer):
     @on_own_loop
     async def send(self, data: str | bytes | None) -> None:
         """Send input; None closes the input. Raises BrokenPipeError if it has ended or closed its input."""
-        if not self._running.order.command.input:
+        if not self._execution.spec.command.input:
             raise Unavailable(
                 "This job takes no input: the sandbox cannot send input to a running command.", retryable=False
             )
-        await self._running.feed(as_bytes(data, "data"))
+        await self._execution.feed(as_bytes(data, "data"))
 
     @on_own_loop
     async def signal(self, name: str) -> None:
@@ -197,8 +197,8 @@ class Job(Answer):
         if plain not in ("TERM", "KILL"):
             raise ValueError(f"{name!r} is not a signal for a job; send TERM or KILL.")
         kind: SignalName = "TERM" if plain == "TERM" else "KILL"
-        if self.running and self._running.process is not None:
-            await self._running.process.signal(kind)
+        if self.running and self._execution.process is not None:
+            await self._execution.process.signal(kind)
 
     def settle(self, completed: Completed | None, error: Exception | None) -> None:
         """The one who watched it says what it came to."""

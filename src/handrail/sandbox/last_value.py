@@ -16,7 +16,7 @@ from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import CodeResult, Completed
 
 if TYPE_CHECKING:
-    from handrail.sandbox._running import OnOutput
+    from handrail.sandbox._execution import OnOutput
     from handrail.sandbox.sandbox import Sandbox
 
 PYTHON: Final = known_language("python")

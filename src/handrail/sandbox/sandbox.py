@@ -17,9 +17,9 @@ from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
 from handrail.misuse import AsyncWith, explains_misuse
+from handrail.sandbox._execution import CommandSpec, Execution, OnOutput
 from handrail.sandbox._payloads import Payloads
-from handrail.sandbox._running import OnOutput, Order, Running
-from handrail.sandbox._shared import SandboxState
+from handrail.sandbox._state import SandboxState
 from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
@@ -43,7 +43,7 @@ class Sandbox(Payloads, AsyncWith):
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
         self._report = report if report is not None else report_of(driver)
-        self._shared = SandboxState(driver)
+        self._state = SandboxState(driver)
         self._jailed_alone = jailed_alone
         self._cwd = self.workspace
         self._clock: Clock | None = None
@@ -80,12 +80,12 @@ class Sandbox(Payloads, AsyncWith):
         the command cannot be started, Unavailable if the sandbox is gone. A cancellation first ends the tree.
         """
         where = await self._where(cwd)
-        order = self._order(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
+        spec = self._spec(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
         silence = seconds(idle_timeout, "idle_timeout")
-        shared = self._shared
-        name = id or self._call_id or shared.number("run")
-        running = shared.begin(Running(name, order, shared.driver, self._clock or WallClock(), self._caps))
-        return self._advised(await shared.see_through(running, timeout, silence))
+        state = self._state
+        name = id or self._call_id or state.number("run")
+        execution = state.begin(Execution(name, spec, state.driver, self._clock or WallClock(), self._caps))
+        return self._advised(await state.wait_for(execution, timeout, silence))
 
     @on_own_loop
     async def start(
@@ -104,14 +104,14 @@ class Sandbox(Payloads, AsyncWith):
         log = Log(self._caps.spool)
         show = log.add if on_output is None else _both(log, called(on_output, "on_output"))
         fed = as_bytes(stdin, "stdin")
-        order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
+        spec = self._spec(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
-        shared = self._shared
-        running = shared.begin(Running(shared.number("job"), order, shared.driver, WallClock(), self._caps))
-        job = Job(running, log, shared.own_loop)
-        in_background(self._see_through(job, running, timeout, silence))
-        await self._started(running)
-        shared.keep(job)
+        state = self._state
+        execution = state.begin(Execution(state.number("job"), spec, state.driver, WallClock(), self._caps))
+        job = Job(execution, log, state.own_loop)
+        in_background(self._wait_for(job, execution, timeout, silence))
+        await self._started(execution)
+        state.keep(job)
         if self._on_job is not None:
             self._on_job(job)
         return job
@@ -134,14 +134,14 @@ class Sandbox(Payloads, AsyncWith):
         """
         if isinstance(argv, str):
             raise ValueError("argv is a list of words, such as ['python3', 'serve.py'], not a line for the shell.")
-        order = self._order(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
-        shared = self._shared
-        name = shared.number("run") if lasting else self._call_id or shared.number("run")
+        spec = self._spec(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
+        state = self._state
+        name = state.number("run") if lasting else self._call_id or state.number("run")
         clock = WallClock() if lasting else self._clock or WallClock()
-        command = shared.begin(FramedCommand(name, order, shared.driver, clock, self._caps))
+        command = state.begin(FramedCommand(name, spec, state.driver, clock, self._caps))
         hearing = in_background(self._hear_out(command))
         hearing.add_done_callback(lambda _: command.settled.set())  # it may be cancelled before it begins
-        conversation = CommandConversation(command, shared.own_loop)
+        conversation = CommandConversation(command, state.own_loop)
         try:
             await self._started(command)
             if first is not None:
@@ -185,23 +185,23 @@ class Sandbox(Payloads, AsyncWith):
 
         The caller ends it; closing the sandbox does too. Raises what the driver's `start` does.
         """
-        self._shared.check_open()
+        self._state.check_open()
         where = await self._where(cwd)
         directory = None if where == self.workspace else where
-        return await self._shared.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
+        return await self._state.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
 
     def jobs(self) -> list[Job]:
         """All jobs, oldest first, with the ended ones that are still kept."""
-        return list(self._shared.jobs.values())
+        return list(self._state.jobs.values())
 
     def job(self, id: str) -> Job | None:
         """One job by its id."""
-        return self._shared.jobs.get(id)
+        return self._state.jobs.get(id)
 
     @on_own_loop
     async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
         """End a job or a running call: TERM, 3 s, KILL. Returns whether it was running. `by` becomes its `ended_by`."""
-        return await self._shared.terminate(id, by)
+        return await self._state.terminate(id, by)
 
     def at(self, path: str) -> "Sandbox":
         """A view whose relative paths and commands start at `path`. This is a default, not a boundary."""
@@ -240,7 +240,7 @@ class Sandbox(Payloads, AsyncWith):
     @property
     def report(self) -> Report:
         """What the sandbox promises; its notes have what commands showed that a person could change."""
-        advice = tuple(self._shared.advice)
+        advice = tuple(self._state.advice)
         return replace(self._report, notes=(*self._report.notes, *advice)) if advice else self._report
 
     @report.setter
@@ -255,17 +255,17 @@ class Sandbox(Payloads, AsyncWith):
     @property
     def identity(self) -> object:
         """The same object for all views of one sandbox."""
-        return self._shared
+        return self._state
 
     @property
     def on_late(self) -> list[Callable[[Late], object]]:
         """Callbacks for commands that end after their call was answered. Append to it."""
-        return self._shared.on_late
+        return self._state.on_late
 
     @property
     def on_close(self) -> list[Callable[[], object]]:
         """Callbacks for its end, which may come in any thread; they must not raise. Append to it."""
-        return self._shared.on_close
+        return self._state.on_close
 
     def jailed_alone(self, program: str) -> str:
         """The path of a program that runs this one in a jail of its own, which shows nothing of this sandbox.
@@ -278,17 +278,17 @@ class Sandbox(Payloads, AsyncWith):
 
     @property
     def closed(self) -> bool:
-        return self._shared.closed
+        return self._state.closed
 
     def acquire(self) -> Self:
         """Keep the sandbox open; the last `release` closes it."""
-        self._shared.check_open()
-        self._shared.hold(1)
+        self._state.check_open()
+        self._state.hold(1)
         return self
 
     async def release(self) -> None:
         """Undo one `acquire`; the last one closes the sandbox."""
-        if self._shared.hold(-1) <= 0:
+        if self._state.hold(-1) <= 0:
             await self.close()
 
     async def close(self) -> None:
@@ -298,9 +298,9 @@ class Sandbox(Payloads, AsyncWith):
         at once.
         """
         if loop_here() is None:
-            self._shared.close_without_loop()
+            self._state.close_without_loop()
         else:
-            await self.own_loop.run(self._shared.close)
+            await self.own_loop.run(self._state.close)
 
     async def __aenter__(self) -> Self:
         return self.acquire()
@@ -310,7 +310,7 @@ class Sandbox(Payloads, AsyncWith):
     ) -> None:
         await self.release()
 
-    def _order(
+    def _spec(
         self,
         command: str | Sequence[str],
         where: str,
@@ -320,19 +320,19 @@ class Sandbox(Payloads, AsyncWith):
         max_output: int | None,
         on_output: OnOutput | None,
         for_job: bool = False,
-    ) -> Order:
+    ) -> CommandSpec:
         fed = stdin is not None or (for_job and "stdin" in self.features)
         limit = seconds(timeout, "timeout")
         asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
         report, most = self._report, count(max_output, "max_output")
-        return Order(
+        return CommandSpec(
             asked, where, stdin, most, called(on_output, "on_output"), report.network == "none", not report.writable
         )
 
     def _advised(self, completed: Completed) -> Completed:
         """Tell the person what they could change: in the report, once, and whoever asked for it."""
         for text in completed.advice:
-            self._shared.advise(text)
+            self._state.advise(text)
             if self._on_advice is not None:
                 self._on_advice(text)
         return completed
@@ -345,9 +345,9 @@ class Sandbox(Payloads, AsyncWith):
         except PermissionError:
             return resolve(self._cwd, path)
 
-    async def _see_through(self, job: Job, running: Running, timeout: float | None, silence: float | None) -> None:
+    async def _wait_for(self, job: Job, execution: Execution, timeout: float | None, silence: float | None) -> None:
         try:
-            job.settle(self._advised(await self._shared.see_through(running, timeout, silence)), None)
+            job.settle(self._advised(await self._state.wait_for(execution, timeout, silence)), None)
         except (OSError, ValueError, Unavailable, HandrailError) as error:
             job.settle(None, error)
         finally:
@@ -356,19 +356,19 @@ class Sandbox(Payloads, AsyncWith):
 
     async def _hear_out(self, command: FramedCommand) -> None:
         with suppress(OSError, ValueError, Unavailable, HandrailError):  # the conversation tells who waits for it
-            await self._shared.see_through(command, None, None)
+            await self._state.wait_for(command, None, None)
 
-    async def _started(self, running: Running) -> None:
+    async def _started(self, execution: Execution) -> None:
         """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""
         try:
             with anyio.move_on_after(JOB_START_WAIT):
-                await running.started.wait()
+                await execution.started.wait()
         except BaseException:
-            running.request_end("cancel")
+            execution.request_end("cancel")
             raise
-        if running.process is None:
-            running.request_end("cancel")
-            raise running.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
+        if execution.process is None:
+            execution.request_end("cancel")
+            raise execution.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
 
     async def _remove_quietly(self, path: str) -> None:
         with anyio.move_on_after(CODE_FILE_WAIT):

@@ -21,7 +21,7 @@ from handrail.testing.conformance._links import LINKS
 from handrail.testing.conformance._streams import OUTPUT, STDIN
 from handrail.testing.conformance._trees import TREES
 from handrail.testing.conformance.check import Check, NotTried, Seen
-from handrail.testing.conformance.site import Open, Opener, opened, within
+from handrail.testing.conformance.fixture import Open, Opener, opened, within
 from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, summed_up
 
 CHECKS: Final[tuple[Check, ...]] = tuple(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from handrail.contract.driver import Feature
 
 if TYPE_CHECKING:
-    from handrail.testing.conformance.site import Open
+    from handrail.testing.conformance.fixture import Open
 
 Run = Callable[["Open"], Awaitable["Seen"]]
 

@@ -52,7 +52,7 @@ class Ran:
         return self.stdout.decode(errors="replace")
 
 
-class Site:
+class Fixture:
     """A driver, and a directory inside that belongs to one check."""
 
     def __init__(self, driver: Driver, directory: str, patience: float) -> None:
@@ -190,7 +190,7 @@ async def outcome(work: Awaitable[object]) -> str:
 
 
 class Open:
-    """Opens the driver under test. One worker has one: the site without options is shared by its checks."""
+    """Opens the driver under test. One worker has one: the fixture without options is shared by its checks."""
 
     def __init__(self, opener: Opener, patience: float) -> None:
         self.patience = patience
@@ -202,18 +202,18 @@ class Open:
         self._names: list[str] = []
         """Of the directories inside that checks were given: what they started works there."""
 
-    async def __call__(self, *, own: bool = False, **options: Any) -> Site:
-        """A site with a new directory. With options, or with `own=True`, its driver is opened for it alone.
+    async def __call__(self, *, own: bool = False, **options: Any) -> Fixture:
+        """A fixture with a new directory. With options, or with `own=True`, its driver is opened for it alone.
 
         The options are those of `open_sandbox`: workspace, limits, network, env and mounts.
         """
         if not own and not options:
             if self._shared is None:
                 self._shared = await self._opened({})
-            return await self._site(self._shared)
+            return await self._fixture(self._shared)
         driver = await self._opened(options)
         self._own.append(driver)
-        return await self._site(driver)
+        return await self._fixture(driver)
 
     async def end_check(self, *, kept: bool = False, harmed: bool = False) -> None:
         """Close what was opened for one check; also the shared driver where the check may have harmed it.
@@ -265,11 +265,11 @@ class Open:
         check_driver(driver)
         return driver
 
-    async def _site(self, driver: Driver) -> Site:
+    async def _fixture(self, driver: Driver) -> Fixture:
         self._names.append(f"conformance-{token_hex(4)}")
         directory = f"{workspace_of(driver).rstrip('/')}/{self._names[-1]}"
         await driver.make_dir(directory)
-        return Site(driver, directory, self.patience)
+        return Fixture(driver, directory, self.patience)
 
 
 def _parameters(opener: Opener) -> set[str] | None:

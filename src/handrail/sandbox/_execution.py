@@ -33,7 +33,7 @@ INPUT_PIECE: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CommandSpec:
     """A checked request: what to run, its input, and how much output it may print."""
 
     command: Command
@@ -47,15 +47,15 @@ class Order:
     """Whether the workspace cannot be written."""
 
 
-class Running:
+class Execution:
     """`wake` is set when the command ended or its end was requested; `ended` when the driver has reported the end."""
 
     task: Task
     """Set by `begin`."""
 
-    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
+    def __init__(self, id: str, spec: CommandSpec, driver: Driver, clock: Clock, caps: Caps) -> None:
         self.id = id
-        self.order = replace(order, on_output=None)
+        self.spec = replace(spec, on_output=None)
         self.clock = clock
         self.process: Process | None = None
         self.end_reason: EndReason | None = None
@@ -67,11 +67,11 @@ class Running:
         self.settled = anyio.Event()
         self.received = 0
         self.heard = clock.now()
-        self.on_late: Callable[[Running], Awaitable[None]] | None = None
+        self.on_late: Callable[[Execution], Awaitable[None]] | None = None
         self.spool = Spool(caps.spool)
         self._launch = driver.start
         self._streams = {"stdout": Capture(caps.stdout), "stderr": Capture(caps.stderr)}
-        self._on_output = order.on_output
+        self._on_output = spec.on_output
         self._notes: list[str] = []
         self._began = monotonic()
         self._duration: float | None = None
@@ -105,7 +105,7 @@ class Running:
         if data is None:
             await self.process.send(None)
 
-    def abandon(self, tell: "Callable[[Running], Awaitable[None]]") -> bool:
+    def abandon(self, tell: "Callable[[Execution], Awaitable[None]]") -> bool:
         """Whether the call must be answered before the driver reports the end; `tell` then gets the outcome."""
         if self.ended.is_set():
             return False
@@ -126,7 +126,7 @@ class Running:
         out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size
         return Completed(
             exit_code, out.text, err.text, out.data, err.data, out_size, err_size, self.spool, ended_by,
-            round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
+            round(1000 * (self._duration or monotonic() - self._began)), self.spec.cwd,
             self._all_notes(ended_by, exit_code, (err.text, out.text)), out.truncated or err.truncated,
             self.exit_code is None, tuple(str(each) for each in getattr(self.process, "advice", ())),
         )  # fmt: skip
@@ -149,7 +149,7 @@ class Running:
         self.started.set()
         if self.end_reason is not None:  # its end was requested before it started
             self._signal("KILL")
-        feeder = None if self.order.stdin is None else in_background(self._feed_all(self.order.stdin))
+        feeder = None if self.spec.stdin is None else in_background(self._feed_all(self.spec.stdin))
         next_checkpoint = CHECKPOINT_BYTES
         try:
             async for chunk in process.output():
@@ -173,7 +173,7 @@ class Running:
 
     async def _start(self) -> Process:
         try:
-            process = await self._launch(self.order.command)
+            process = await self._launch(self.spec.command)
         except (OSError, ValueError, Unavailable):
             raise
         except Exception as error:
@@ -192,7 +192,7 @@ class Running:
         self.heard = self.clock.now()
         self._streams[stream].add(data)
         self.spool.add(stream, data)
-        if self.order.max_output is not None and self.received > self.order.max_output:
+        if self.spec.max_output is not None and self.received > self.spec.max_output:
             self.request_end("output")
         if self._on_output is not None:
             try:
@@ -230,11 +230,11 @@ class Running:
     def _all_notes(self, ended_by: EndedBy, exit_code: int, texts: Sequence[str]) -> tuple[str, ...]:
         notes, told = list(self._notes), [str(note) for note in getattr(self.process, "notes", ())]
         if ended_by == "exit":  # where the driver tells of something, such as killed processes, silence proves nothing
-            notes += notes_on(self.order.command, exit_code, silent=not self.received and not told)
+            notes += notes_on(self.spec.command, exit_code, silent=not self.received and not told)
         notes += told
         if exit_code:
-            order = self.order
-            notes += notes_on_failure(order.command, exit_code, texts, offline=order.offline, read_only=order.read_only)
+            spec = self.spec
+            notes += notes_on_failure(spec.command, exit_code, texts, offline=spec.offline, read_only=spec.read_only)
         gone = self.spool.discarded()
         if gone:
             notes.append(
