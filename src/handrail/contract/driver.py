@@ -19,6 +19,16 @@ Feature = Literal[
     "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
     "limit_workspace",
 ]  # fmt: skip
+"""The name of a guarantee that a driver can make.
+
+Example:
+    ```python
+    wanted: set[Feature] = {"exec", "tree_kill"}
+    async with open_sandbox() as sandbox:
+        print(wanted <= sandbox.features)
+    #> True
+    ```
+"""
 Standing = Literal["enforced", "advisory", "absent"]
 SignalName = Literal["TERM", "KILL"]
 StreamName = Literal["stdout", "stderr"]
@@ -27,7 +37,15 @@ StreamName = Literal["stdout", "stderr"]
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory or file of this machine that appears inside the sandbox."""
+    """A directory or file of this machine that appears inside the sandbox.
+
+    Example:
+        ```python
+        async with open_sandbox(mounts=[Mount("/usr/share", target="/data")]) as sandbox:
+            print((await sandbox.stat("/data")).type)
+        #> directory
+        ```
+    """
 
     source: str
     target: str | None = None
@@ -46,7 +64,14 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One line of a sandbox's report: whether a feature is enforced here."""
+    """One line of a sandbox's report: whether a feature is enforced here.
+
+    Example:
+        ```python
+        print(Guarantee("limit_memory", "absent", reason="needs a cgroup"))
+        #> Guarantee(feature='limit_memory', standing='absent', reason='needs a cgroup', remedy='')
+        ```
+    """
 
     feature: Feature
     standing: Standing
@@ -58,7 +83,16 @@ class Guarantee:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sandbox promises, found by self-test. `features` are exactly those that it reports as enforced."""
+    """The guarantees of a sandbox, found by self-test. `features` are exactly the enforced ones.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            report: Report = sandbox.report
+        print(report.driver, report.standing("file_isolation"), report.network)
+        #> jail enforced none
+        ```
+    """
 
     driver: str
     guarantees: tuple[Guarantee, ...]
@@ -86,7 +120,15 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: either `argv`, which needs no shell, or `line`, which runs in bash with pipefail, else in sh."""
+    """A command: either `argv`, which needs no shell, or `line`, which runs in bash with pipefail, else in sh.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            print((await sandbox.dispatch(Command(line="tr a-z A-Z", stdin=b"hello"))).stdout)
+        #> HELLO
+        ```
+    """
 
     argv: tuple[str, ...] | None = None
     line: str | None = None
@@ -104,7 +146,18 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of output, exactly as written."""
+    """A piece of output, byte for byte.
+
+    Example:
+        ```python
+        def show(chunk: Chunk) -> None:
+            print(chunk.stream, chunk.data)
+
+        async with open_sandbox() as sandbox:
+            await sandbox.run("echo hello", on_output=show)
+        #> stdout b'hello\\n'
+        ```
+    """
 
     stream: StreamName
     data: bytes
@@ -112,7 +165,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is at a path."""
+    """A file, directory or link at a path.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        found: FileStat = await sandbox.stat("notes.txt")
+        print(found.name, found.type, found.size)
+        #> notes.txt file 5
+        ```
+    """
 
     path: str
     real_path: str
@@ -131,7 +193,18 @@ class FileStat:
 
 
 class Process(Protocol):
-    """A running command and its whole process tree."""
+    """A running command and its whole process tree.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            process: Process = await sandbox.open_process("cat")
+            await process.send(b"hello")
+            await process.send(None)
+            print([chunk.data async for chunk in process.output()], await process.wait())
+        #> [b'hello'] 0
+        ```
+    """
 
     id: str
     pid: int | None
@@ -171,7 +244,15 @@ class Driver(Protocol):
     """Runs commands and file operations somewhere.
 
     A driver may also have `name` (str), `workspace` (str: the directory inside where relative paths and commands
-    start; "/workspace" when absent) and `report` (Report). Without a report, its features are the report.
+    start; "/workspace" when absent) and `report` (Report). Without a report, the features are the report.
+
+    Example:
+        ```python
+        driver: Driver = MemoryDriver({"/workspace/notes.txt": b"hello"})
+        async with open_sandbox(driver) as sandbox:
+            print(await sandbox.read_text("notes.txt"))
+        #> hello
+        ```
     """
 
     features: frozenset[Feature]

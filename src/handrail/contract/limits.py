@@ -111,7 +111,16 @@ CALL_DEPTH: Final = 16
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a sandbox may use; None means no limit. Sizes are in bytes, cpu in seconds per process."""
+    """Limits of the commands in a sandbox; None is no limit. Sizes are in bytes, cpu in seconds for each process.
+
+    Example:
+        ```python
+        async with open_sandbox(limits=Limits(file_size=1_000)) as sandbox:
+            done = await sandbox.run("head -c 2000 /dev/zero > big")
+            print(done.exit_code != 0, (await sandbox.stat("big")).size)
+        #> True 1000
+        ```
+    """
 
     memory: int | None = None
     processes: int | None = 512
@@ -140,7 +149,20 @@ _UNITS: Final = {
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one run, that is of one user turn. None means no limit."""
+    """Limits of one run, that is of one user turn. None means no limit.
+
+    Example:
+        ```python
+        @tool(description="Add two numbers.")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        async with Session([add], budget=Budget(calls=1)) as session:
+            results = [await session.call("add", {"a": 1, "b": each}) for each in range(2)]
+        print([result.ok for result in results])
+        #> [True, False]
+        ```
+    """
 
     calls: int | None = 500
     refusals: int | None = 50
@@ -184,9 +206,21 @@ DEFAULT_BUDGET: Final = Budget()
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much of an answer the model is shown, in characters unless a field says otherwise.
+    """Sizes of the parts of an answer that a model is shown, in characters unless a field says otherwise.
 
-    A Session is given them; its tools and its sandbox keep to `context.caps`, and the gate `shape` cuts the rest.
+    A Session is given the caps; its tools and its sandbox keep to `context.caps`, and the gate `shape` cuts the rest.
+
+    Example:
+        ```python
+        @tool(description="Count to a number.")
+        def count(end: int) -> list[int]:
+            return list(range(end))
+
+        async with Session([count], caps=Caps(value=1_000)) as session:
+            result = await session.call("count", {"end": 100_000})
+        print(isinstance(result.value, Truncated), len(str(result.value)) < 2_000)
+        #> True True
+        ```
     """
 
     value: int = 48_000

@@ -144,6 +144,14 @@ class MemoryDriver:
 
     `files` maps paths to content; relative ones begin in the workspace. `commands` maps a line, or an argv as a
     tuple, to what it does, or is a function of the Command.
+
+    Example:
+        ```python
+        driver = MemoryDriver({"/workspace/a.txt": b"hello"}, commands={"make": "built\\n"})
+        async with open_sandbox(driver) as sandbox:
+            print(await sandbox.read_text("a.txt"), (await sandbox.run("make")).stdout)
+        #> hello built
+        ```
     """
 
     name = "memory"

@@ -163,6 +163,13 @@ def open_sandbox(
         HandrailError: an unknown driver, or options that cannot be used.
         OSError: the workspace or a mount does not exist, or cannot be used.
         Unavailable: the driver does not work here.
+
+    Example:
+        ```python
+        async with open_sandbox(limits=Limits(processes=64)) as sandbox:
+            print((await sandbox.run("echo hello", timeout=10)).stdout)
+        #> hello
+        ```
     """
     refuse_other_loops("A sandbox")
     options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
@@ -215,7 +222,7 @@ async def _opened(driver: str | Driver, options: dict[str, Any], allow_weaker: b
                 load_all()
                 if _has_guard(sys.platform):
                     _sealed.runnable()
-                sandbox.report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
+                sandbox._report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
             yield sandbox
     finally:
         if own is not None:

@@ -33,7 +33,18 @@ class Answer(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Completed(Answer):
-    """Text and bytes are capped, sizes are not. A text is its bytes, decoded with replacement characters."""
+    """The outcome of a command. Texts and bytes are capped, sizes are not.
+
+    A text is its bytes, decoded with replacement characters.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            completed: Completed = await sandbox.run("echo hello; exit 3")
+        print(completed.exit_code, completed.stdout.strip(), completed.ended_by)
+        #> 3 hello exit
+        ```
+    """
 
     exit_code: int
     """128 + N after signal N; 124 when a limit ended it."""
@@ -80,7 +91,16 @@ class Completed(Answer):
 
 @dataclass(frozen=True, slots=True)
 class CodeResult(Completed):
-    """The outcome of a program that was given as text."""
+    """The outcome of a program that was given as text.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            result: CodeResult = await sandbox.dispatch(RunCode("print('hello')\\n6 * 7"))
+        print(result.text, result.stdout.strip(), result.error)
+        #> 42 hello None
+        ```
+    """
 
     language: str = "python"
     text: str | None = None

@@ -20,7 +20,16 @@ Payload = Command | ReadFile | WriteFile | ListFiles | FileExists | RunCode
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to WriteFile."""
+    """The answer to WriteFile.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver())
+        written: Written = await sandbox.dispatch(WriteFile("notes.txt", "hello"))
+        print(written)
+        #> Written(path='notes.txt', bytes_written=5)
+        ```
+    """
 
     path: str
     """As it was given."""
@@ -29,7 +38,16 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Answer):
-    """The answer to ListFiles: the entries of a directory, sorted by name."""
+    """The answer to ListFiles: the entries of a directory, sorted by name.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        listing: Listing = await sandbox.dispatch(ListFiles("."))
+        print([entry.name for entry in listing.entries], listing.truncated)
+        #> ['notes.txt'] False
+        ```
+    """
 
     path: str
     """As it was given."""

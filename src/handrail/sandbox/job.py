@@ -72,7 +72,19 @@ class Log:
 
 
 class Job(Answer):
-    """Created by `Sandbox.start`. It runs until it ends, is ended, or its sandbox is closed."""
+    """A command in the background, made by `Sandbox.start`. A Job ends by itself, by a signal, or with its sandbox.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            job: Job = await sandbox.start("echo ready; cat")
+            await job.send("hello")
+            await job.send(None)
+            print(await job.wait(), job.tail())
+        #> 0 ready
+        #> hello
+        ```
+    """
 
     def __init__(self, execution: Execution, log: Log, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop

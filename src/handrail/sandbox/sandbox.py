@@ -1,7 +1,6 @@
 """A Sandbox: commands and files over any driver, with limits that hold even if the driver misbehaves."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
+from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT
 from handrail.misuse import AsyncWith, explains_misuse
 from handrail.sandbox._execution import CommandSpec, Execution, OnOutput
 from handrail.sandbox._payloads import Payloads
@@ -23,8 +22,7 @@ from handrail.sandbox._state import SandboxState
 from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
-from handrail.sandbox.completed import Completed, Late
-from handrail.sandbox.conversation import CommandConversation, FramedCommand
+from handrail.sandbox.completed import Completed
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
@@ -33,7 +31,18 @@ WORKSPACE: Final = "/workspace"
 
 @explains_misuse
 class Sandbox(Payloads, AsyncWith):
-    """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
+    """Commands and files over a driver. Views made by `at` share everything but their directory.
+
+    Use `open_sandbox`, or give a driver of your own.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            await sandbox.write_text("notes.txt", "hello")
+            print((await sandbox.run("wc -c < notes.txt", timeout=10)).stdout)
+        #> 5
+        ```
+    """
 
     def __init__(
         self, driver: Driver, *, workspace: str | None = None, report: Report | None = None,
@@ -117,48 +126,6 @@ class Sandbox(Payloads, AsyncWith):
         return job
 
     @on_own_loop
-    async def converse(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        lasting: bool = False,
-        first: bytes | None = None,
-    ) -> CommandConversation:
-        """Start a command to talk to: frames over its input and output; what it writes to stderr is its log.
-
-        It belongs to the call that this view is bound to, has its clock and ends with it; a `lasting` one ends when it
-        is killed, or with the sandbox. `first` is a frame that it gets before all others, even if it takes it late.
-        Raises OSError, ValueError or Unavailable.
-        """
-        if isinstance(argv, str):
-            raise ValueError("argv is a list of words, such as ['python3', 'serve.py'], not a line for the shell.")
-        spec = self._spec(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
-        state = self._state
-        name = state.number("run") if lasting else self._call_id or state.number("run")
-        clock = WallClock() if lasting else self._clock or WallClock()
-        command = state.begin(FramedCommand(name, spec, state.driver, clock, self._caps))
-        hearing = in_background(self._hear_out(command))
-        hearing.add_done_callback(lambda _: command.settled.set())  # it may be cancelled before it begins
-        conversation = CommandConversation(command, state.own_loop)
-        try:
-            await self._started(command)
-            if first is not None:
-                conversation.begin(first)
-        except BaseException:
-            await conversation.kill()
-            raise
-        if self._ends_with_call is not None and not lasting:
-            self._ends_with_call.append(conversation.kill)
-        return conversation
-
-    async def end_call(self) -> None:
-        """End the commands that this view's call talks to, and its streams."""
-        for end in self._ends_with_call or ():
-            await end()
-
-    @on_own_loop
     async def run_code(
         self, code: str, language: str = "python", timeout: float | None = None, *, on_output: OnOutput | None = None
     ) -> Completed:
@@ -209,29 +176,6 @@ class Sandbox(Payloads, AsyncWith):
         view._cwd = resolve(self._cwd, path)
         return view
 
-    def bind(
-        self,
-        *,
-        clock: Clock | None = None,
-        call_id: str | None = None,
-        caps: Caps | None = None,
-        on_job: Callable[[Job], object] | None = None,
-        on_advice: Callable[[str], object] | None = None,
-    ) -> "Sandbox":
-        """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs.
-
-        Output keeps to `caps`. `on_job` is called with every job that is started through this view,
-        `on_advice` with what a person could change about the sandbox, where that is why a command failed.
-        """
-        view = copy(self)
-        view._on_job = on_job if on_job is not None else self._on_job
-        view._on_advice = on_advice if on_advice is not None else self._on_advice
-        view._clock = clock if clock is not None else self._clock
-        view._call_id = call_id if call_id is not None else self._call_id
-        view._caps = caps if caps is not None else self._caps
-        view._ends_with_call = []
-        return view
-
     @property
     def cwd(self) -> str:
         """The directory where relative paths and commands start."""
@@ -243,24 +187,10 @@ class Sandbox(Payloads, AsyncWith):
         advice = tuple(self._state.advice)
         return replace(self._report, notes=(*self._report.notes, *advice)) if advice else self._report
 
-    @report.setter
-    def report(self, report: Report) -> None:
-        self._report = report
-
     @property
     def features(self) -> frozenset[Feature]:
         """The features that the report lists as enforced."""
         return self._report.features
-
-    @property
-    def identity(self) -> object:
-        """The same object for all views of one sandbox."""
-        return self._state
-
-    @property
-    def on_late(self) -> list[Callable[[Late], object]]:
-        """Callbacks for commands that end after their call was answered. Append to it."""
-        return self._state.on_late
 
     @property
     def on_close(self) -> list[Callable[[], object]]:
@@ -280,17 +210,6 @@ class Sandbox(Payloads, AsyncWith):
     def closed(self) -> bool:
         return self._state.closed
 
-    def acquire(self) -> Self:
-        """Keep the sandbox open; the last `release` closes it."""
-        self._state.check_open()
-        self._state.hold(1)
-        return self
-
-    async def release(self) -> None:
-        """Undo one `acquire`; the last one closes the sandbox."""
-        if self._state.hold(-1) <= 0:
-            await self.close()
-
     async def close(self) -> None:
         """End every command and job, and close the driver, even if others still use it. May be called twice.
 
@@ -303,12 +222,15 @@ class Sandbox(Payloads, AsyncWith):
             await self.own_loop.run(self._state.close)
 
     async def __aenter__(self) -> Self:
-        return self.acquire()
+        self._state.check_open()
+        self._state.hold(1)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.release()
+        if self._state.hold(-1) <= 0:
+            await self.close()
 
     def _spec(
         self,
@@ -353,10 +275,6 @@ class Sandbox(Payloads, AsyncWith):
         finally:
             if job.running:
                 job.settle(None, Unavailable("The job was abandoned.", retryable=False))
-
-    async def _hear_out(self, command: FramedCommand) -> None:
-        with suppress(OSError, ValueError, Unavailable, HandrailError):  # the conversation tells who waits for it
-            await self._state.wait_for(command, None, None)
 
     async def _started(self, execution: Execution) -> None:
         """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""

@@ -74,7 +74,21 @@ class Submitted(_Queued[T]):
 
 
 class StreamMark(_Queued[None]):
-    """A point in a stream, made by `record_event`: it happens when all that was submitted before it has ended."""
+    """A point in a stream, made by `CommandStream.record_event`.
+
+    The mark happens when everything that was submitted before it has ended.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox, sandbox.stream() as stream:
+            begin: StreamMark = stream.record_event()
+            stream.submit(Command(line="sleep 0.1"))
+            end = stream.record_event()
+            await end.wait()
+        print(begin.elapsed_time(end) > 100)
+        #> True
+        ```
+    """
 
     def __init__(self, loop: Any) -> None:
         super().__init__(loop)
@@ -109,7 +123,21 @@ class StreamMark(_Queued[None]):
 
 
 class CommandStream(AsyncWith):
-    """Made by `Sandbox.stream`. A payload that fails does not stop its stream; closing ends all that has not ended."""
+    """A queue of payloads that run one after the other, made by `Sandbox.stream`.
+
+    A payload that fails does not stop its stream; closing ends everything that has not ended.
+
+    Example:
+        ```python
+        async def write_and_read(stream: CommandStream) -> str:
+            stream.submit(Command(line="echo 1 > a"))
+            return (await stream.submit(Command(line="cat a"))).stdout
+
+        async with open_sandbox() as sandbox, sandbox.stream() as stream:
+            print(await write_and_read(stream))
+        #> 1
+        ```
+    """
 
     def __init__(self, sandbox: "Sandbox") -> None:
         self._sandbox = sandbox

@@ -15,6 +15,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES
 from handrail.sandbox.conversation import CommandConversation
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import converse, identity
 from handrail.toolkit.context import Context
 from handrail.tools._script_engine import BROKEN, Frame, ScriptCalls
 from handrail.tools._script_program import ARGV, program
@@ -62,7 +63,7 @@ class CPython:
     @classmethod
     def waiting(cls, context: Context) -> "CPython | None":
         """Take the waiting interpreter, if there is one."""
-        spare = _spares.pop(context.sandbox.identity, None)
+        spare = _spares.pop(identity(context.sandbox), None)
         return None if spare is None or spare.ended else cls(context, spare)
 
     def read(self, code: str) -> None:
@@ -212,7 +213,7 @@ def decoded(data: bytes) -> Any:
 
 async def _started(sandbox: Sandbox) -> CommandConversation:
     try:
-        return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True, first=program())
+        return await converse(sandbox, ARGV, cwd=sandbox.workspace, lasting=True, first=program())
     except FileNotFoundError as error:
         raise Unavailable(
             "python3 is not installed in this sandbox: call the tools directly.", retryable=False
@@ -228,5 +229,5 @@ async def _keep_spare(sandbox: Sandbox) -> None:
 
 
 async def _keep(sandbox: Sandbox, spare: CommandConversation) -> None:
-    if _spares.setdefault(sandbox.identity, spare) is not spare:
+    if _spares.setdefault(identity(sandbox), spare) is not spare:
         await spare.kill()

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import identity
 from handrail.threads import in_lasting_thread
 from handrail.tools._script_checked import PRELUDE
 
@@ -141,9 +142,9 @@ _by_sandbox: "WeakKeyDictionary[object, Workers]" = WeakKeyDictionary()
 
 def workers_of(sandbox: Sandbox) -> Workers:
     """The workers for this sandbox's scripts. Raises Unavailable where no jail can be made."""
-    workers = _by_sandbox.get(sandbox.identity)
+    workers = _by_sandbox.get(identity(sandbox))
     if workers is None:
-        workers = _by_sandbox[sandbox.identity] = Workers(sandbox.jailed_alone(_program()))
+        workers = _by_sandbox[identity(sandbox)] = Workers(sandbox.jailed_alone(_program()))
         sandbox.on_close.append(workers.close)
     return workers
 

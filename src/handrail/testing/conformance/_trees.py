@@ -10,6 +10,7 @@ from typing import Final, Literal
 import anyio
 
 from handrail.contract.driver import Command, Process
+from handrail.sandbox.views import on_late
 from handrail.testing.conformance.check import Group, Seen
 from handrail.testing.conformance.fixture import Fixture, Open, collect, until, until_says
 
@@ -200,7 +201,7 @@ async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: fl
     for factor in (1, 8, 40):
         fixture = await open()
         watching, sandbox, told = await watch(fixture), fixture.sandbox, anyio.Event()
-        sandbox.on_late.append(lambda _, told=told: told.set())  # type: ignore[misc]
+        on_late(sandbox).append(lambda _, told=told: told.set())  # type: ignore[misc]
         given = {name: value if name == "max_output" else value * factor for name, value in limits.items()}
         ran = await sandbox.run(f"{HOLD}echo PRINTED; {line}", **given)  # type: ignore[arg-type]
         with anyio.move_on_after(0.5):
