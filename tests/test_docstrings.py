@@ -11,7 +11,8 @@ The form of an example, in the docstring of the class, function or assignment it
 
 Every public name of `handrail` and `handrail.testing` is defined in an example, so it has no `from handrail import`
 line. `await`, `async with` and `async for` may stand at the top level. A line that is printed follows as `#> line`,
-where `…` is any text; every printed line is shown, but for empty ones. The current directory is empty and is removed afterwards.
+where `…` is any text; every printed line is shown, but for empty ones. The current directory is empty and is removed
+afterwards. The example mentions its name, in lower case or not.
 """
 
 import ast

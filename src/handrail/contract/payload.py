@@ -13,7 +13,9 @@ class ReadFile:
     Example:
         ```python
         sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
-        print(await sandbox.dispatch(ReadFile("notes.txt")), await sandbox.dispatch(ReadFile("notes.txt", encoding=None)))
+        text = await sandbox.dispatch(ReadFile("notes.txt"))
+        data = await sandbox.dispatch(ReadFile("notes.txt", encoding=None))
+        print(text, data)
         #> hello b'hello'
         ```
     """

@@ -5,12 +5,12 @@ import os
 import posixpath
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Final, NoReturn, get_args
+from typing import Final, NoReturn
 
 import anyio
 import anyio.lowlevel
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Guarantee, Report, SignalName, Standing
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Guarantee, Report, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
@@ -21,7 +21,6 @@ from handrail.drivers.guard.spawn import Guard
 from handrail.sandbox.pipes import Pipes
 from handrail.threads import in_thread
 
-CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with everything it starts."
 LEFT_RUNNING_NOTE: Final = (
     "The command left processes running when it ended; they were killed. "
     "To keep something running, start it as a background job."
@@ -34,19 +33,6 @@ _TOO_MANY: Final = (
 )
 _INPUT_UNREAD: Final = "the command no longer reads its input"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
-
-NotEnforced = Mapping[Feature, tuple[Standing, str] | tuple[Standing, str, str]]
-"""By feature: how it stands, why, and what helps, if anything does."""
-
-
-def claim(
-    driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...], facts: tuple[str, ...] = ()
-) -> Report:
-    """A report that claims every feature as enforced, except `weaker`, with their reasons."""
-    enforced: tuple[Standing, str] = ("enforced", "")
-    features: tuple[Feature, ...] = get_args(Feature)
-    guarantees = tuple(Guarantee(feature, *weaker.get(feature, enforced)) for feature in features)
-    return Report(driver, guarantees, network, notes, (*facts, CPU_NOTE))
 
 
 class GuardedProcess:

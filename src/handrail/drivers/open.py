@@ -22,7 +22,7 @@ from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.drivers import _given, _options
+    from handrail.drivers import _options
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
 else:  # a program without a sandbox needs none of them
-    _given = Lazy("handrail.drivers._given")
     _host = Lazy("handrail.drivers.host")
     _jail = Lazy("handrail.drivers.jail")
     _memory = Lazy("handrail.drivers.memory")
@@ -46,16 +45,6 @@ else:  # a program without a sandbox needs none of them
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
 """The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
-COMMON: Final = ("workspace", "limits", "network", "env", "mounts", "git_identity", "virtual_env")
-"""The options that every driver takes; the last two only if they are given."""
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "workspace": None,
-    "limits": Limits(),
-    "network": "none",
-    "env": None,
-    "mounts": [],
-}
-"""What they are when they are not given."""
 WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
@@ -175,7 +164,7 @@ def open_sandbox(
     options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
     asked = {"git_identity": git_identity, "virtual_env": virtual_env}
     options |= driver_options | {name: value for name, value in asked.items() if value is not None}
-    _given.check_given(driver, options, allow_weaker, DEFAULTS)
+    _options.check_given(driver, options, allow_weaker)
     _check_names(driver, options, driver_options)
     return SandboxNotEntered(driver, options, allow_weaker)
 
@@ -238,7 +227,7 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
-    tested = await _selftest.tested(name, opener, _given.taken(name, opener, options, DEFAULTS))
+    tested = await _selftest.tested(name, opener, _options.taken(name, opener, options))
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
 
@@ -255,7 +244,7 @@ def _opener(name: str, known: Mapping[str, Opener | str], options: Mapping[str, 
         raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
     if isinstance(opener, str):
         raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
-    _given.taken("jail" if name == "auto" else name, opener, options, DEFAULTS)
+    _options.taken("jail" if name == "auto" else name, opener, options)
     return opener
 
 
@@ -298,7 +287,7 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            given = {name: value for name, value in options.items() if name in COMMON}
+            given = {name: value for name, value in options.items() if name in _options.COMMON}
             host = await _selftest.tested("host", _host_opener(sys.platform), given)
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(

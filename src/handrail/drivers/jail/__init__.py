@@ -12,10 +12,11 @@ from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import explainer
-from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
+from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._home import make_home
 from handrail.drivers._options import (
     VENV,
+    GitIdentity,
     ResolvedMount,
     check_mounts,
     check_network,
@@ -24,6 +25,7 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
+from handrail.drivers._reports import NotEnforced, claim
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy

@@ -15,13 +15,21 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from handrail.aio import finish
-from handrail.contract.driver import Command, Feature, FileStat, Mount, Report
+from handrail.contract.driver import Command, Feature, FileStat, Mount
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, Limits
 from handrail.drivers._command import check_command, command_error, file_error
-from handrail.drivers._guarded import NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._options import PATH, check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
+from handrail.drivers._home import make_home
+from handrail.drivers._options import (
+    PATH,
+    GitIdentity,
+    check_mounts,
+    check_network,
+    check_virtual_env,
+    check_workspace,
+    fixed_env,
+)
+from handrail.drivers._reports import posix_report
 from handrail.drivers.posix import _starter
 from handrail.drivers.posix._files import Files, Stop
 from handrail.drivers.posix._link import Link, start_starter
@@ -30,24 +38,6 @@ from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.threads import Work
 
 Result = TypeVar("Result")
-NO_GUARD: Final = "needs the jail, which needs Linux"
-WEAKER: Final[NotEnforced] = {
-    "tree_kill": ("advisory", "a command's process group is killed; a process that leaves it, as by setsid, lives on"),
-    "file_isolation": ("absent", f"commands see every file this user sees; {NO_GUARD}"),
-    "process_isolation": ("absent", f"commands see and can signal this user's other processes; {NO_GUARD}"),
-    "network_isolation": ("absent", f"commands use this machine's network; {NO_GUARD}"),
-    "no_privileges": ("absent", f"commands have every right of this user; {NO_GUARD}"),
-    "limit_memory": ("absent", "needs a cgroup, which needs Linux"),
-    "limit_processes": ("absent", f"the system counts all of this user's processes together; {NO_GUARD}"),
-    "limit_tmp": ("absent", f"temporary files are on this machine's own disk; {NO_GUARD}"),
-    "limit_workspace": ("absent", "the workspace is an ordinary directory"),
-}  # fmt: skip
-NOTES: Final = (
-    "No isolation: commands run as this user, on this machine.",
-    "There is no guard here: commands run in process groups, and a process that leaves its group outlives its command.",
-    "File operations check where links lead before they act: a link that is swapped meanwhile can lead them outside.",
-    "What is reported as enforced is claimed: the self-test needs the guard, and was not made here.",
-)
 LONG_LINE: Final = 100 << 10
 """Bytes; a longer line is passed to the shell in a file."""
 
@@ -99,11 +89,6 @@ async def open_own(env: Mapping[str, str] | None = None, *, privileges: bool = F
     """
     link = await start_starter(None, own_environment=True)
     return PosixDriver(link, files=Files([], None), workspace="/", tmp="/", env=env, limits=[])
-
-
-def posix_report() -> Report:
-    """What it claims."""
-    return claim("host", network="full", weaker=WEAKER, notes=NOTES)
 
 
 class PosixDriver:
