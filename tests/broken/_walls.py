@@ -92,7 +92,7 @@ FILE_WALL.opening("lets commands write to a copy of a mount", _mounts(_copied))
 
 @lru_cache(maxsize=1)
 def _own_variables() -> dict[str, str]:
-    """The variables of this process, as a program that it starts sees them."""
+    """Return the variables of this process, as a child process sees them."""
     printed = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode(errors="surrogateescape")
     return dict(pair.split("=", 1) for pair in printed.split("\0") if "=" in pair)
 
@@ -126,7 +126,7 @@ class _Prefers(Altered):
 
 
 class _Outside(Altered):
-    """Commands run on the host."""
+    """A driver that runs commands on the host."""
 
     def __init__(self, driver: Driver, host: Driver) -> None:
         super().__init__(driver, {})

@@ -62,7 +62,7 @@ BUILT_IN: Final = ("jail", "host", "memory")
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
-    """By name: the function that opens each driver, or why the driver cannot be used.
+    """Return the opener of each driver by name, or the reason why the driver cannot be used.
 
     A plugin whose name is taken is not loaded; it is listed as `name=its entry point`.
     """
@@ -85,7 +85,7 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
 
 @lru_cache(maxsize=1)
 def _plugins(_: tuple[tuple[str, int], ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """What is installed where this process imports from; the files of every package are read only after a change."""
+    """Return the installed entry points; package files are read again only after a change."""
     return tuple(importlib.metadata.entry_points(group=GROUP))
 
 
@@ -106,10 +106,10 @@ def _host_opener(system: str) -> Opener:
 
 
 async def open_own_guard(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> Driver:
-    """A driver that kills what this process's own programs started: their trees, or their groups without a guard.
+    """Open a driver for this process's own programs, which kills their trees, or without a guard their groups.
 
-    `env` is their whole environment; this process's own if None. Unless they keep their `privileges`, root's programs
-    have no capabilities.
+    `env` is the programs' whole environment; this process's own if None. Root's programs have no capabilities, unless
+    they keep their `privileges`.
     """
     opener = _host.open_own if _has_guard(sys.platform) else _posix.open_own
     return await opener(env, privileges=privileges)
@@ -133,7 +133,7 @@ def open_sandbox(
     allow_weaker: bool = False,
     **driver_options: Any,
 ) -> AbstractAsyncContextManager[Sandbox]:
-    """A sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
+    """Open a sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
 
     Args:
         driver: "auto" takes the jail if its self-test passes. Or "jail", "host", an installed one, or a Driver.
@@ -170,7 +170,7 @@ def open_sandbox(
 
 
 class SandboxNotEntered(AbstractAsyncContextManager[Sandbox], AsyncWith):
-    """A sandbox that `async with` opens. Whoever takes it for an open one is told so."""
+    """A sandbox that `async with` opens. Using it before raises an AttributeError with advice."""
 
     def __init__(self, driver: str | Driver, options: dict[str, Any], allow_weaker: bool) -> None:
         self._open = partial(_opened, driver, options, allow_weaker)
@@ -238,7 +238,7 @@ def _check_names(driver: str | Driver, options: Mapping[str, Any], driver_option
 
 
 def _opener(name: str, known: Mapping[str, Opener | str], options: Mapping[str, Any]) -> Opener:
-    """What opens the driver of this name. Raises HandrailError if it cannot be used here, or has no such option."""
+    """Return the opener of a driver. Raises HandrailError if the driver is unusable here, or has no such option."""
     opener = _jail.open_jail if name == "auto" else known.get(name)
     if opener is None:
         raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")

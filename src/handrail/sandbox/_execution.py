@@ -24,8 +24,9 @@ from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
 EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
-"""Called with each chunk. An awaitable that it returns is awaited. If it raises, it is not called again."""
+"""A function called with each chunk. A returned awaitable is awaited. After an exception the function is dropped."""
 EXIT_KILLED: Final = 137
+"""Exit code of a command whose end the driver did not report: 128 + KILL."""
 CHECKPOINT_BYTES: Final = 1 << 20
 """Bytes of output after which other tasks get a turn."""
 INPUT_PIECE: Final = 256 << 10
@@ -34,7 +35,7 @@ INPUT_PIECE: Final = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """A checked request: what to run, its input, and how much output it may print."""
+    """A checked request: the command, its input, and its limit of output."""
 
     command: Command
     cwd: str
@@ -48,10 +49,14 @@ class CommandSpec:
 
 
 class Execution:
-    """`wake` is set when the command ended or its end was requested; `ended` when the driver has reported the end."""
+    """A command from start to outcome.
+
+    `wake` is set when the command ended or its end was requested, `ended` when the driver has reported the end,
+    `settled` when supervision is over.
+    """
 
     task: Task
-    """Set by `begin`."""
+    """The task that drives the command; set by `begin`."""
 
     def __init__(self, id: str, spec: CommandSpec, driver: Driver, clock: Clock, caps: Caps) -> None:
         self.id = id
@@ -106,14 +111,14 @@ class Execution:
             await self.process.send(None)
 
     def abandon(self, tell: "Callable[[Execution], Awaitable[None]]") -> bool:
-        """Whether the call must be answered before the driver reports the end; `tell` then gets the outcome."""
+        """Stop waiting for the driver; return whether the end is still unknown. `tell` then gets the late outcome."""
         if self.ended.is_set():
             return False
         self.on_late = tell
         return True
 
     def outcome(self) -> Completed:
-        """The outcome, as far as it is known. Raises the driver's exception, unless the end was requested."""
+        """Return the outcome, as far as known. Raises the driver's exception, unless the end was requested."""
         if self.end_reason == "close":
             raise Unavailable("The sandbox was closed while the command ran.", retryable=False)
         if self.error is not None and self.end_reason is None:
@@ -248,7 +253,7 @@ class Execution:
 
 
 class _Printed:
-    """What a stream had printed when the outcome was asked for; a command that may still run prints on."""
+    """A stream up to the moment of the outcome; a command that may still run prints on."""
 
     __slots__ = ("_end", "_spool", "_stream")
 

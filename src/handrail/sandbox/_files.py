@@ -20,14 +20,14 @@ _Entries = list[FileStat]
 
 
 class Files:
-    """The file half of a Sandbox. Operations raise OSError or a subclass, or Unavailable when the sandbox is gone."""
+    """The file operations of a Sandbox. They raise OSError or a subclass, or Unavailable when the sandbox is gone."""
 
     _state: SandboxState
     _cwd: str
 
     @property
     def own_loop(self) -> OwnLoop:
-        """The event loop that the sandbox belongs to. Its methods may be awaited on any other."""
+        """The event loop that the sandbox belongs to; its methods may be awaited on any other loop."""
         return self._state.own_loop
 
     @on_own_loop
@@ -63,7 +63,7 @@ class Files:
 
     @on_own_loop
     async def stat(self, path: str) -> FileStat:
-        """The type, size and real path of what is at a path."""
+        """Look up a path: type, size, mode and real path."""
         target = await self._target(path)
         return await self._answer(self._state.driver.stat(target))
 
@@ -83,18 +83,18 @@ class Files:
 
     @on_own_loop
     async def remove(self, path: str) -> None:
-        """Remove a file, a link (not what it leads to), or a directory with everything in it."""
+        """Remove a file, a link (not its target), or a directory with everything in it."""
         target = await self._target(path)
         await self._answer(self._state.driver.remove(target))
 
     @on_own_loop
     async def list(self, path: str = ".") -> _Entries:
-        """The entries of a directory, sorted by name."""
+        """List the entries of a directory, sorted by name."""
         target = await self._target(path)
         return await self._answer(self._state.driver.list(target))
 
     async def _target(self, path: str) -> str:
-        """The absolute path for the driver. `..` is resolved as the kernel does: after following links."""
+        """Return the absolute path for the driver. `..` is resolved as the kernel does, after following links."""
         self._state.check_open()
         absolute = resolve(self._cwd, path)
         if ".." not in absolute:
@@ -115,9 +115,9 @@ class Files:
         return stat.real_path
 
     async def _answer(self, request: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """What the driver answers. It has a task of its own, so that a silent driver holds up neither a limit nor a
-        cancellation: it is cancelled too, and given a moment to stop.
-        """
+        """Wait for the driver's answer, in bounded time; a request without an answer is cancelled."""
+        # The request has a task of its own: a driver that ignores cancellation would otherwise hold up the caller's
+        # limit and cancellation.
         asked = _Asked(request)
         task = in_background(asked.run())
         try:
@@ -131,7 +131,7 @@ class Files:
 
 
 class _Asked(Generic[_Answer]):
-    """One request to the driver, and what became of it."""
+    """A request to the driver and its answer."""
 
     def __init__(self, request: Coroutine[Any, Any, _Answer]) -> None:
         self.over = anyio.Event()
@@ -154,7 +154,7 @@ class _Asked(Generic[_Answer]):
             await self.over.wait()
 
     def answer(self, waited: float) -> _Answer:
-        """The answer, or the driver's exception, or Unavailable when it gave neither."""
+        """Return the answer, or raise the driver's exception, or Unavailable if there is neither."""
         if self._answers:
             return self._answers[0]
         error = self._error

@@ -23,15 +23,15 @@ from handrail.sandbox.job import Job
 
 R = TypeVar("R", bound=Execution)
 JOBS_KEPT: Final = 256
-"""Ended jobs that can still be looked up."""
+"""Number of ended jobs that can still be looked up."""
 ADVICE_KEPT: Final = 20
-"""Different pieces of advice that a report can have."""
+"""Greatest number of pieces of advice in a report."""
 JOB_SPOOLS_KEPT: Final = 32
-"""Ended jobs whose whole output is still on disk."""
+"""Number of ended jobs whose whole output stays on disk."""
 
 
 class SandboxState:
-    """One for each sandbox. `calls` has the running commands by the id with which `terminate` ends them."""
+    """The state of one sandbox. `calls` has the running commands by the id that `terminate` takes."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -41,7 +41,7 @@ class SandboxState:
         self.on_late: list[Callable[[Late], object]] = []
         self.on_close: list[Callable[[], object]] = []
         self.advice: dict[str, None] = {}
-        """What a person could change about the sandbox, in the order in which commands showed it."""
+        """Changes to the sandbox that a person could make, in the order in which commands needed them."""
         self.closed = False
         self.file_wait = FILE_WAIT
         """Seconds for one file operation of the driver."""
@@ -49,15 +49,16 @@ class SandboxState:
         self._holding = threading.Lock()
         self._gone: anyio.Event | None = None
         self._numbers = count(1)
+        # Weak: a Completed that nobody keeps takes its spool file with it; the rest are closed with the sandbox.
         self._spools: WeakSet[Spool] = WeakSet()
         self._abandoned: set[Execution] = set()
 
     def number(self, kind: str) -> str:
-        """A new id."""
+        """Return a new id."""
         return f"{kind}-{next(self._numbers)}"
 
     def advise(self, text: str) -> None:
-        """Add to the advice, once."""
+        """Add a piece of advice, once."""
         if len(self.advice) < ADVICE_KEPT:
             self.advice[text] = None
 
@@ -72,7 +73,7 @@ class SandboxState:
             return self._holders
 
     def begin(self, execution: R) -> R:
-        """Start a command under its id."""
+        """Start an execution under its id."""
         self.check_open()
         self._spools.add(execution.spool)
         self.calls.setdefault(execution.id, set()).add(execution)
@@ -80,7 +81,7 @@ class SandboxState:
         return execution
 
     async def wait_for(self, execution: Execution, timeout: float | None, idle_timeout: float | None) -> Completed:
-        """Enforce the limits and return the outcome; if the driver stays silent, what is known so far."""
+        """Enforce the limits and return the outcome; of a silent driver, the outcome as far as known."""
         try:
             await supervise(execution, timeout, idle_timeout)
         finally:
@@ -109,9 +110,9 @@ class SandboxState:
         return bool(found)
 
     async def close(self) -> None:
-        """End everything and close the driver. May be called twice; both calls return when it is done.
+        """End everything and close the driver. May be called twice; both calls return at the end.
 
-        A cancellation of the caller is raised when it is done.
+        A cancellation of the caller is raised afterwards.
         """
         if self._gone is not None:
             await finish(self._gone.wait)
@@ -121,7 +122,7 @@ class SandboxState:
         await finish(self._close)
 
     async def _close(self) -> None:
-        """Only the end of the event loop cancels this; the driver is closed even then."""
+        """End everything and close the driver, even if the end of the event loop cancels this task."""
         try:
             await self._end_all()
         finally:

@@ -1,4 +1,4 @@
-"""Check a caller's arguments before anything starts; each error says what to give instead."""
+"""Check a caller's arguments before anything starts; each error names a valid value."""
 
 import posixpath
 from collections.abc import Mapping, Sequence

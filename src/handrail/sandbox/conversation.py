@@ -16,15 +16,15 @@ from handrail.sandbox.capture import Capture
 from handrail.sandbox.pipes import Pipes
 
 HEADER: Final = 4
-"""Bytes of a frame's length, the highest first."""
+"""Size of a frame's length in bytes, the highest byte first."""
 AT_ONCE: Final = 4096 - HEADER
-"""Bytes that a pipe takes whole or not at all."""
+"""Largest frame in bytes that a pipe takes whole or not at all (PIPE_BUF)."""
 UNREAD_BYTES: Final = 2 * FRAME_BYTES
-"""Bytes of frames that nobody has received, from which on the command is blocked."""
+"""Bytes of unreceived frames from which on the command is blocked."""
 
 
 class FramedCommand(Execution):
-    """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log.
+    """A command whose output is frames, which are kept until they are received; its stderr is its log.
 
     A driver of this machine has `start_piped`: frames then go through pipes of the command's own, and not through the
     driver. Any other one passes its input and output on.
@@ -59,7 +59,7 @@ class FramedCommand(Execution):
         return process
 
     def arrived(self, data: bytes) -> None:
-        """Keep what the command has written."""
+        """Add data from the command to the inbox."""
         self.received += len(data)
         self.inbox += data
         if self._pipes is not None and len(self.inbox) > UNREAD_BYTES:
@@ -89,7 +89,7 @@ class FramedCommand(Execution):
                 future.set_result(None)
 
     def push(self, data: bytes) -> int:
-        """Send what can be sent now, without waiting; returns how many bytes. Raises BrokenPipeError."""
+        """Send as much as possible without waiting; return the number of bytes. Raises BrokenPipeError."""
         if self.ended.is_set():
             return 0
         if self._pipes is not None:
@@ -112,22 +112,21 @@ class FramedCommand(Execution):
 
 
 def framed(data: bytes) -> bytes:
-    """With its length before it. Raises ValueError for what is too large."""
+    """Put the length before the data. Raises ValueError for data that is too large."""
     if len(data) > FRAME_BYTES:
         raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
     return len(data).to_bytes(HEADER, "big") + data
 
 
 class CommandConversation:
-    """Frames are bytes with their length before them: 4 bytes, the highest first; then at most 4 MiB."""
+    """A conversation in frames: a length of 4 bytes, the highest first, then at most 4 MiB."""
 
     def __init__(self, command: FramedCommand, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
         self._command = command
         self._outbox: list[tuple[bytes, Any]] = []
-        """What the command has not taken yet of each frame, and what its sender waits for, if he does.
-
-        One task sends all of it, so that a frame goes out whole even if its sender is cancelled."""
+        """Unsent parts of frames, each with the future of its sender, if the sender waits."""
+        # One task sends them all, so that a frame goes out whole even if its sender is cancelled.
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
@@ -135,11 +134,11 @@ class CommandConversation:
 
     @property
     def logs(self) -> str:
-        """What the command wrote to stderr, an Truncated where it is much."""
+        """The command's stderr; a Truncated if it is long."""
         return self._command.log.cut().text
 
     def watch(self, on_log: Callable[[Chunk], object]) -> None:
-        """Call `on_log` with what the command writes to stderr from now on."""
+        """Call `on_log` with each further chunk of the command's stderr."""
         self._command.on_log = on_log
 
     @property
@@ -149,7 +148,7 @@ class CommandConversation:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a command that has ended by itself or by a signal."""
+        """The exit code of a command that has ended by itself or by a signal; else None."""
         return self._command.exit_code
 
     def begin(self, first: bytes) -> None:
@@ -180,7 +179,7 @@ class CommandConversation:
                     sent.set_exception(error)
 
     def _stop_sending(self, task: Any) -> None:
-        """Of frames that are left, because the event loop ends, nobody waits for the rest."""
+        """Cancel the senders of unsent frames when the event loop ends."""
         while task.cancelled() and self._outbox:
             sent = self._outbox.pop()[1]
             if sent is not None:
@@ -239,13 +238,13 @@ class CommandConversation:
 
     @on_own_loop
     async def until_ended(self, seconds: float) -> None:
-        """Wait for the command's own end, at most so many seconds."""
+        """Wait at most `seconds` for the command to end by itself."""
         with anyio.move_on_after(seconds):
             await self._command.ended.wait()
 
     @on_own_loop
     async def kill(self) -> None:
-        """End the command and all it started. Returns when it is gone, or its driver stays silent."""
+        """Kill the command and its tree. Return when the tree is gone, or if the driver stays silent."""
         if self.ended or self._command.settled.is_set():
             return
         self._command.request_end("close")

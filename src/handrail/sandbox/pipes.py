@@ -11,7 +11,7 @@ from typing import Any, Final
 from handrail.aio import running_loop
 
 PIECE: Final = 64 << 10
-"""Bytes read at a time: what a pipe holds."""
+"""Bytes read at a time, as many as a pipe holds."""
 WIDEST: Final = 1 << 20
 """Bytes that a pipe holds after a command has enlarged it."""
 UNREAD: Final = "the command no longer reads its input"
@@ -44,15 +44,16 @@ class Pipes:
         self._has_processors = len(os.sched_getaffinity(0)) > 1
         """Whether the command can run meanwhile."""
         self._room: Any = None
-        """What somebody waits for who has more to write than fits."""
+        """The future of a writer that waits for room in the pipe."""
 
+    # Last resort for pipes that were never closed. At interpreter exit `os` may be gone, and the system closes them.
     def __del__(self) -> None:
         if not sys.is_finalizing():
             self._close_all()
 
     @classmethod
     def make(cls) -> "Pipes | None":
-        """None where no descriptors are left, and where a write to a command that has ended would end this process."""
+        """Make the pipes; None if no descriptors are left, or if SIGPIPE would end this process."""
         if signal.getsignal(signal.SIGPIPE) is not signal.SIG_IGN:
             return None
         made: list[tuple[int, int]] = []
@@ -66,13 +67,13 @@ class Pipes:
         return cls(*made)
 
     def passed(self) -> None:
-        """The command has its ends: close them here."""
+        """Close the command's ends here, after the command got them."""
         theirs, self.theirs = self.theirs, ()
         for fd in theirs:
             os.close(fd)
 
     def read_into(self, take: Callable[[bytes], object]) -> None:
-        """Give what the command writes to `take`, from now on."""
+        """Read from the command into `take`, from now on."""
         self._loop, self._take = running_loop(), take
         self.resume()
 
@@ -126,14 +127,14 @@ class Pipes:
             return b""
 
     def rest(self) -> bytes:
-        """What is left in the pipe of a command that has ended."""
+        """Read the rest of the pipe of a command that has ended."""
         data = b""
         while len(data) < WIDEST and (more := self._read()):
             data += more
         return data
 
     def write(self, data: "bytes | memoryview[int]") -> int:
-        """Write to its input; returns how many bytes the pipe took. Raises BrokenPipeError if nothing reads it."""
+        """Write to the input; return the number of bytes taken. Raises BrokenPipeError if no process reads."""
         self._wrote = perf_counter()
         try:
             return os.write(self._input, data)
@@ -143,7 +144,7 @@ class Pipes:
             raise BrokenPipeError(error.errno, UNREAD) from None
 
     async def write_all(self, data: bytes) -> None:
-        """Returns when the pipe has taken it. Raises BrokenPipeError if nothing reads it."""
+        """Write all data, waiting for room. Raises BrokenPipeError if no process reads."""
         view = memoryview(data)
         while view := view[self.write(view) :]:
             await self._until_room()
@@ -163,7 +164,7 @@ class Pipes:
             self._room.set_result(None)
 
     def close(self) -> None:
-        """May be called twice. Who waits to write gets a BrokenPipeError."""
+        """Close both pipes. May be called twice. A waiting writer gets a BrokenPipeError."""
         self.pause()
         self._take = None
         if self._room is not None:

@@ -27,6 +27,7 @@ from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
 WORKSPACE: Final = "/workspace"
+"""Directory of commands in a sandbox whose driver names none."""
 
 
 @explains_misuse
@@ -148,9 +149,9 @@ class Sandbox(Payloads, AsyncWith):
     async def open_process(
         self, command: str | Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Process:
-        """Start a command whose input and output are the caller's own to send and to read; nothing of it is kept.
+        """Start a command and return its Process: the caller sends input and reads output, and nothing is kept.
 
-        The caller ends it; closing the sandbox does too. Raises what the driver's `start` does.
+        The caller ends the command; closing the sandbox does too. Raises as the driver's `start`.
         """
         self._state.check_open()
         where = await self._where(cwd)
@@ -158,20 +159,20 @@ class Sandbox(Payloads, AsyncWith):
         return await self._state.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
 
     def jobs(self) -> list[Job]:
-        """All jobs, oldest first, with the ended ones that are still kept."""
+        """Return all jobs, oldest first, including ended jobs that are still kept."""
         return list(self._state.jobs.values())
 
     def job(self, id: str) -> Job | None:
-        """One job by its id."""
+        """Return a job by its id."""
         return self._state.jobs.get(id)
 
     @on_own_loop
     async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
-        """End a job or a running call: TERM, 3 s, KILL. Returns whether it was running. `by` becomes its `ended_by`."""
+        """End a job or a call: TERM, 3 s, KILL. Return whether any ran. `by` becomes the outcome's `ended_by`."""
         return await self._state.terminate(id, by)
 
     def at(self, path: str) -> "Sandbox":
-        """A view whose relative paths and commands start at `path`. This is a default, not a boundary."""
+        """Make a view whose relative paths and commands start at `path`: a default, not a boundary."""
         view = copy(self)
         view._cwd = resolve(self._cwd, path)
         return view
@@ -183,7 +184,7 @@ class Sandbox(Payloads, AsyncWith):
 
     @property
     def report(self) -> Report:
-        """What the sandbox promises; its notes have what commands showed that a person could change."""
+        """The guarantees of the sandbox, with notes on changes that commands needed and a person could make."""
         advice = tuple(self._state.advice)
         return replace(self._report, notes=(*self._report.notes, *advice)) if advice else self._report
 
@@ -208,6 +209,7 @@ class Sandbox(Payloads, AsyncWith):
 
     @property
     def closed(self) -> bool:
+        """Whether the sandbox is closed."""
         return self._state.closed
 
     async def close(self) -> None:
@@ -252,7 +254,7 @@ class Sandbox(Payloads, AsyncWith):
         )
 
     def _advised(self, completed: Completed) -> Completed:
-        """Tell the person what they could change: in the report, once, and whoever asked for it."""
+        """Pass advice on to the report, once, and to `on_advice`."""
         for text in completed.advice:
             self._state.advise(text)
             if self._on_advice is not None:
@@ -260,7 +262,7 @@ class Sandbox(Payloads, AsyncWith):
         return completed
 
     async def _where(self, cwd: str | None) -> str:
-        """A command's directory. Commands may reach more than file operations do; there the system resolves `..`."""
+        """Return a command's directory. Outside the reach of file operations, the system resolves `..`."""
         path = self._cwd if cwd is None else cwd
         try:
             return await self._target(path)

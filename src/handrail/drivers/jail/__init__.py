@@ -120,7 +120,7 @@ def _find_python(workspace: str, mounts: Sequence[ResolvedMount], given: str | N
 def _home(
     workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None
 ) -> Iterator[tuple[str | None, Callable[[], None]]]:
-    """A directory for HOME and what removes it, which is done here if the jail cannot be made.
+    """Make a directory for HOME; yield its path and the function that removes it. A failed jail removes it here.
 
     There is none where the person chose another, by a variable or by a mount.
     """
@@ -138,7 +138,7 @@ def _home(
 
 
 async def _greet(guard: Guard, limits: Limits, *, mounted: bool) -> None:
-    """Wait for the guard. Raises Unavailable with what to do, or HandrailError where a mount is what cannot be done."""
+    """Wait for the guard. Raises Unavailable with advice, or HandrailError for a mount that cannot be made."""
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
@@ -157,7 +157,7 @@ def _report(
     *,
     own_home: bool,
 ) -> Report:
-    """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
+    """Return the jail's claim; features that need a cgroup or an ordinary user are listed as absent."""
     weaker = dict(WEAKER)
     notes: list[str] = []
     facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]

@@ -1,4 +1,4 @@
-"""What a jail shows of the machine, read-only or writable, and which workspaces and mounts it refuses."""
+"""The view of a jail: the parts of the machine that it shows, and the workspaces and mounts that it refuses."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 GUARD_INSIDE: Final = "/run/handrail/guard"
 OWN_DIRECTORY: Final = os.path.dirname(GUARD_INSIDE)
 OUTER_DEVICES: Final = "/run/handrail/dev"
-"""From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
+"""Path of the machine's devices in the jail; the guard takes a few, and hides the rest before any command runs."""
 HOME: Final = "/home/sandbox"
 OWN_HOME: Final = f"{OWN_DIRECTORY}/home"
 """HOME where the workspace or a mount holds the other path."""
@@ -48,7 +48,7 @@ class Entry:
 
 
 def check_jail_workspace(workspace: str) -> str:
-    """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
+    """Return the real path. Raises as `check_workspace`, and HandrailError for a directory of the system itself."""
     home = check_workspace(workspace)
     if home in NO_WORKSPACE or is_below(home, (*NO_TARGET, "/etc")):
         raise HandrailError(
@@ -116,7 +116,7 @@ def crosses_link(target: str, origins: Sequence[Origin]) -> bool:
 
 @lru_cache(maxsize=1)
 def interpreter_dirs() -> tuple[str, ...]:
-    """Where the running interpreter and its virtual environment live; never a whole home directory."""
+    """Return the directories of the running interpreter and its virtual environment; never a whole home directory."""
     programs = os.path.dirname(os.path.realpath(sys.executable))
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     if os.path.basename(programs) == "bin":
@@ -163,7 +163,7 @@ def system_arguments() -> list[str]:
 
 
 def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
-    """Read-only below the workspace too: this very process goes on to load and run what is in there."""
+    """Yield read-only mounts of the interpreter, even below the workspace: this process still loads code from there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
         if not is_below(path, covered) and not crosses_link(path, origins):
@@ -172,7 +172,7 @@ def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
 
 
 def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> Iterator[Entry]:
-    """What each jail has of its own: /proc, devices, temporary files, and the name /workspace."""
+    """Return the arguments for a jail's own parts: /proc, devices, temporary files, and the name /workspace."""
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Entry("/proc", ("--proc", "/proc"))
     yield Entry("/dev", _DEV)
@@ -190,7 +190,7 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> It
 
 
 def _hidden_copies(writable: Sequence[Origin]) -> Iterator[Entry]:
-    """Copies of /etc below what commands may write are hidden: other jails of this process show them."""
+    """Hide copies of /etc below writable directories, because other jails of this process show them."""
     for copy in copies():
         for top, source in writable:
             if is_below(copy, [source]):

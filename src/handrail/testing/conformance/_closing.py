@@ -13,7 +13,7 @@ CLOSING: Final = Group("tree_kill")
 
 
 async def _pipe(fixture: Fixture) -> int:
-    """The reading end of a pipe inside, as a file of this machine. Raises NotTried where its files are elsewhere."""
+    """Make a pipe inside; open its reading end on this machine. Raises NotTried if the files are elsewhere."""
     await fixture.needs("mkfifo", "setsid")
     await fixture.run("mkfifo alive")
     try:
@@ -23,7 +23,7 @@ async def _pipe(fixture: Fixture) -> int:
 
 
 async def _read(pipe: int, patience: float, *, end: bool) -> bool:
-    """Whether a text comes, or whether the pipe has no writer any more."""
+    """Return whether a text comes, or the pipe has no writer any more."""
     with anyio.move_on_after(patience):
         while True:
             try:

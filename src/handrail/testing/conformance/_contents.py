@@ -1,4 +1,4 @@
-"""Checks of ranges and of atomic writes: a reader gets what it asked for, and the old content or the new."""
+"""Checks of ranges and of atomic writes: a reader gets the range it asked for, of the old content or the new."""
 
 import errno
 from functools import partial
@@ -16,7 +16,7 @@ ATOMIC: Final = Group("atomic_write", needs=("files",))
 TEXT: Final = b"0123456789"
 LARGE: Final = 1 << 20
 ROUNDS: Final = 12
-"""Four threads that write one file in its place mix it in every second round."""
+"""Number of rounds; four threads that write one file in place mix its content in every second round."""
 TERABYTE: Final = 1 << 40
 HOLD: Final = "exec 3< file; touch started; until test -e go; do sleep 0.01; done; cat <&3"
 
@@ -108,7 +108,7 @@ async def a_reader_sees_the_old_content_or_the_new(open: Open) -> Seen:
 
 @ATOMIC.check
 async def of_two_writers_one_wins_whole(open: Open) -> Seen:
-    """Of different sizes: a shorter text that is written last in its place leaves the end of a longer one."""
+    """Write texts of different sizes: written in place, a shorter text leaves the end of a longer one."""
     fixture = await open()
     contents = [b"a" * LARGE, b"b" * (LARGE // 2), b"c" * (LARGE // 4), b"d" * 1000]
     for _ in range(ROUNDS):
@@ -122,7 +122,7 @@ async def of_two_writers_one_wins_whole(open: Open) -> Seen:
 
 
 async def _cancelled(fixture: Fixture, driver: Driver) -> bool:
-    """Whether a large write was cut off."""
+    """Return whether a large write was cut off."""
     await driver.write(fixture.at("file"), b"old")
     work = partial(driver.write, fixture.at("file"), b"n" * (64 << 20))
     for seconds in (0.0, 0.001, 0.01):

@@ -41,12 +41,12 @@ USUAL: Final = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR", "PWD",
     "OLDPWD", "SHLVL", "_", "HOSTNAME", "PYTHONUNBUFFERED", "TZ",
 })  # fmt: skip
-"""Variables that every machine has: a sandbox may set them itself."""
+"""Names of variables that every machine has, and that a sandbox may set itself."""
 SECRET: Final = b"secret of this machine"
 
 
 async def attempted(fixture: Fixture, attempt: Attempt, values: Mapping[str, str]) -> str:
-    """`refused`, or `reached`. Raises NotAttempted when the attempt was not made."""
+    """Return `refused` or `reached`. Raises NotAttempted if the attempt was not made."""
     ran = await fixture.run([await fixture.probe(), *arguments([attempt], values)])
     return "reached" if read_tried(ran.stdout, [attempt]).reached[0] else "refused"
 
@@ -92,7 +92,7 @@ async def one_command_does_not_see_the_processes_of_another(open: Open) -> Seen:
 
 @PROCESS_WALL.check
 async def a_command_cannot_signal_a_process_outside(open: Open) -> Seen:
-    """The first of two deadly signals is what a process ends by, however late it ends."""
+    """Send two deadly signals; a process ends by the first one, however late."""
     fixture = await open()
     with subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL, start_new_session=True) as bystander:
         try:

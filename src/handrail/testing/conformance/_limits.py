@@ -1,4 +1,4 @@
-"""Checks of limits: what is above a limit fails, and without the limit it works."""
+"""Checks of limits: a command above a limit fails, and works without the limit."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from handrail.testing.conformance.fixture import Open, outcome, until_says
 
 MIB: Final = 1 << 20
 CPU_WAIT: Final = 15.0
-"""Seconds in which a busy machine gives a command one second of its time."""
+"""Seconds in which a command gets one second of CPU time on a busy machine."""
 KILLED_FROM: Final = 128
 FEATURES: Final[tuple[Feature, ...]] = (
     "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
@@ -42,7 +42,7 @@ for _each in ATTEMPTS:
 
 
 async def _above(open: Open, limits: Limits, line: str, below: str, got_below: bytes) -> Seen:
-    """The line prints `DONE` unless the limit stops it; the same with less is the control."""
+    """Run a line that prints `DONE` unless the limit stops it, and as a control a smaller one."""
     fixture = await open(limits=limits)
     control = await fixture.run(below)
     ran = await fixture.run(f"{line} && echo DONE")

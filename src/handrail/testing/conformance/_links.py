@@ -10,7 +10,7 @@ MAKE: Final = "mkdir dir && echo 12345 > dir/file && {} && echo STARTED"
 
 
 async def _made(open: Open, line: str) -> tuple[Fixture, bool]:
-    """A directory with a file, and what the line makes beside it."""
+    """Make a directory with a file, and run a line beside it; return whether the line ran."""
     fixture = await open()
     await fixture.needs("ln", "mkfifo")
     ran = await fixture.run(MAKE.format(line))

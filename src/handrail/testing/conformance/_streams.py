@@ -14,14 +14,14 @@ MEGABYTE: Final = 1 << 20
 BOTH: Final = "(head -c 3000000 /dev/zero | tr '\\0' o) & (head -c 2000000 /dev/zero | tr '\\0' e) >&2 & wait"
 ENOUGH: Final = 10 << 20
 UNTAKEN: Final = 3 << 20
-"""Bytes; more than pipes and buffers on the way hold."""
+"""Bytes of output that exceed all pipes and buffers on the way."""
 READER_WAIT: Final = 0.5
-"""Seconds, and at least, in which a command prints what nobody holds up."""
+"""Least seconds in which a command can print everything without back-pressure."""
 READER_TIMES: Final = 4
-"""Times as long as it takes where somebody reads."""
+"""Multiple of the time that the command takes with a reader."""
 
 DISTURBED_TIMES: Final = 20
-"""Times as long as a command takes alone, for three of them."""
+"""Multiple of one command's time that three commands at once may take."""
 
 
 async def _echoed(open: Open, pieces: list[bytes]) -> Seen:
@@ -124,7 +124,7 @@ async def a_sandbox_feeds_a_text_and_closes_it(open: Open) -> Seen:
 
 
 async def _live(open: Open, redirect: str, stream: str) -> Seen:
-    """The command goes on only when somebody has seen what it printed."""
+    """Run a command that goes on only after its output was seen."""
     fixture = await open()
     line = f"echo seen {redirect}; n=0; until test -e go; do n=$((n+1)); test $n -lt 200 || exit 9; sleep 0.05; done"
     process = await fixture.start(line)
@@ -174,7 +174,7 @@ async def what_was_printed_before_a_kill_is_kept(open: Open) -> Seen:
 
 @OUTPUT.check
 async def a_command_waits_for_its_reader(open: Open) -> Seen:
-    """With back-pressure it cannot have printed everything while nobody read."""
+    """Check that a command without a reader cannot print everything."""
     fixture = await open()
     began = anyio.current_time()
     await fixture.run("head -c 12000000 /dev/zero")

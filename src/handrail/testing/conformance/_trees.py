@@ -29,17 +29,17 @@ SHAPES: Final = {
     "a pipeline": f"{START}; yes | sleep 1000 | cat",
 }
 GENTLE: Final = ("a child", "children in the background", "a child in its own session", "a stopped child")
-"""Trees that TERM ends."""
+"""Lines whose trees end by TERM."""
 CANCELLED_WAIT: Final = 0.3
-"""Seconds, and at least, in which a command that was not ended begins to run."""
+"""Least seconds in which a command that was not ended begins to run."""
 BUSY_TIMES: Final = 4
-"""Times as long as another command takes from its start to its end."""
+"""Multiple of the time that another command takes from start to end."""
 KILLED: Final = 137
 TERMINATED: Final = 143
 
 
 class Watch:
-    """Tells whether anything of a tree lives."""
+    """A watch that tells whether a process of a tree lives, by a pipe that all of them hold."""
 
     def __init__(self, fixture: Fixture, watcher: Process) -> None:
         self.fixture = fixture
@@ -143,7 +143,7 @@ async def a_signal_reaches_one_command_alone(open: Open) -> Seen:
 
 @TREES.check
 async def the_tree_is_dead_when_wait_returns(open: Open) -> Seen:
-    """A child that counts as fast as it can: after `wait` it counts no further."""
+    """Start a child that counts as fast as it can: after `wait` the count stands still."""
     fixture = await open()
     process = await fixture.start("(trap '' TERM; while :; do echo x; done > count) & sleep 1000")
     size = 0
@@ -159,7 +159,7 @@ async def the_tree_is_dead_when_wait_returns(open: Open) -> Seen:
 
 
 async def _left(open: Open, line: str) -> Seen:
-    """What it left may not hold it: it ends soon after its last word, which a busy machine may bring late."""
+    """Leave processes behind that hold the output: the command ends soon after its last line all the same."""
     fixture = await open()
     watching = await watch(fixture)
     process = await fixture.start(f"{HOLD}{line}; echo DONE; exit 7")
@@ -180,7 +180,7 @@ TREES.add("a child that holds stdout does not hold the command", _left, f"{START
 
 @TREES.check
 async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
-    """Another command holds the pipe meanwhile, and lets it go when the cancelled one would hold it too."""
+    """Cancel a start while another command holds the pipe; the pipe is free once that command ends."""
     fixture = await open()
     watching = await watch(fixture)
     other = await fixture.start(f"{HOLD}{START}; until test -e go; do sleep 0.01; done; echo USABLE")
@@ -197,7 +197,7 @@ async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
 
 
 async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: float) -> Seen:
-    """A limit of the Sandbox ends the whole tree and keeps what was printed. A busy machine is given more time."""
+    """Let a limit of the Sandbox end a tree; the output is kept. A busy machine gets more time."""
     for factor in (1, 8, 40):
         fixture = await open()
         watching, sandbox, told = await watch(fixture), fixture.sandbox, anyio.Event()
