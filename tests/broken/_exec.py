@@ -1,4 +1,4 @@
-"""Drivers that run something else, elsewhere, or say that it ended otherwise."""
+"""Drivers that run another command, run it elsewhere, or report another end."""
 
 import posixpath
 import re

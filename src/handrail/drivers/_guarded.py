@@ -79,7 +79,7 @@ class GuardedProcess:
             yield Chunk("stdout" if stream == 1 else "stderr", data)
 
     async def send(self, data: bytes | None) -> None:
-        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when the command does not read."""
+        """Write to the input until the pipe has taken all. Raises BrokenPipeError if the command does not read."""
         exchange, channel = self._exchange, self._channel
         async with self._sending:
             if data is None:
@@ -112,7 +112,7 @@ class GuardedProcess:
         self._channel.post(frames.frame(frames.INPUT, exchange.id, piece))
 
     async def wait(self) -> int:
-        """Returns when the whole tree is dead. Raises Unavailable when the guard is gone."""
+        """Wait until the whole tree is dead; return the exit code. Raises Unavailable if the guard is gone."""
         exchange = self._exchange
         await self._channel.until(exchange, lambda: exchange.over)
         return exchange.exited[0] if exchange.exited else 127

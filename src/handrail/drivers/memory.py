@@ -56,7 +56,7 @@ class MemoryProcess:
         self.pid: int | None = None
         self.notes = script.notes
         self.signals: list[SignalName] = []
-        """Every signal it was sent."""
+        """Signals that were sent to the command."""
         self._script = script
         self._code: int | None = None
         self._over = anyio.Event()

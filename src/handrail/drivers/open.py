@@ -121,18 +121,11 @@ def jailed_alone(program: str) -> str:
 
 
 def open_sandbox(
-    driver: str | Driver = "auto",
-    *,
-    workspace: str | PathLike[str] | None = None,
-    limits: Limits = Limits(),
-    network: str = "none",
-    env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (),
-    git_identity: tuple[str, str] | None = None,
-    virtual_env: str | None = None,
-    allow_weaker: bool = False,
+    driver: str | Driver = "auto", *, workspace: str | PathLike[str] | None = None, limits: Limits = Limits(),
+    network: str = "none", env: Mapping[str, str] | None = None, mounts: Sequence[Mount] = (),
+    git_identity: tuple[str, str] | None = None, virtual_env: str | None = None, allow_weaker: bool = False,
     **driver_options: Any,
-) -> AbstractAsyncContextManager[Sandbox]:
+) -> AbstractAsyncContextManager[Sandbox]:  # fmt: skip
     """Open a sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
 
     Args:

@@ -28,7 +28,7 @@ class Answer(ABC):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """Allow it as a tool's return type; `__get_pydantic_json_schema__` describes `to_data`."""
+        """Allow the class as a tool's return type; `__get_pydantic_json_schema__` describes `to_data`."""
         return {"type": "any"}
 
 

@@ -82,7 +82,7 @@ class FramedCommand(Execution):
         await future
 
     def change(self) -> None:
-        """Wake whoever waits for frames, or for room."""
+        """Wake the tasks that wait for frames or for room."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():

@@ -19,7 +19,7 @@ from handrail.drivers.scratch import is_scratch
 
 CONFIGURATION: Final = "pyvenv.cfg"
 CONFIGURATION_MAX: Final = 64 << 10
-"""Bytes of it that are read."""
+"""Greatest part of pyvenv.cfg that is read, in bytes."""
 NOWHERE: Final = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot")
 """No Python is there, and a jail shows nothing of the machine below them."""
 PRIVATE: Final = (".ssh", ".gnupg", ".aws", ".config", ".local/share", ".bashrc", ".profile")

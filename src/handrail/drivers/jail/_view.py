@@ -41,7 +41,7 @@ Origin = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that appears at `target`, and bubblewrap's arguments for it."""
+    """An entry of the view: a target path, and bubblewrap's arguments that make it."""
 
     target: str
     arguments: tuple[str, ...]
@@ -58,7 +58,7 @@ def check_jail_workspace(workspace: str) -> str:
 
 
 def check_sources(mounts: Sequence[Mount], workspace: str) -> None:
-    """Raises HandrailError for a source below the workspace or another mount that a link leads out of there."""
+    """Raise HandrailError for a source below the workspace or another mount that a link leads out of there."""
     tops = [workspace, *(os.path.realpath(mount.source) for mount in mounts)]
     for mount in mounts:
         path = os.path.abspath(mount.source)

@@ -20,7 +20,7 @@ WHOLE_MAX: Final = 512 << 20
 """Bytes; larger files are read by range."""
 ENTRIES_MAX: Final = 1_000_000
 PIECE: Final = 1 << 20
-"""Bytes that are read or written between two checks whether anybody waits for it."""
+"""Bytes read or written between two looks at the stop flag."""
 LONG_PATH: Final = 900
 """Bytes; a directory with a longer path is moved up before it is removed. macOS takes 1,024."""
 MODE_BITS: Final = 0o777

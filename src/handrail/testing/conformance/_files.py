@@ -305,7 +305,7 @@ async def _below_a_file(open: Open, method: str) -> Seen:
 
 
 async def _relative(open: Open, method: str) -> Seen:
-    """Of one that is there, or could be made, if it began in the workspace."""
+    """Try relative paths of entries that exist, or could be made, in the workspace."""
     fixture = await _with_file(open)
     path = {"list": fixture.directory, "make_dir": fixture.at("new")}.get(method, fixture.at("file"))
     there, relative = await fixture.exists("file"), path.removeprefix(fixture.workspace).lstrip("/")
