@@ -57,7 +57,11 @@ def needs(page: Path) -> str:
 
 
 def blocks(page: Path, *languages: str) -> list[Block]:
-    text = page.read_text(encoding="utf-8")
+    return blocks_of(page.read_text(encoding="utf-8"), *languages)
+
+
+def blocks_of(text: str, *languages: str) -> list[Block]:
+    """The fenced blocks of a text, of a page or of a docstring."""
     found = []
     for match in BLOCK.finditer(text):
         if not languages or match["language"] in languages:
@@ -95,7 +99,7 @@ def complaints(page: Path, directory: Path, python: Path | None = None) -> list[
     return [
         f"{page.name}, line {block.line}: promised {block.promised}, printed {lines}"
         for block, lines in zip(_run(page), printed, strict=True)
-        if not _keeps(block.promised, [line.rstrip() for line in lines])
+        if not keeps(block.promised, [line.rstrip() for line in lines])
     ]
 
 
@@ -103,7 +107,8 @@ def _run(page: Path) -> list[Block]:
     return [block for block in blocks(page, "python") if not block.mark]
 
 
-def _keeps(promised: list[str], printed: list[str]) -> bool:
+def keeps(promised: list[str], printed: list[str]) -> bool:
+    """Whether the printed lines are the promised ones; `…` in a promise is any text."""
     if len(promised) != len(printed):
         return False
     patterns = (re.escape(line).replace("…", ".*") for line in promised)

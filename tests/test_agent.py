@@ -12,6 +12,7 @@ from handrail import Agent, Budget, Call, Context, HandrailError, Policy, Sandbo
 from handrail.contract.driver import Command, Feature
 from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Usage
 from handrail.drivers.memory import Script
+from handrail.sandbox.views import on_late
 from handrail.testing import MemoryDriver, ScriptedModel, Turn
 from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of, only_ending
@@ -71,9 +72,9 @@ async def test_a_sandbox_does_not_hold_the_sessions_that_it_served() -> None:
     for _ in range(3):
         assert (await Agent(ScriptedModel(["Done."]), sandbox=sandbox).run("Go.")).reason == "done"
         async with Session(sandbox=sandbox.at(".")):
-            sandbox.acquire()
+            await sandbox.__aenter__()
     with anyio.fail_after(60):
-        while sandbox.on_late:
+        while on_late(sandbox):
             gc.collect()  # it does nothing while another thread collects
             await anyio.sleep(0.01)
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.driver import Command, Driver, FileStat
-from tests.broken.altered import Altered, Shelf
+from tests.broken.altered import Altered, Catalogue
 
-RANGES: Final = Shelf("range_read")
-ATOMIC: Final = Shelf("atomic_write")
+RANGES: Final = Catalogue("range_read")
+ATOMIC: Final = Catalogue("atomic_write")
 SMALL: Final = 64 << 10
 BEYOND: Final = 1 << 32
 

@@ -1,4 +1,4 @@
-"""Drivers that run something else, elsewhere, or say that it ended otherwise."""
+"""Drivers that run another command, run it elsewhere, or report another end."""
 
 import posixpath
 import re
@@ -12,9 +12,9 @@ import anyio
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process
 from handrail.contract.errors import Unavailable
-from tests.broken.altered import Altered, AlteredProcess, Shelf
+from tests.broken.altered import Altered, AlteredProcess, Catalogue
 
-EXEC: Final = Shelf("exec")
+EXEC: Final = Catalogue("exec")
 AT_A_TIME: Final = 5
 CUT: Final = 512 << 10
 

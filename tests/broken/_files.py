@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 
 from handrail.contract.driver import Driver, FileStat
-from tests.broken.altered import Altered, Kind, Shelf
+from tests.broken.altered import Altered, Catalogue, Kind
 
-FILES: Final = Shelf("files")
+FILES: Final = Catalogue("files")
 EMPTY: Final = {"read": b"", "list": list[FileStat]()}
 
 

@@ -11,7 +11,7 @@ from handrail.drivers.jail import find_bubblewrap
 from handrail.drivers.scratch import make_lasting_scratch
 
 Edit = tuple[str, str, str]
-"""A file of the guard, a text in it, and what stands there instead."""
+"""A change of the guard: a file, a text in it, and its replacement."""
 QUICK: Final = [flag for flag in FLAGS if not flag.startswith(("-W", "-O", "-D", "-U"))]
 OTHER_GUARD: Final = """
 at = words.index("--")
@@ -27,7 +27,7 @@ if words[:1] == ["--args"]:
 
 @lru_cache(maxsize=1)
 def careless_directory() -> Path:
-    """Where what is made for broken drivers is kept, until this process ends."""
+    """Return a directory for files of broken drivers, which is removed when this process ends."""
     directory = Path(make_lasting_scratch())
     directory.chmod(0o755)
     for header in HERE.glob("*.h"):
@@ -37,7 +37,7 @@ def careless_directory() -> Path:
 
 @lru_cache(maxsize=100)
 def _object(file: str, text: str) -> str:
-    """A compiled file of the guard."""
+    """Compile a file of the guard."""
     name = careless_directory() / f"{Path(file).stem}-{abs(hash(text))}.c"
     name.write_text(text, encoding="utf-8")
     made = name.with_suffix(".o")
@@ -47,7 +47,7 @@ def _object(file: str, text: str) -> str:
 
 @lru_cache(maxsize=100)
 def careless_guard(*edits: Edit) -> str:
-    """The path of the guard's program, compiled with these changes."""
+    """Compile the guard with changes; return the program's path."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources()}
     for file, old, new in edits:
         if texts[file].count(old) != 1:
@@ -61,7 +61,7 @@ def careless_guard(*edits: Edit) -> str:
 
 @lru_cache(maxsize=100)
 def lying_bubblewrap(edit: str, **values: str) -> str:
-    """A bubblewrap that changes its words first: those it was started with, and those it is told afterwards."""
+    """Make a bubblewrap that changes its arguments first: those on its command line, and those read afterwards."""
     lines = "".join(f"    {line}\n" for line in edit.format(**values).strip().splitlines())
     text = f"#!{sys.executable} -IS\n{READ_WORDS}if len(words) > 1:\n{lines}"
     path = careless_directory() / f"bwrap-{abs(hash(text))}"

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from handrail.contract.driver import Command, Driver, Process
 from handrail.contract.limits import Limits
-from handrail.testing.conformance.site import Opener
+from handrail.testing.conformance.fixture import Opener
 from tests.broken._guards import with_bubblewrap
-from tests.broken.altered import Altered, Broken, Shelf
+from tests.broken.altered import Altered, Broken, Catalogue
 
 LIMITS: Final[list[Broken]] = []
 FORGETS_SIZES: Final = """
@@ -27,10 +27,10 @@ def _without(field: str) -> Any:
 
 
 for _field in ("processes", "cpu", "open_files", "file_size", "memory", "workspace"):
-    _shelf = Shelf(f"limit_{_field}", base="bounded" if _field in ("memory", "workspace") else "jail")  # type: ignore[arg-type]
-    _shelf.opening(f"forgets the limit on {_field}", _without(_field))
-    LIMITS.extend(_shelf)
-_tmp: Final = Shelf("limit_tmp")
+    _catalogue = Catalogue(f"limit_{_field}", base="bounded" if _field in ("memory", "workspace") else "jail")  # type: ignore[arg-type]
+    _catalogue.opening(f"forgets the limit on {_field}", _without(_field))
+    LIMITS.extend(_catalogue)
+_tmp: Final = Catalogue("limit_tmp")
 _tmp.opening("forgets the size of private directories", with_bubblewrap(FORGETS_SIZES))
 LIMITS.extend(_tmp)
 

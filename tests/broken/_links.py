@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from handrail.contract.driver import FileStat
-from tests.broken.altered import Altered, Shelf
+from tests.broken.altered import Altered, Catalogue
 
-LINKS: Final = Shelf("files")
+LINKS: Final = Catalogue("files")
 MOST: Final = 64 << 10
 
 

@@ -1,4 +1,4 @@
-"""Drivers that lose, mix, hold back or change what goes in and comes out."""
+"""Drivers that lose, mix, hold back or change input and output."""
 
 import re
 from collections.abc import AsyncIterator
@@ -10,10 +10,10 @@ import anyio
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from tests.broken.altered import Altered, AlteredProcess, Shelf
+from tests.broken.altered import Altered, AlteredProcess, Catalogue
 
-STDIN: Final = Shelf("stdin")
-OUTPUT: Final = Shelf("live_output")
+STDIN: Final = Catalogue("stdin")
+OUTPUT: Final = Catalogue("live_output")
 
 
 @STDIN.running("drops NUL from its input")
@@ -71,7 +71,7 @@ class _FirstPiece(AlteredProcess):
 
 
 class _Silent(AlteredProcess):
-    """Drops input instead of saying that nobody takes it, in one of four cases."""
+    """A process that drops input that no command reads, in one of four cases, instead of an error."""
 
     case = ""
     closed = ended = False
@@ -130,7 +130,7 @@ class _Ascii(AlteredProcess):
 
 
 class _Gathers(AlteredProcess):
-    """Holds a short piece back until more comes on the same stream, or the end."""
+    """A process that holds a short piece back until more output, or the end, comes on the same stream."""
 
     stream = "stdout"
 

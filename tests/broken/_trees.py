@@ -1,4 +1,4 @@
-"""Drivers that do not end what a command started, or end something else."""
+"""Drivers that do not end a command's processes, or end others."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -8,16 +8,16 @@ import anyio.lowlevel
 
 from handrail.aio import in_background
 from handrail.contract.driver import Chunk, Command, Driver, Process, SignalName
-from handrail.testing.conformance.site import Opener
-from tests.broken.altered import Altered, AlteredProcess, Broken, Shelf
+from handrail.testing.conformance.fixture import Opener
+from tests.broken.altered import Altered, AlteredProcess, Broken, Catalogue
 
-TREES: Final = Shelf("tree_kill")
-GROUPS: Final = Shelf("tree_kill", base="posix")
-"""Made of the driver that kills process groups; it claims no more."""
+TREES: Final = Catalogue("tree_kill")
+GROUPS: Final = Catalogue("tree_kill", base="posix")
+"""Broken drivers over the driver that kills process groups, and claims no more."""
 
 
 class _Claims(Altered):
-    """Says that it ends whole trees."""
+    """A driver that claims to end whole trees."""
 
     def __init__(self, driver: Driver, options: dict[str, Any]) -> None:
         super().__init__(driver, options)
@@ -100,7 +100,7 @@ class _Early(AlteredProcess):
 
 @TREES.running("waits for what a command left running")
 class _Held(AlteredProcess):
-    """Not for one that was signalled: its parent may die before its child, on a busy machine."""
+    """A process that waits for leftover processes, unless it was signalled: then parents may die before children."""
 
     signalled = False
 
@@ -126,7 +126,7 @@ class _GoesOn(Altered):
 
 
 class _TwoDrivers(Altered):
-    """Files and commands have a driver each; the first closing closes that of the files."""
+    """A driver with one driver for files and one for commands; the first close closes only that of the files."""
 
     def __init__(self, driver: Driver, commands: Driver) -> None:
         super().__init__(driver, {})

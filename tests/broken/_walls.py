@@ -15,15 +15,15 @@ import anyio
 
 from handrail.contract.driver import Chunk, Command, Driver, Mount, Process
 from handrail.drivers.host import open_host
-from handrail.testing.conformance.site import Opener
+from handrail.testing.conformance.fixture import Opener
 from tests.broken._guards import careless_directory, with_bubblewrap, with_guard
-from tests.broken.altered import Altered, Broken, Shelf
+from tests.broken.altered import Altered, Broken, Catalogue
 
-FILE_WALL: Final = Shelf("file_isolation")
-PROCESS_WALL: Final = Shelf("process_isolation")
-NETWORK_WALL: Final = Shelf("network_isolation")
-PRIVILEGES: Final = Shelf("no_privileges")
-ENV_WALL: Final = Shelf("env_isolation")
+FILE_WALL: Final = Catalogue("file_isolation")
+PROCESS_WALL: Final = Catalogue("process_isolation")
+NETWORK_WALL: Final = Catalogue("network_isolation")
+PRIVILEGES: Final = Catalogue("no_privileges")
+ENV_WALL: Final = Catalogue("env_isolation")
 MOST: Final = 1 << 20
 SHARES_NETWORK: Final = """
 at = words.index("--unshare-all")
@@ -92,7 +92,7 @@ FILE_WALL.opening("lets commands write to a copy of a mount", _mounts(_copied))
 
 @lru_cache(maxsize=1)
 def _own_variables() -> dict[str, str]:
-    """The variables of this process, as a program that it starts sees them."""
+    """Return the variables of this process, as a child process sees them."""
     printed = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode(errors="surrogateescape")
     return dict(pair.split("=", 1) for pair in printed.split("\0") if "=" in pair)
 
@@ -126,7 +126,7 @@ class _Prefers(Altered):
 
 
 class _Outside(Altered):
-    """Commands run on the host."""
+    """A driver that runs commands on the host."""
 
     def __init__(self, driver: Driver, host: Driver) -> None:
         super().__init__(driver, {})

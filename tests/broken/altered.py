@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from handrail.contract.driver import Chunk, Command, Driver, Feature, FileStat, Process, SignalName
 from handrail.sandbox.sandbox import WORKSPACE
-from handrail.testing.conformance.site import Opener
+from handrail.testing.conformance.fixture import Opener
 
 LISTED: Final = Path(__file__).with_name("must_fail.txt")
 
 
 class AlteredProcess:
-    """Passes everything on to another Process."""
+    """A Process that passes everything on to another one."""
 
     def __init__(self, process: Process, command: Command) -> None:
         self.process = process
@@ -41,11 +41,11 @@ class AlteredProcess:
 
 
 Kind = Callable[[Driver, dict[str, Any]], Driver]
-"""Makes a driver of another one and of the options with which that was opened."""
+"""A function that makes a driver from another one and its options."""
 
 
 class Altered:
-    """Passes everything on to another Driver. `process` is the class of its processes."""
+    """A Driver that passes everything on to another one. `process` is the class of its processes."""
 
     process: type[AlteredProcess] = AlteredProcess
 
@@ -57,7 +57,7 @@ class Altered:
         self.workspace = str(getattr(driver, "workspace", WORKSPACE))
 
     async def type_of(self, path: str) -> str:
-        """What is at a path below; empty if that cannot be told."""
+        """Return the type of the inner driver's file at a path; empty if unknown."""
         try:
             return (await self.driver.stat(path)).type
         except OSError:
@@ -93,23 +93,23 @@ class Broken:
     """One changed behaviour."""
 
     name: str
-    """A sentence that says what the driver does wrong."""
+    """A sentence about the driver's fault."""
     feature: Feature
-    """The promise that it breaks first; other promises may depend on it."""
+    """The promise that the fault breaks first; other promises may depend on that promise."""
     over: Callable[[Opener], Opener]
-    """Opens a driver that keeps its promises, and changes it."""
+    """A function that opens a good driver and changes it."""
     base: str = "jail"
-    """The driver that it is made of."""
+    """The name of the driver that is changed."""
 
     @property
     def must_fail(self) -> frozenset[str]:
-        """The names of the checks that it fails; it passes all others."""
+        """The names of the checks that the broken driver fails; all others pass."""
         return _listed().get(self.name, frozenset())
 
 
 @lru_cache(maxsize=1)
 def _listed() -> dict[str, frozenset[str]]:
-    """By the name of a broken driver, which begins its line: the checks, each on an indented line."""
+    """Read the failing checks by the name of the broken driver; checks stand on indented lines below the name."""
     found: dict[str, set[str]] = {}
     name = ""
     for line in LISTED.read_text(encoding="utf-8").splitlines():
@@ -121,7 +121,7 @@ def _listed() -> dict[str, frozenset[str]]:
     return {name: frozenset(checks) for name, checks in found.items()}
 
 
-class Shelf(list[Broken]):
+class Catalogue(list[Broken]):
     """The broken drivers of one promise."""
 
     def __init__(self, feature: Feature, base: str = "jail") -> None:
@@ -129,15 +129,15 @@ class Shelf(list[Broken]):
         self.feature, self.base = feature, base
 
     def add(self, name: str, kind: Kind) -> None:
-        """One whose driver is wrapped when it was opened."""
+        """Add a broken driver that is wrapped after opening."""
         self.append(Broken(name, self.feature, lambda opener: _wrapping(opener, kind), self.base))
 
     def opening(self, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """One that is opened with other options."""
+        """Add a broken driver that is opened with other options."""
         self.append(Broken(name, self.feature, lambda opener: _changing(opener, change), self.base))
 
     def driver(self, name: str) -> Callable[[type[Altered]], type[Altered]]:
-        """The same as `add`, for a class."""
+        """Decorate a class: add it as `add` does."""
 
         def add(kind: type[Altered]) -> type[Altered]:
             self.add(name, kind)
@@ -146,7 +146,7 @@ class Shelf(list[Broken]):
         return add
 
     def running(self, name: str) -> Callable[[type[AlteredProcess]], type[AlteredProcess]]:
-        """One whose commands behave otherwise once they run."""
+        """Add a broken driver with changed commands."""
 
         def add(process: type[AlteredProcess]) -> type[AlteredProcess]:
             self.add(name, type(process.__name__, (Altered,), {"process": process}))

@@ -7,9 +7,9 @@ from handrail.contract.driver import Command, SignalName
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
 from handrail.drivers._options import fixed_env
+from handrail.drivers._reports import host_report
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.spawn import spawn
-from handrail.drivers.host import host_report
 from tests.broken._guards import OTHER_GUARD, lying_bubblewrap
 from tests.drivers.watching import collect
 

@@ -18,10 +18,10 @@ from handrail.contract.driver import Command
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._reports import host_report
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.spawn import Guard
-from handrail.drivers.host import host_report
 from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, Ran, collect, run
 

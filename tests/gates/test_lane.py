@@ -12,6 +12,7 @@ from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver
 from handrail.gates.lane import Lane, Slot, lane_of_sandbox
 from handrail.sandbox import Sandbox
+from handrail.sandbox.views import bind
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +130,7 @@ async def test_a_stuck_reader_is_in_nobody_elses_way_but_the_writers() -> None:
 
 async def test_all_views_of_a_sandbox_share_its_lane() -> None:
     sandbox = Sandbox(MemoryDriver())
-    assert lane_of_sandbox(sandbox.at("src").bind(call_id="x")) is lane_of_sandbox(sandbox)
+    assert lane_of_sandbox(bind(sandbox.at("src"), call_id="x")) is lane_of_sandbox(sandbox)
     assert lane_of_sandbox(Sandbox(MemoryDriver())) is not lane_of_sandbox(sandbox)
 
 

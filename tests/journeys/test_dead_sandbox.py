@@ -18,9 +18,10 @@ from handrail.contract.result import Failure, Result
 from handrail.drivers.guard import frames
 from handrail.drivers.jail import open_jail
 from handrail.drivers.memory import MemoryDriver
+from handrail.sandbox.views import identity
 from tests.drivers.test_channel import EXITED, STARTED, _feed, greeting, output, pair, puppet
 from tests.drivers.watching import PATIENCE, eventually, guard_pid
-from tests.sandbox.test_running import Stalling
+from tests.sandbox.test_execution import Stalling
 
 pytestmark = pytest.mark.anyio
 LIMIT = 1
@@ -62,7 +63,7 @@ async def test_a_command_of_a_stalled_driver_is_answered_for_in_time_and_the_ses
 
 async def test_a_read_of_a_stalled_driver_is_unavailable_and_says_that_it_may_be_dead() -> None:
     sandbox = Sandbox(able(Silent({"file": "here"})))
-    sandbox.identity.file_wait = 0.2  # type: ignore[attr-defined]
+    identity(sandbox).file_wait = 0.2
     async with session_over(sandbox) as session:
         result = await session.call("read", {"path": "file"})
         assert result.kind == "unavailable"

@@ -53,7 +53,7 @@ async def test_a_closed_sandbox_is_plainly_closed() -> None:
             await refused
         assert not caught.value.retryable
     with pytest.raises(Unavailable):
-        sandbox.acquire()
+        await sandbox.__aenter__()
 
 
 async def test_closing_twice_or_at_once_closes_once() -> None:
@@ -69,10 +69,10 @@ async def test_closing_twice_or_at_once_closes_once() -> None:
 async def test_the_last_to_let_go_closes() -> None:
     driver = Counting()
     async with Sandbox(driver) as sandbox:
-        sandbox.acquire()
+        await sandbox.__aenter__()
         async with sandbox.at("src"):
             pass
-        await sandbox.release()
+        await sandbox.__aexit__(None, None, None)
         assert driver.closes == 0
         await sandbox.list()
     assert driver.closes == 1

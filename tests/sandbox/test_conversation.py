@@ -13,6 +13,7 @@ import pytest
 from handrail import Chunk, HandrailError, Sandbox, open_sandbox
 from handrail.contract.limits import FRAME_BYTES
 from handrail.drivers.memory import Script
+from handrail.sandbox.views import converse
 from handrail.testing import MemoryDriver
 from tests.drivers.watching import descriptors, eventually
 from tests.tools.world import REAL, in_time
@@ -38,7 +39,7 @@ while True:
 @pytest.mark.parametrize("driver", REAL)
 async def test_frames_of_any_size_come_back_whole_and_in_order(driver: str, tmp_path: Path) -> None:
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        talk = await sandbox.converse(["python3", "-I", "-c", ECHO])
+        talk = await converse(sandbox, ["python3", "-I", "-c", ECHO])
         frames = [b"", b"x", b"\0" * 70_000, bytes(range(256)) * 4096 * 4, b"end"]
         assert len(frames[3]) == FRAME_BYTES
         with in_time():
@@ -63,7 +64,7 @@ async def test_the_first_frame_comes_before_all_others_however_late_it_is_taken(
 ) -> None:
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
         late = "import time; time.sleep(0.2)\n" + ECHO
-        talk = await sandbox.converse(["python3", "-I", "-c", late], first=b"f" * size)
+        talk = await converse(sandbox, ["python3", "-I", "-c", late], first=b"f" * size)
         with in_time():
             async with anyio.create_task_group() as group:
                 group.start_soon(talk.send, b"second")
@@ -76,7 +77,7 @@ async def test_the_first_frame_comes_before_all_others_however_late_it_is_taken(
 async def test_a_frame_whose_sender_is_cancelled_goes_out_whole(first: bytes | None, how: str, tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
         late = "import time; time.sleep(0.5)\n" + ECHO
-        talk = await sandbox.converse(["python3", "-I", "-c", late], first=first)
+        talk = await converse(sandbox, ["python3", "-I", "-c", late], first=first)
         large = b"l" * (2 << 20)
         if how == "anyio":
             with anyio.move_on_after(0.1) as scope:
@@ -97,13 +98,13 @@ async def test_a_frame_whose_sender_is_cancelled_goes_out_whole(first: bytes | N
 async def test_a_first_frame_that_is_too_large_is_refused_and_nothing_goes_on(tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
         with pytest.raises(ValueError, match="at most"):
-            await sandbox.converse(["sleep", "600"], first=bytes(FRAME_BYTES + 1))
+            await converse(sandbox, ["sleep", "600"], first=bytes(FRAME_BYTES + 1))
         assert (await sandbox.run("pgrep -c sleep || true")).stdout.strip() in ("", "0")
 
 
 async def test_a_frame_that_is_too_large_ends_the_command(tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-        talk = await sandbox.converse(["sh", "-c", r"printf '\377\377\377\377'; sleep 600"])
+        talk = await converse(sandbox, ["sh", "-c", r"printf '\377\377\377\377'; sleep 600"])
         with in_time(), pytest.raises(HandrailError, match="a frame of 4,294,967,295 bytes"):
             await talk.receive()
         assert talk.ended
@@ -111,7 +112,7 @@ async def test_a_frame_that_is_too_large_ends_the_command(tmp_path: Path) -> Non
 
 async def test_half_a_frame_is_no_frame(tmp_path: Path) -> None:
     async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-        talk = await sandbox.converse(["sh", "-c", r"printf '\0\0\0\5abc'; echo oh >&2; exit 3"])
+        talk = await converse(sandbox, ["sh", "-c", r"printf '\0\0\0\5abc'; echo oh >&2; exit 3"])
         with in_time():
             assert await talk.receive() is None
         assert (talk.exit_code, talk.logs) == (3, "oh\n")
@@ -121,7 +122,7 @@ async def test_half_a_frame_is_no_frame(tmp_path: Path) -> None:
 async def test_a_conversation_leaves_no_descriptor(driver: str, tmp_path: Path) -> None:
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
         before = descriptors(collected=True)
-        talk = await sandbox.converse(["python3", "-I", "-c", ECHO])
+        talk = await converse(sandbox, ["python3", "-I", "-c", ECHO])
         with in_time():
             await talk.send(b"x")
             assert await talk.receive() == b"x"
@@ -133,7 +134,7 @@ async def test_a_conversation_leaves_no_descriptor(driver: str, tmp_path: Path) 
 @pytest.mark.parametrize("driver", REAL)
 async def test_who_sends_to_a_command_that_does_not_read_is_told_when_it_ends(driver: str, tmp_path: Path) -> None:
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        talk = await sandbox.converse(["sleep", "600"])
+        talk = await converse(sandbox, ["sleep", "600"])
         with in_time():
             async with anyio.create_task_group() as group:
 
@@ -162,7 +163,7 @@ for n in range(200):
 async def test_a_command_whose_frames_nobody_receives_is_blocked(driver: str, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     async with open_sandbox(driver, workspace=str(tmp_path), allow_weaker=True) as sandbox:
-        talk = await sandbox.converse(["python3", "-I", "-c", FLOOD])
+        talk = await converse(sandbox, ["python3", "-I", "-c", FLOOD])
         with in_time():
             assert await anyio.to_thread.run_sync(eventually, lambda: sent.exists() and sent.stat().st_size >= 8)
             await anyio.sleep(0.2)
@@ -177,7 +178,7 @@ async def test_where_a_broken_pipe_would_end_this_process_there_is_none(tmp_path
     usual = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         async with open_sandbox("jail", workspace=str(tmp_path)) as sandbox:
-            talk = await sandbox.converse(["sh", "-c", "exec <&-; sleep 600"])
+            talk = await converse(sandbox, ["sh", "-c", "exec <&-; sleep 600"])
             await anyio.sleep(0.1)
             with in_time(), suppress(BrokenPipeError):
                 for _ in range(20):
@@ -221,7 +222,7 @@ class Feeding(MemoryDriver):
 @pytest.mark.parametrize("driver", [Silent(), Feeding(commands={"x": Script(hang=True, deaf=True)})])
 async def test_a_driver_that_stalls_does_not_stall_the_end(driver: MemoryDriver) -> None:
     sandbox = Sandbox(driver)
-    talk = await sandbox.converse(["x"])
+    talk = await converse(sandbox, ["x"])
     with anyio.move_on_after(0.05):
         assert await talk.receive() is None
     with in_time():
@@ -231,4 +232,4 @@ async def test_a_driver_that_stalls_does_not_stall_the_end(driver: MemoryDriver)
 
 async def test_a_line_is_no_list_of_words() -> None:
     with pytest.raises(ValueError, match="not a line for the shell"):
-        await Sandbox(MemoryDriver()).converse("python3 x.py")
+        await converse(Sandbox(MemoryDriver()), "python3 x.py")

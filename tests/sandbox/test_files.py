@@ -8,6 +8,7 @@ import pytest
 from handrail.contract.errors import Unavailable
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
+from handrail.sandbox.views import identity
 
 pytestmark = pytest.mark.anyio
 
@@ -156,7 +157,7 @@ class Silent(MemoryDriver):
 
 async def test_a_driver_that_never_answers_a_file_operation_is_given_up() -> None:
     sandbox = Sandbox(Silent({"file": "here"}))
-    sandbox.identity.file_wait = 0.2  # type: ignore[attr-defined]
+    identity(sandbox).file_wait = 0.2
     began = monotonic()
     with pytest.raises(Unavailable, match=r"did not answer a file operation within 0.2 s. It may be dead"):
         await sandbox.read_bytes("file")

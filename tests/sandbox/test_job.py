@@ -8,6 +8,7 @@ from handrail.contract.errors import Unavailable
 from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
+from handrail.sandbox.views import bind
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ async def test_any_range_of_a_flood_is_read_at_its_true_place_and_what_was_disca
     pieces = [Chunk("stdout" if number % 3 else "stderr", line) for number, line in enumerate(lines)]
     whole = b"".join(lines)
     for limit, gone in ((DEFAULT_CAPS.spool, 0), (256 << 10, 700_000)):
-        sandbox = Sandbox(MemoryDriver(commands={"x": Script(chunks=pieces)})).bind(caps=Caps(spool=limit))
+        sandbox = bind(Sandbox(MemoryDriver(commands={"x": Script(chunks=pieces)})), caps=Caps(spool=limit))
         job = await sandbox.start("x")
         await job.wait()
         first, last = job.discarded.start, job.discarded.stop
@@ -150,7 +151,7 @@ async def test_limits_hold_for_jobs() -> None:
 
 async def test_a_job_survives_the_call_that_started_it_also_when_that_is_cancelled_later() -> None:
     sandbox = Sandbox(MemoryDriver(commands={"x": Script(hang=True)}))
-    view = sandbox.bind(call_id="call-1")
+    view = bind(sandbox, call_id="call-1")
     with anyio.move_on_after(0.05):
         job = await view.start("x")
         await anyio.sleep_forever()

@@ -22,6 +22,7 @@ from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.sandbox import Completed, Sandbox
+from handrail.sandbox.views import bind
 from handrail.toolkit.clock import CallClock
 from tests.drivers.watching import PATIENCE, descriptors, guard_pid
 
@@ -112,7 +113,7 @@ async def test_a_limit_ends_the_whole_tree_and_keeps_its_output(sandbox: Sandbox
     clock.start()
     async with anyio.create_task_group() as tasks:
         await tasks.start(tree.hold, clock)
-        run = sandbox.bind(clock=clock).run
+        run = bind(sandbox, clock=clock).run
         completed = await run(tree.line, env=tree.env, on_output=tree.watch, **limits[ending])  # type: ignore[arg-type]
         took = clock.now()
     assert tree.is_dead()

@@ -16,6 +16,7 @@ from handrail.contract.limits import Caps
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox, Spool
 from handrail.sandbox._capture import Capture
+from handrail.sandbox.views import bind
 from tests.drivers.watching import descriptors
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ MIB = 1 << 20
 
 
 def printing(*pieces: Chunk, caps: Caps | None = None) -> Sandbox:
-    return Sandbox(MemoryDriver(commands=lambda _: Script(chunks=pieces))).bind(caps=caps)
+    return bind(Sandbox(MemoryDriver(commands=lambda _: Script(chunks=pieces))), caps=caps)
 
 
 def pieces_of(data: bytes, size: int, stream: Any = "stdout") -> list[Chunk]:

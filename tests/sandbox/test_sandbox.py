@@ -210,3 +210,15 @@ async def test_without_a_report_the_features_are_the_report() -> None:
     assert sandbox.report.driver == "memory"
     assert sandbox.features == sandbox.report.features == MemoryDriver.features
     assert sandbox.report.standing("exec") == "absent"
+
+
+SHOWN = {
+    "at", "close", "closed", "cwd", "dispatch", "exists", "features", "job", "jobs", "list", "make_dir",
+    "open_process", "own_loop", "read_bytes", "read_text", "remove", "report", "run", "run_code", "start", "stat",
+    "stream", "terminate", "workspace", "write_bytes", "write_text",
+}  # fmt: skip
+
+
+def test_a_sandbox_shows_what_users_call() -> None:
+    shown = {name for name in dir(Sandbox(MemoryDriver())) if not name.startswith("_")}
+    assert shown == SHOWN

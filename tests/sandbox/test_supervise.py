@@ -9,6 +9,7 @@ import pytest
 from handrail.contract.driver import Chunk
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
+from handrail.sandbox.views import bind
 from handrail.toolkit.clock import CallClock
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +78,7 @@ async def test_a_person_ends_a_call_by_its_id() -> None:
     printed = anyio.Event()
 
     async def call() -> None:
-        ended.append(await sandbox.bind(call_id="call-7").run("x", timeout=60, on_output=lambda _: printed.set()))
+        ended.append(await bind(sandbox, call_id="call-7").run("x", timeout=60, on_output=lambda _: printed.set()))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
@@ -115,9 +116,9 @@ async def test_asking_a_person_runs_out_neither_limit() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         await anyio.lowlevel.checkpoint()
-        completed = await sandbox.bind(clock=clock).run("x", timeout=0.4, idle_timeout=0.4)
+        completed = await bind(sandbox, clock=clock).run("x", timeout=0.4, idle_timeout=0.4)
     assert completed.ended_by == "exit"
-    control = await sandbox.bind(clock=clock).run("x", timeout=0.4)
+    control = await bind(sandbox, clock=clock).run("x", timeout=0.4)
     assert control.ended_by == "timeout"
     assert len(driver.processes) == 2
 

@@ -13,7 +13,7 @@ from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
 from handrail.testing.conformance import CHECKS, DriverVerdict, Opener, conform
 from tests.broken import BROKEN, Altered, Broken, bounded
-from tests.broken.altered import Shelf
+from tests.broken.altered import Catalogue
 from tests.testing.refusals import Refusals
 
 pytestmark = pytest.mark.anyio
@@ -119,9 +119,9 @@ class Refuses(Altered):
 
 
 async def test_a_driver_that_raises_of_its_own_is_found(tmp_path: Path) -> None:
-    refusals, shelf = Refusals(), Shelf("files")
-    shelf.add("refuses", Refuses)
-    driver = await refusals.over(shelf[0], open_memory)(workspace=str(tmp_path))
+    refusals, catalogue = Refusals(), Catalogue("files")
+    catalogue.add("refuses", Refuses)
+    driver = await refusals.over(catalogue[0], open_memory)(workspace=str(tmp_path))
     await driver.make_dir(f"{driver.workspace}/here")
     for work in (
         driver.read(f"{driver.workspace}/here"), driver.list(f"{driver.workspace}/no"),

@@ -19,6 +19,16 @@ Feature = Literal[
     "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
     "limit_workspace",
 ]  # fmt: skip
+"""The name of a guarantee that a driver can make.
+
+Example:
+    ```python
+    wanted: set[Feature] = {"exec", "tree_kill"}
+    async with open_sandbox() as sandbox:
+        print(wanted <= sandbox.features)
+    #> True
+    ```
+"""
 Standing = Literal["enforced", "advisory", "absent"]
 SignalName = Literal["TERM", "KILL"]
 StreamName = Literal["stdout", "stderr"]
@@ -27,7 +37,15 @@ StreamName = Literal["stdout", "stderr"]
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A directory or file of this machine that appears inside the sandbox."""
+    """A directory or file of this machine that appears inside the sandbox.
+
+    Example:
+        ```python
+        async with open_sandbox(mounts=[Mount("/usr/share", target="/data")]) as sandbox:
+            print((await sandbox.stat("/data")).type)
+        #> directory
+        ```
+    """
 
     source: str
     target: str | None = None
@@ -46,65 +64,101 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """One line of a sandbox's report: whether a feature is enforced here."""
+    """One line of a sandbox's report: whether a feature is enforced here.
+
+    Example:
+        ```python
+        print(Guarantee("limit_memory", "absent", reason="needs a cgroup"))
+        #> Guarantee(feature='limit_memory', standing='absent', reason='needs a cgroup', remedy='')
+        ```
+    """
 
     feature: Feature
     standing: Standing
     reason: str = ""
-    """Why it is not enforced; empty when it is."""
+    """The reason why the feature is not enforced; empty if it is."""
     remedy: str = ""
-    """What to install, set or use instead; empty where nothing helps."""
+    """Advice: a program to install, an option to set, or another driver; empty where nothing helps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a sandbox promises, found by self-test. `features` are exactly those that it reports as enforced."""
+    """The guarantees of a sandbox, found by self-test. `features` are exactly the enforced ones.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            report: Report = sandbox.report
+        print(report.driver, report.standing("file_isolation"), report.network)
+        #> jail enforced none
+        ```
+    """
 
     driver: str
     guarantees: tuple[Guarantee, ...]
     network: str = "full"
     notes: tuple[str, ...] = ()
-    """What is weaker here than one would expect, or could be changed."""
+    """Notes on parts that are weaker here than one would expect, or could be changed."""
     facts: tuple[str, ...] = ()
-    """What holds in every sandbox of this kind, and is good to know."""
+    """Facts about every sandbox of this kind."""
     writable: bool = True
     """Whether commands may write in the workspace."""
     lasting: tuple[str, ...] = ()
-    """Directories whose files outlive the sandbox, by their paths inside; empty where that is not known."""
+    """Directories whose files outlive the sandbox, by their paths inside; empty if unknown."""
     passing: tuple[str, ...] = ()
-    """Directories of the sandbox's own, HOME and the one for temporary files, which go with it."""
+    """The sandbox's own directories, HOME and the one for temporary files, which are removed with the sandbox."""
 
     @property
     def features(self) -> frozenset[Feature]:
-        """What is enforced."""
+        """The enforced features."""
         return frozenset(guarantee.feature for guarantee in self.guarantees if guarantee.standing == "enforced")
 
     def standing(self, feature: Feature) -> Standing:
-        """The standing of this feature; one that is not listed is absent."""
+        """Return the standing of a feature; an unlisted feature is absent."""
         return next((p.standing for p in self.guarantees if p.feature == feature), "absent")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: either `argv`, which needs no shell, or `line`, which runs in bash with pipefail, else in sh."""
+    """A command: either `argv`, which needs no shell, or `line`, which runs in bash with pipefail, else in sh.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            print((await sandbox.dispatch(Command(line="tr a-z A-Z", stdin=b"hello"))).stdout)
+        #> HELLO
+        ```
+    """
 
     argv: tuple[str, ...] | None = None
     line: str | None = None
     cwd: str | None = None
-    """Absolute, or None for the sandbox's own directory."""
+    """The working directory, an absolute path; None for the sandbox's own directory."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
-    """Added to the sandbox's environment. Equal commands have equal hashes, though a dict has none."""
+    """Variables that are added to the sandbox's environment."""
+    # Not hashed, because a dict has no hash; equal commands still have equal hashes.
     timeout: int | None = None
-    """A hint in whole seconds, rounded up: the caller enforces the real limit."""
+    """A time limit in whole seconds, rounded up, as a hint: the caller enforces the real limit."""
     input: bool = False
-    """Whether input will be sent; otherwise the command reads an empty input."""
+    """Whether the caller will send input; otherwise the command reads an empty input."""
     stdin: bytes | None = field(default=None, repr=False)
-    """The whole input, for `Sandbox.dispatch`, which sends it. A driver is never given it."""
+    """The whole input, for `Sandbox.dispatch` only. A driver never gets a Command with stdin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of output, exactly as written."""
+    """A piece of output, byte for byte.
+
+    Example:
+        ```python
+        def show(chunk: Chunk) -> None:
+            print(chunk.stream, chunk.data)
+
+        async with open_sandbox() as sandbox:
+            await sandbox.run("echo hello", on_output=show)
+        #> stdout b'hello\\n'
+        ```
+    """
 
     stream: StreamName
     data: bytes
@@ -112,18 +166,27 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What is at a path."""
+    """A file, directory or link at a path.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        found: FileStat = await sandbox.stat("notes.txt")
+        print(found.name, found.type, found.size)
+        #> notes.txt file 5
+        ```
+    """
 
     path: str
     real_path: str
     """The path inside the sandbox with every link resolved."""
     type: Literal["file", "directory", "symlink", "other"]
-    """A link has the type of what it leads to; `symlink` is a dangling one."""
+    """The type; a link has the type of its target, and `symlink` is a dangling link."""
     size: int
     mode: int
     mtime: float
     name: str = ""
-    """The last part of `path`, unless given."""
+    """The name; by default the last part of `path`."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -131,21 +194,32 @@ class FileStat:
 
 
 class Process(Protocol):
-    """A running command and its whole process tree."""
+    """A running command and its whole process tree.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            process: Process = await sandbox.open_process("cat")
+            await process.send(b"hello")
+            await process.send(None)
+            print([chunk.data async for chunk in process.output()], await process.wait())
+        #> [b'hello'] 0
+        ```
+    """
 
     id: str
     pid: int | None
-    """The number the command itself would see, where the driver knows it."""
+    """The pid that the command itself would see, if the driver knows it."""
 
     def output(self) -> AsyncIterator[Chunk]:
-        """What it prints, with back-pressure; ends when the command has ended and all its output was given.
+        """Yield the output, with back-pressure, until the command has ended and all output was given.
 
         Raises:
             Unavailable: the sandbox is gone.
         """
 
     async def send(self, data: bytes | None) -> None:
-        """Write to its input; returns when the command's pipe has taken the data. None closes the input.
+        """Write to the command's input, and return when its pipe has taken the data. None closes the input.
 
         Raises:
             BrokenPipeError: the command has ended, or no longer reads its input.
@@ -153,14 +227,14 @@ class Process(Protocol):
         """
 
     async def wait(self) -> int:
-        """The exit code, 128 + N after signal N. The tree is dead when it returns. May be called many times.
+        """Wait until the tree is dead; return the exit code, 128 + N after signal N. May be called many times.
 
         Raises:
             Unavailable: the sandbox is gone.
         """
 
     async def signal(self, name: SignalName) -> None:
-        """Send a signal to the WHOLE tree. Not an error when it has ended.
+        """Send a signal to the WHOLE tree. A command that has ended is not an error.
 
         Raises:
             Unavailable: the sandbox is gone.
@@ -171,11 +245,19 @@ class Driver(Protocol):
     """Runs commands and file operations somewhere.
 
     A driver may also have `name` (str), `workspace` (str: the directory inside where relative paths and commands
-    start; "/workspace" when absent) and `report` (Report). Without a report, its features are the report.
+    start; "/workspace" when absent) and `report` (Report). Without a report, the features are the report.
+
+    Example:
+        ```python
+        driver: Driver = MemoryDriver({"/workspace/notes.txt": b"hello"})
+        async with open_sandbox(driver) as sandbox:
+            print(await sandbox.read_text("notes.txt"))
+        #> hello
+        ```
     """
 
     features: frozenset[Feature]
-    """What it really enforces."""
+    """The features that the driver really enforces."""
 
     async def start(self, command: Command) -> Process:
         """Start a command. A cancelled start leaves nothing running.
@@ -190,7 +272,7 @@ class Driver(Protocol):
         """
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a regular file from `start`; fewer than `length` when the file ends before.
+        """Read a regular file from `start`; fewer bytes than `length` if the file ends before.
 
         Raises:
             FileNotFoundError: there is nothing at the path.
@@ -218,7 +300,7 @@ class Driver(Protocol):
         """
 
     async def stat(self, path: str) -> FileStat:
-        """What is at a path.
+        """Look up a path.
 
         Raises:
             FileNotFoundError: there is nothing at the path.
@@ -230,7 +312,7 @@ class Driver(Protocol):
         """
 
     async def list(self, path: str) -> list[FileStat]:
-        """The entries of a directory, sorted by name.
+        """List the entries of a directory, sorted by name.
 
         Raises:
             FileNotFoundError: there is nothing at the path.
@@ -242,7 +324,7 @@ class Driver(Protocol):
         """
 
     async def make_dir(self, path: str) -> None:
-        """Create a directory with its parents. Not an error when it exists.
+        """Create a directory with its parents. An existing directory is not an error.
 
         Raises:
             FileExistsError: there is something else at the path.
@@ -254,7 +336,7 @@ class Driver(Protocol):
         """
 
     async def remove(self, path: str) -> None:
-        """Remove a file, a link (not what it leads to), or a directory with everything in it.
+        """Remove a file, a link (not its target), or a directory with everything in it.
 
         Raises:
             FileNotFoundError: there is nothing at the path.

@@ -11,11 +11,11 @@ TOOL_TIMEOUT: Final = 120.0
 APPROVAL_WAIT: Final = 300.0
 """Seconds a person has to answer a request, unless the approver has its own `.wait`."""
 DETACHED_APPROVAL_WAIT: Final = 55.0
-"""Seconds for a person who is asked by way of another program, which itself waits for one minute."""
+"""Seconds for an answer by way of another program, which itself waits for one minute."""
 TERMINAL_APPROVAL_WAIT: Final = 3_600.0
-"""Seconds for a person at a terminal, who may be in an editor."""
+"""Seconds for an answer at a terminal; the person may be in an editor."""
 BUDGET_GRACE: Final = 5.0
-"""Seconds that work which ends itself, such as a command, has to report its outcome once its run's time is over."""
+"""Seconds for a command, or other work that ends itself, to report its outcome after the end of its run's time."""
 LIMIT_GRACE: Final = 0.5
 """Seconds between TERM and KILL when a limit ends a command."""
 USER_GRACE: Final = 3.0
@@ -43,11 +43,11 @@ MAX_RETRY_AFTER_SECONDS: Final = 60.0
 CONNECT_WAIT: Final = 30.0
 """Seconds to open a connection to a provider or an MCP server, and to send it a request."""
 HOSTED_WINDOW: Final = 128_000
-"""Tokens that a hosted model can read, where it is not known."""
+"""Default context window of a hosted model, in tokens."""
 LOCAL_WINDOW: Final = 8_192
-"""Tokens that a model on this machine or in this network can read, where it is not known."""
+"""Default context window of a local model, in tokens."""
 ANSWER_TOKENS: Final = 8_192
-"""Tokens that are kept free for an answer; never more than a quarter of what the model can read."""
+"""Tokens kept free for an answer; never more than a quarter of the context window."""
 STORE_LOCK_WAIT: Final = 0.25
 """Seconds that a write to a store waits while another process writes."""
 STORE_RETRY_SECONDS: Final = 5.0
@@ -59,7 +59,7 @@ READER_WAIT: Final = 5.0
 GUARD_START_WAIT: Final = 20.0
 """Seconds the guard has to say that it runs."""
 GUARD_SILENCE: Final = 60.0
-"""Seconds the guard may be silent over a request before it is taken for dead."""
+"""Seconds of silence over a request after which the guard counts as dead."""
 GUARD_END_WAIT: Final = 3.0
 """Seconds the guard has to end by itself when it is closed."""
 GUARD_KILL_WAIT: Final = 2.0
@@ -111,7 +111,16 @@ CALL_DEPTH: Final = 16
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a sandbox may use; None means no limit. Sizes are in bytes, cpu in seconds per process."""
+    """Limits of the commands in a sandbox; None is no limit. Sizes are in bytes, cpu in seconds for each process.
+
+    Example:
+        ```python
+        async with open_sandbox(limits=Limits(file_size=1_000)) as sandbox:
+            done = await sandbox.run("head -c 2000 /dev/zero > big")
+            print(done.exit_code != 0, (await sandbox.stat("big")).size)
+        #> True 1000
+        ```
+    """
 
     memory: int | None = None
     processes: int | None = 512
@@ -140,7 +149,20 @@ _UNITS: Final = {
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one run, that is of one user turn. None means no limit."""
+    """Limits of one run, that is of one user turn. None means no limit.
+
+    Example:
+        ```python
+        @tool(description="Add two numbers.")
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        async with Session([add], budget=Budget(calls=1)) as session:
+            results = [await session.call("add", {"a": 1, "b": each}) for each in range(2)]
+        print([result.ok for result in results])
+        #> [True, False]
+        ```
+    """
 
     calls: int | None = 500
     refusals: int | None = 50
@@ -184,9 +206,21 @@ DEFAULT_BUDGET: Final = Budget()
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much of an answer the model is shown, in characters unless a field says otherwise.
+    """Sizes of the parts of an answer that a model is shown, in characters unless a field says otherwise.
 
-    A Session is given them; its tools and its sandbox keep to `context.caps`, and the gate `shape` cuts the rest.
+    A Session is given the caps; its tools and its sandbox keep to `context.caps`, and the gate `shape` cuts the rest.
+
+    Example:
+        ```python
+        @tool(description="Count to a number.")
+        def count(end: int) -> list[int]:
+            return list(range(end))
+
+        async with Session([count], caps=Caps(value=1_000)) as session:
+            result = await session.call("count", {"end": 100_000})
+        print(isinstance(result.value, Truncated), len(str(result.value)) < 2_000)
+        #> True True
+        ```
     """
 
     value: int = 48_000
@@ -198,7 +232,7 @@ class Caps:
     line: int = 2_000
     """Bytes of one line of a file."""
     file: int = 50 << 10
-    """Bytes of text of a file, of an artifact or of what a job printed."""
+    """Bytes of text of a file, of an artifact or of a job's output."""
     entries: int = 500
     """Entries of a listing."""
     matches: int = 100
@@ -220,11 +254,11 @@ class Caps:
 
     @property
     def smallest(self) -> int:
-        """An answer whose texts have no more characters than this keeps to every cap."""
+        """The smallest cap: an answer with no more characters than this keeps to every cap."""
         return min(self.value, self.stdout, self.stderr, self.lines, self.file, self.other)
 
     def fitting(self, tokens_left: int | None, output_cap: int | None = None) -> "Caps":
-        """These caps where so many tokens are left in the context, for a tool that may set a cap of its own."""
+        """Return the caps for a context with `tokens_left`, for a tool that may have a cap of its own."""
         percent = 100 if tokens_left is None else max(LEAST_PERCENT, min(100, tokens_left * 100 // ROOMY_TOKENS))
         return self if percent == 100 and output_cap is None else _fitting(self, percent, output_cap)
 
@@ -234,17 +268,17 @@ DEFAULT_CAPS: Final = Caps()
 
 @lru_cache(maxsize=16)
 def uncut(caps: Caps) -> Caps:
-    """Caps for a call by a script, whose answer no model reads: nothing is cut below what is kept on disk."""
+    """Return caps for a call by a script, whose answer no model reads: nothing is cut but output on disk."""
     most = max(caps.spool, 1 << 40)
     return Caps(**{field.name: most if field.name not in _KEPT else caps.spool for field in fields(Caps)})
 
 
 _KEPT: Final = frozenset({"stdout", "stderr", "spool"})
-"""What commands print is kept up to a limit, whoever reads it."""
+"""Caps of output on disk, which hold whoever reads the output."""
 ROOMY_TOKENS: Final = 100_000
 """Tokens left in the context from which on no cap shrinks."""
 LEAST_PERCENT: Final = 10
-"""What always stays of a cap, in percent."""
+"""Least part of a cap that stays in a full context, in percent."""
 _DO_NOT_SHRINK: Final = frozenset({"line", "match", "spool"})
 
 

@@ -8,7 +8,17 @@ from handrail.misuse import explains_misuse
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Read a file: as text, or as bytes if `encoding` is None."""
+    """Read a file: as text, or as bytes if `encoding` is None.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        text = await sandbox.dispatch(ReadFile("notes.txt"))
+        data = await sandbox.dispatch(ReadFile("notes.txt", encoding=None))
+        print(text, data)
+        #> hello b'hello'
+        ```
+    """
 
     path: str
     encoding: str | None = "utf-8"
@@ -17,7 +27,16 @@ class ReadFile:
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write a file atomically; missing parents are created. Text is written as UTF-8."""
+    """Write a file atomically; missing parents are created. Text is written as UTF-8.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver())
+        await sandbox.dispatch(WriteFile("notes.txt", "hello"))
+        print(await sandbox.read_text("notes.txt"))
+        #> hello
+        ```
+    """
 
     path: str
     data: str | bytes = field(repr=False)
@@ -28,7 +47,15 @@ class WriteFile:
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class ListFiles:
-    """List the entries of a directory."""
+    """List the entries of a directory.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        print((await sandbox.dispatch(ListFiles("."))).entries[0].name)
+        #> notes.txt
+        ```
+    """
 
     path: str
 
@@ -36,7 +63,15 @@ class ListFiles:
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class FileExists:
-    """Ask whether there is anything at a path; a dangling link counts."""
+    """Ask whether there is anything at a path; a dangling link counts.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        print(await sandbox.dispatch(FileExists("notes.txt")), await sandbox.dispatch(FileExists("other.txt")))
+        #> True False
+        ```
+    """
 
     path: str
 
@@ -44,7 +79,15 @@ class FileExists:
 @explains_misuse
 @dataclass(frozen=True, slots=True)
 class RunCode:
-    """Run a program that is given as text."""
+    """Run a program that is given as text.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            print((await sandbox.dispatch(RunCode("6 * 7"))).text)
+        #> 42
+        ```
+    """
 
     code: str = field(repr=False)
     language: str = "python"

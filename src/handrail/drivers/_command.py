@@ -1,4 +1,4 @@
-"""Check a Command, refusing what no system can run, encode it for the guard, and turn an errno into the right error."""
+"""Check a Command, encode it for the guard, and turn an errno into the right error."""
 
 import errno
 import os
@@ -11,12 +11,12 @@ from handrail.drivers._explain import Explain, no_explanation
 from handrail.drivers.guard import frames
 
 ARGUMENT_MAX: Final = 128 * 1024 - 1
-"""Bytes the kernel takes for one argument, without its final NUL."""
+"""Longest argument that the kernel takes, in bytes without the final NUL."""
 _BUSY: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
 class Words(NamedTuple):
-    """A command that was checked, as the system takes it; without `env` it gets the environment of what starts it."""
+    """A checked command in bytes; without `env`, it inherits the environment of its starter."""
 
     argv: list[bytes]
     """The arguments, or the line alone."""
@@ -25,7 +25,7 @@ class Words(NamedTuple):
 
 
 def check_command(command: Command, *, workspace: str, env: Mapping[str, str] | None) -> Words:
-    """Raises ValueError, naming what is wrong."""
+    """Check a command, and return it in bytes. Raises ValueError, with the reason."""
     words = _words(command, workspace, env)
     _encode(command, words)
     return words
@@ -43,7 +43,7 @@ def _words(command: Command, workspace: str, env: Mapping[str, str] | None) -> W
 def encode_command(
     command: Command, *, workspace: str, env: Mapping[str, str] | None, pipes: bool = False
 ) -> Callable[[int], bytes]:
-    """The guard's request as a function of its id. Raises ValueError, naming what is wrong."""
+    """Return the guard's request as a function of its id. Raises ValueError, with the reason."""
     frame = _encode(command, _words(command, workspace, env), pipes)
     return lambda id: frames.renumber(frame, id)
 
@@ -86,7 +86,7 @@ def _variable(name: str, value: str) -> bytes:
 
 
 def command_error(command: Command, code: int, stage: int, *, cwd: str, explain: Explain = no_explanation) -> Exception:
-    """Why a command did not start; `stage` is where the guard's FAILED frame puts it."""
+    """Make the error of a command that did not start; `stage` is that of the guard's FAILED frame."""
     if stage == frames.AT_CWD:
         return OSError(code, f"the working directory cannot be used: {os.strerror(code)}", cwd)
     program = command.argv[0] if command.argv else "sh"
@@ -108,7 +108,7 @@ def command_error(command: Command, code: int, stage: int, *, cwd: str, explain:
 
 
 def file_error(code: int, path: str) -> OSError:
-    """The error of a file operation; a path that leads out of the sandbox is a PermissionError."""
+    """Make the error of a file operation; a path that leads out of the sandbox is a PermissionError."""
     if code == errno.EXDEV:
         return PermissionError(errno.EACCES, "the path leads outside the sandbox's directories", path)
     if code == errno.EPERM:

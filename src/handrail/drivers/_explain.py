@@ -12,14 +12,14 @@ from handrail.sandbox.completed import EXIT_CANNOT_RUN, EXIT_NOT_FOUND
 
 
 class Explanation(NamedTuple):
-    """Why a program was not found, for the model; and what only a person can change about that."""
+    """The reason for a missing program, for the model, and advice for a person, who alone can change it."""
 
     note: str
     advice: str
 
 
 Explain = Callable[[str], Explanation | None]
-"""From the name of a program that was not found to what is known of it, if anything is."""
+"""A function from the name of a missing program to its explanation, if there is one."""
 NO_MORE_PROCESSES: Final = (
     "A process could not be started: the sandbox may have reached its limit on processes. Stop something that runs in "
     "the sandbox."
@@ -47,7 +47,7 @@ _EXPLAINED_MAX: Final = 3
 
 
 def no_explanation(name: str) -> Explanation | None:
-    """For a sandbox that hides nothing."""
+    """Return None: a sandbox that hides nothing has no explanation."""
     return None
 
 
@@ -77,7 +77,7 @@ def explainer(visible: Sequence[str]) -> Explain:
 
 
 def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[Explanation]:
-    """What is known of a command that ended with this code; `stderr` is the end of what it printed there."""
+    """Explain an exit code, if something is known; `stderr` is the end of the command's standard error."""
     if exit_code == EXIT_NOT_FOUND:
         yield from filter(None, map(explain, missing_programs(stderr)))
     if exit_code in (EXIT_NOT_FOUND, EXIT_CANNOT_RUN):
@@ -89,6 +89,6 @@ def explanations(exit_code: int, stderr: bytes, explain: Explain) -> Iterator[Ex
 
 
 def missing_programs(stderr: bytes) -> list[str]:
-    """The names that a shell did not find. Paths are left out: a command could use them to ask what exists outside."""
+    """Find names of missing programs in a shell's messages. Paths are left out: they would tell which files exist."""
     names = (match[1].decode("utf-8", "replace") for match in _NOT_FOUND.finditer(stderr))
     return list(dict.fromkeys(names))[:_EXPLAINED_MAX]

@@ -5,12 +5,12 @@ import os
 import posixpath
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Final, NoReturn, get_args
+from typing import Final, NoReturn
 
 import anyio
 import anyio.lowlevel
 
-from handrail.contract.driver import Chunk, Command, Feature, FileStat, Guarantee, Report, SignalName, Standing
+from handrail.contract.driver import Chunk, Command, Feature, FileStat, Guarantee, Report, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
@@ -21,32 +21,18 @@ from handrail.drivers.guard.spawn import Guard
 from handrail.sandbox.pipes import Pipes
 from handrail.threads import in_thread
 
-CPU_NOTE: Final = "The limit on cpu time counts each process by itself, not a command with everything it starts."
 LEFT_RUNNING_NOTE: Final = (
     "The command left processes running when it ended; they were killed. "
     "To keep something running, start it as a background job."
 )
 _STDERR_KEPT: Final = 4096
-"""Bytes of standard error that are kept to explain an exit code."""
+"""Bytes of standard error kept to explain an exit code."""
 _TOO_MANY: Final = (
     "the directory has too many entries to list at once (about a million fit, fewer with long paths): "
     "use a command that lists them"
 )
 _INPUT_UNREAD: Final = "the command no longer reads its input"
 _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
-
-NotEnforced = Mapping[Feature, tuple[Standing, str] | tuple[Standing, str, str]]
-"""By feature: how it stands, why, and what helps, if anything does."""
-
-
-def claim(
-    driver: str, *, network: str, weaker: NotEnforced, notes: tuple[str, ...], facts: tuple[str, ...] = ()
-) -> Report:
-    """A report that claims every feature as enforced, except `weaker`, with their reasons."""
-    enforced: tuple[Standing, str] = ("enforced", "")
-    features: tuple[Feature, ...] = get_args(Feature)
-    guarantees = tuple(Guarantee(feature, *weaker.get(feature, enforced)) for feature in features)
-    return Report(driver, guarantees, network, notes, (*facts, CPU_NOTE))
 
 
 class GuardedProcess:
@@ -65,14 +51,14 @@ class GuardedProcess:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes about how it ended; complete when `wait` has returned."""
+        """Notes about the end of the command; complete when `wait` has returned."""
         flags = self._exchange.exited[1] if self._exchange.exited else 0
         left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
         return (*left, *(each.note for each in self._explanations()))
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What a person could change about the sandbox, where that is why it failed."""
+        """Changes to the sandbox that a person could make, if the lack of them made the command fail."""
         return tuple(each.advice for each in self._explanations() if each.advice)
 
     def _explanations(self) -> Iterator[Explanation]:
@@ -93,7 +79,7 @@ class GuardedProcess:
             yield Chunk("stdout" if stream == 1 else "stderr", data)
 
     async def send(self, data: bytes | None) -> None:
-        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when the command does not read."""
+        """Write to the input until the pipe has taken all. Raises BrokenPipeError if the command does not read."""
         exchange, channel = self._exchange, self._channel
         async with self._sending:
             if data is None:
@@ -108,7 +94,7 @@ class GuardedProcess:
                 raise BrokenPipeError(errno.EPIPE, _INPUT_UNREAD)
 
     def push(self, data: bytes) -> bool:
-        """Send input without waiting until it is taken, if there is room for all of it; returns whether it is sent."""
+        """Send input without waiting, if there is room for all of it; return whether it was sent."""
         exchange = self._exchange
         full = len(data) > frames.INPUT_MAX or exchange.untaken + len(data) > frames.INPUT_WINDOW
         if full or not data or self._sending.locked() or self._input_closed or exchange.deaf or exchange.over:
@@ -126,13 +112,13 @@ class GuardedProcess:
         self._channel.post(frames.frame(frames.INPUT, exchange.id, piece))
 
     async def wait(self) -> int:
-        """Returns when the whole tree is dead. Raises Unavailable when the guard is gone."""
+        """Wait until the whole tree is dead; return the exit code. Raises Unavailable if the guard is gone."""
         exchange = self._exchange
         await self._channel.until(exchange, lambda: exchange.over)
         return exchange.exited[0] if exchange.exited else 127
 
     async def signal(self, name: SignalName) -> None:
-        """To the whole tree. No error when it has ended."""
+        """Signal the whole tree. A command that has ended is not an error."""
         if not self._exchange.over:
             self._channel.post(frames.frame(frames.SIGNAL, self._exchange.id, _SIGNALS[name]))
         await anyio.lowlevel.checkpoint()
@@ -201,7 +187,7 @@ class GuardedDriver:
         return GuardedProcess(self._channel, exchange, self._explain)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """A part of a regular file, or all of it. Raises OSError (EFBIG) when all of it would be more than 512 MiB."""
+        """Read a regular file, or a part of it. Raises OSError (EFBIG) if that is more than 512 MiB."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError("start and length count bytes: neither may be negative")
         asked = frames.NO_LIMIT if length is None else length
@@ -210,12 +196,12 @@ class GuardedDriver:
         )
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Atomic; a cancelled write leaves the old content."""
+        """Write a file atomically; a cancelled write leaves the old content."""
         wanted = frames.NO_MODE if mode is None else mode
         await self._file(frames.WRITE, path, data, length=len(data), mode=wanted)
 
     async def stat(self, path: str) -> FileStat:
-        """What a path is, and its real path."""
+        """Look up a path: type, size, mode and real path."""
         answer = self._records(await self._file(frames.STAT, path, most=frames.STAT_MAX))
         if len(answer) != 1 or answer[0][0] or not answer[0][1]:
             self._distrust("an answer that is not one record")
@@ -241,7 +227,7 @@ class GuardedDriver:
         return sorted(entries, key=lambda entry: entry.path)
 
     async def make_dir(self, path: str) -> None:
-        """With its parents; no error when it exists."""
+        """Create a directory with its parents. An existing directory is not an error."""
         await self._file(frames.MAKE_DIR, path)
 
     async def remove(self, path: str) -> None:
@@ -332,6 +318,6 @@ class GuardedDriver:
         raise Unavailable(self._channel.gone or "", retryable=False)
 
     def _abandon(self, exchange: Exchange) -> None:
-        """Nobody waits for it any more: kill it, and drop what it still sends."""
+        """Kill a command whose caller no longer waits, and ignore the rest of its output."""
         self._channel.forget(exchange)
         self._channel.post(frames.frame(frames.SIGNAL, exchange.id, _SIGNALS["KILL"]))

@@ -4,29 +4,15 @@ import os
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from handrail.contract.errors import HandrailError
+from handrail.drivers._options import GitIdentity, check_git_identity
 from handrail.drivers.scratch import directory_outside, is_same, make_lasting_scratch, remove_at_loop_end
 
-GitIdentity = tuple[str, str]
-"""A name and an email address, for commits."""
-LONGEST: Final = 500
-"""Characters of a name or an email address."""
 _numbers: Final = count(1)
 _parents: dict[tuple[int, str | None], tuple[str, int]] = {}
-"""By process and directory: where the homes of this process are, and its inode. To make one for each takes longer."""
-
-
-def check_git_identity(identity: Any) -> None:
-    """Raises HandrailError for anything but two texts that fit on one line of a configuration file."""
-    if not isinstance(identity, tuple | list) or len(identity) != 2:
-        raise HandrailError(f"git_identity is {identity!r}: give a pair of texts, (name, email)")
-    for what, text in zip(("name", "email"), identity, strict=True):
-        if not isinstance(text, str) or not text.strip() or len(text) > LONGEST or not text.isprintable():
-            raise HandrailError(
-                f"the {what} in git_identity is {text!r}: give one line of text without control characters"
-            )
+"""Parent directories of the homes of a process, with their inodes, by process id and directory."""
+# One parent holds all homes of a process: a scratch directory of its own for each home takes longer to make.
 
 
 def make_home(writable: Sequence[str], git_identity: GitIdentity | None = None) -> str:
@@ -48,5 +34,5 @@ def make_home(writable: Sequence[str], git_identity: GitIdentity | None = None) 
 
 
 def _quoted(text: str) -> str:
-    """As git reads it back: nothing in it can end the value."""
+    """Quote a text as a value of a git configuration file; no character of the text can end the value."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""What a self-test attempts, promise by promise, and the targets outside that it tries to reach."""
+"""Attempts of a self-test to break each guarantee, and the targets outside that they try to reach."""
 
 import socket
 import subprocess
@@ -14,7 +14,7 @@ from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.scratch import directory_outside, make_scratch, remove_scratch
 
 METADATA: Final = "169.254.169.254"
-"""Where clouds serve the credentials of a machine. Attempts ask for a route to it, and send nothing."""
+"""Address at which clouds serve a machine's credentials. Attempts ask for a route to it, and send nothing."""
 SETTING: Final = "/proc/sys/kernel/core_pattern"
 SOCKET_DIRECTORY_MAX: Final = 60
 """Bytes of a path that leave room for a scratch directory and a socket below it: a socket's path has at most 107."""
@@ -25,14 +25,14 @@ VARIABLE: Final = "HANDRAIL_SELF_TEST"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempted violation: its name in the guard's program, its argument, and what it means when it succeeds."""
+    """An attempted violation: its name in the guard's program, its argument, and the meaning of its success."""
 
     feature: Feature
     name: str
     argument: str
     meaning: str
     control: bool = True
-    """Whether it must succeed outside; otherwise it proves nothing here."""
+    """Whether the attempt must succeed outside the sandbox; if it fails there too, it proves nothing."""
 
 
 ATTEMPTS: Final = (
@@ -75,7 +75,7 @@ ATTEMPTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The results of some attempts, in their order: whether each succeeded, and what refused it."""
+    """Results of attempts, in their order: whether each succeeded, and the error that refused it."""
 
     reached: tuple[bool, ...]
     refusals: tuple[str, ...]
@@ -94,7 +94,7 @@ def arguments(attempts: Sequence[Attempt], values: Mapping[str, str]) -> list[st
 
 
 def read_tried(output: bytes, attempts: Sequence[Attempt]) -> Tried:
-    """Read what the program printed. Raises NotAttempted unless each attempt was made."""
+    """Parse the program's output. Raises NotAttempted unless each attempt was made."""
     lines = output.decode("utf-8", "replace").splitlines()
     if lines[:1] != ["STARTED"] or lines[-1] != "ENDED":
         raise NotAttempted(f"the attempts did not run: {' '.join(lines[:3])[:200]!r}")

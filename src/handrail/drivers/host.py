@@ -6,32 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from handrail.contract.driver import Mount, Report
+from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
-from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._options import check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
+from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._home import make_home
+from handrail.drivers._options import (
+    GitIdentity,
+    check_mounts,
+    check_network,
+    check_virtual_env,
+    check_workspace,
+    fixed_env,
+)
+from handrail.drivers._reports import host_report
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.scratch import make_scratch, remove_scratch
 
-USE_JAIL: Final = "use the jail driver"
-WEAKER: Final[NotEnforced] = {
-    "file_isolation": ("absent", "commands see every file this user sees", USE_JAIL),
-    "process_isolation": ("absent", "commands see and can signal this user's other processes", USE_JAIL),
-    "network_isolation": ("absent", "commands use this machine's network", USE_JAIL),
-    "no_privileges": ("advisory", "capabilities are dropped, but no system call is filtered", USE_JAIL),
-    "limit_memory": ("absent", "needs a cgroup"),
-    "limit_processes": ("absent", "the kernel counts all of this user's processes together", USE_JAIL),
-    "limit_tmp": ("absent", "temporary files are on this machine's own disk", USE_JAIL),
-    "limit_workspace": ("absent", "the workspace is an ordinary directory"),
-}  # fmt: skip
-NOTES: Final = (
-    "No isolation: commands run as this user, on this machine.",
-    "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
-)
 UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 
@@ -86,8 +79,3 @@ async def open_own(env: Mapping[str, str] | None = None, *, privileges: bool = F
     guard = spawn(lambda arguments: [program, *arguments, *kept], fds=fds, own_environment=True)
     await guard.greet(jail=False, limits=UNLIMITED, roots=[])
     return GuardedDriver(guard, report=host_report(), workspace="/", tmp="/", program=program, env=env)
-
-
-def host_report() -> Report:
-    """What it claims: nothing is isolated."""
-    return claim("host", network="full", weaker=WEAKER, notes=NOTES)

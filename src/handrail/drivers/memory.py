@@ -23,13 +23,13 @@ _OWNER_WRITES: Final = 0o200
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a command does: print, wait if told to, and exit."""
+    """A scripted command: print, wait, and exit."""
 
     stdout: str | bytes = b""
     stderr: str | bytes = b""
     exit_code: int = 0
     chunks: Sequence[Chunk] = ()
-    """Printed after stdout and stderr, one by one."""
+    """Chunks printed after stdout and stderr, one by one."""
     pause: float = 0.0
     """Seconds before each chunk."""
     delay: float = 0.0
@@ -44,7 +44,7 @@ class Script:
 
 
 Answer = Script | str | bytes | int
-"""A script, or in short what it prints, or its exit code."""
+"""A script; or in short its output as text or bytes, or its exit code."""
 Commands = Mapping[str | tuple[str, ...], Answer] | Callable[[Command], Answer | None]
 
 
@@ -56,7 +56,7 @@ class MemoryProcess:
         self.pid: int | None = None
         self.notes = script.notes
         self.signals: list[SignalName] = []
-        """Every signal it was sent."""
+        """Signals that were sent to the command."""
         self._script = script
         self._code: int | None = None
         self._over = anyio.Event()
@@ -144,6 +144,14 @@ class MemoryDriver:
 
     `files` maps paths to content; relative ones begin in the workspace. `commands` maps a line, or an argv as a
     tuple, to what it does, or is a function of the Command.
+
+    Example:
+        ```python
+        driver = MemoryDriver({"/workspace/a.txt": b"hello"}, commands={"make": "built\\n"})
+        async with open_sandbox(driver) as sandbox:
+            print(await sandbox.read_text("a.txt"), (await sandbox.run("make")).stdout)
+        #> hello built
+        ```
     """
 
     name = "memory"

@@ -22,7 +22,7 @@ from handrail.sandbox.report import report_of
 from handrail.sandbox.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from handrail.drivers import _given, _options
+    from handrail.drivers import _options
     from handrail.drivers import host as _host
     from handrail.drivers import jail as _jail
     from handrail.drivers import memory as _memory
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from handrail.drivers.guard import build as _build
     from handrail.drivers.guard import sealed as _sealed
 else:  # a program without a sandbox needs none of them
-    _given = Lazy("handrail.drivers._given")
     _host = Lazy("handrail.drivers.host")
     _jail = Lazy("handrail.drivers.jail")
     _memory = Lazy("handrail.drivers.memory")
@@ -46,16 +45,6 @@ else:  # a program without a sandbox needs none of them
 Opener = Callable[..., Awaitable[Driver]]
 GROUP: Final = "handrail.drivers"
 """The entry point group by which other packages add drivers: each names an async function like `open_jail`."""
-COMMON: Final = ("workspace", "limits", "network", "env", "mounts", "git_identity", "virtual_env")
-"""The options that every driver takes; the last two only if they are given."""
-DEFAULTS: Final[Mapping[str, Any]] = {
-    "workspace": None,
-    "limits": Limits(),
-    "network": "none",
-    "env": None,
-    "mounts": [],
-}
-"""What they are when they are not given."""
 WALLS: Final = frozenset(
     {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges", "tree_kill"}
 )
@@ -73,7 +62,7 @@ BUILT_IN: Final = ("jail", "host", "memory")
 
 
 def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
-    """By name: the function that opens each driver, or why the driver cannot be used.
+    """Return the opener of each driver by name, or the reason why the driver cannot be used.
 
     A plugin whose name is taken is not loaded; it is listed as `name=its entry point`.
     """
@@ -96,7 +85,7 @@ def known_drivers(system: str = sys.platform) -> dict[str, Opener | str]:
 
 @lru_cache(maxsize=1)
 def _plugins(_: tuple[tuple[str, int], ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """What is installed where this process imports from; the files of every package are read only after a change."""
+    """Return the installed entry points; package files are read again only after a change."""
     return tuple(importlib.metadata.entry_points(group=GROUP))
 
 
@@ -117,29 +106,22 @@ def _host_opener(system: str) -> Opener:
 
 
 async def open_own_guard(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> Driver:
-    """A driver that kills what this process's own programs started: their trees, or their groups without a guard.
+    """Open a driver for this process's own programs, which kills their trees, or without a guard their groups.
 
-    `env` is their whole environment; this process's own if None. Unless they keep their `privileges`, root's programs
-    have no capabilities.
+    `env` is the programs' whole environment; this process's own if None. Root's programs have no capabilities, unless
+    they keep their `privileges`.
     """
     opener = _host.open_own if _has_guard(sys.platform) else _posix.open_own
     return await opener(env, privileges=privileges)
 
 
 def open_sandbox(
-    driver: str | Driver = "auto",
-    *,
-    workspace: str | PathLike[str] | None = None,
-    limits: Limits = Limits(),
-    network: str = "none",
-    env: Mapping[str, str] | None = None,
-    mounts: Sequence[Mount] = (),
-    git_identity: tuple[str, str] | None = None,
-    virtual_env: str | None = None,
-    allow_weaker: bool = False,
+    driver: str | Driver = "auto", *, workspace: str | PathLike[str] | None = None, limits: Limits = Limits(),
+    network: str = "none", env: Mapping[str, str] | None = None, mounts: Sequence[Mount] = (),
+    git_identity: tuple[str, str] | None = None, virtual_env: str | None = None, allow_weaker: bool = False,
     **driver_options: Any,
-) -> AbstractAsyncContextManager[Sandbox]:
-    """A sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
+) -> AbstractAsyncContextManager[Sandbox]:  # fmt: skip
+    """Open a sandbox on `workspace`, or on a directory of its own. Nothing is left running when the block ends.
 
     Args:
         driver: "auto" takes the jail if its self-test passes. Or "jail", "host", an installed one, or a Driver.
@@ -158,18 +140,25 @@ def open_sandbox(
         HandrailError: an unknown driver, or options that cannot be used.
         OSError: the workspace or a mount does not exist, or cannot be used.
         Unavailable: the driver does not work here.
+
+    Example:
+        ```python
+        async with open_sandbox(limits=Limits(processes=64)) as sandbox:
+            print((await sandbox.run("echo hello", timeout=10)).stdout)
+        #> hello
+        ```
     """
     refuse_other_loops("A sandbox")
     options = {"workspace": workspace, "limits": limits, "network": network, "env": env, "mounts": mounts}
     asked = {"git_identity": git_identity, "virtual_env": virtual_env}
     options |= driver_options | {name: value for name, value in asked.items() if value is not None}
-    _given.check_given(driver, options, allow_weaker, DEFAULTS)
+    _options.check_given(driver, options, allow_weaker)
     _check_names(driver, options, driver_options)
     return SandboxNotEntered(driver, options, allow_weaker)
 
 
 class SandboxNotEntered(AbstractAsyncContextManager[Sandbox], AsyncWith):
-    """A sandbox that `async with` opens. Whoever takes it for an open one is told so."""
+    """A sandbox that `async with` opens. Using it before raises an AttributeError with advice."""
 
     def __init__(self, driver: str | Driver, options: dict[str, Any], allow_weaker: bool) -> None:
         self._open = partial(_opened, driver, options, allow_weaker)
@@ -210,7 +199,7 @@ async def _opened(driver: str | Driver, options: dict[str, Any], allow_weaker: b
                 load_all()
                 if _has_guard(sys.platform):
                     _sealed.runnable()
-                sandbox.report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
+                sandbox._report = replace(sandbox.report, notes=(*sandbox.report.notes, _warning(exposed)))
             yield sandbox
     finally:
         if own is not None:
@@ -226,7 +215,7 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
         raise WeakerThanAsked(
             f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
         )
-    tested = await _selftest.tested(name, opener, _given.taken(name, opener, options, DEFAULTS))
+    tested = await _selftest.tested(name, opener, _options.taken(name, opener, options))
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
 
@@ -237,13 +226,13 @@ def _check_names(driver: str | Driver, options: Mapping[str, Any], driver_option
 
 
 def _opener(name: str, known: Mapping[str, Opener | str], options: Mapping[str, Any]) -> Opener:
-    """What opens the driver of this name. Raises HandrailError if it cannot be used here, or has no such option."""
+    """Return the opener of a driver. Raises HandrailError if the driver is unusable here, or has no such option."""
     opener = _jail.open_jail if name == "auto" else known.get(name)
     if opener is None:
         raise HandrailError(f"there is no driver {name!r}; {nearest(name, ['auto', *known])}")
     if isinstance(opener, str):
         raise HandrailError(f"the driver {name!r} cannot be used here: {opener}; there are {_usable(known)}")
-    _given.taken("jail" if name == "auto" else name, opener, options, DEFAULTS)
+    _options.taken("jail" if name == "auto" else name, opener, options)
     return opener
 
 
@@ -286,7 +275,7 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
         return _with_notes(jail, [*_claims(known, "auto"), *_claims(known, "jail")])
     except Unavailable as error:
         if allow_weaker:
-            given = {name: value for name, value in options.items() if name in COMMON}
+            given = {name: value for name, value in options.items() if name in _options.COMMON}
             host = await _selftest.tested("host", _host_opener(sys.platform), given)
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(

@@ -1,4 +1,4 @@
-"""Temporary directories named after their process, so that a later start removes what a dead one left."""
+"""Temporary directories named after their process, so that a later process removes those of dead ones."""
 
 import atexit
 import fcntl
@@ -19,19 +19,21 @@ from handrail.drivers._options import is_below
 
 MEMORY: Final = "/dev/shm"
 _MEMORY_FREE: Final = 32 << 20
-"""Bytes that must be free in memory before it is used."""
+"""Free space that a directory in memory must have to be used, in bytes."""
 _MEMORY_FILES: Final = 10_000
-"""Files that it must be able to take."""
+"""Free inodes that a directory in memory must have to be used."""
 _locked: dict[str, tuple[int, int]] = {}
-"""The directories of this process, each locked as long as it exists: the descriptor, and its inode."""
+"""Lock descriptors and inodes of this process's scratch directories, by path."""
+# A shared lock is held while the directory exists: a process in another pid namespace cannot see whether this one
+# lives, but sees the lock.
 _undo_at_loop_end: dict[str, Callable[[], object]] = {}
 _NAME: Final = re.compile(r"handrail-(\d+)-(\d+)-")
 
 
 def make_scratch(parent: str | None = None, *, outlives_loop: bool = False) -> str:
-    """A new private directory, named after this process. Those of dead processes are removed on the way.
+    """Make a new private directory, named after this process, and remove the directories of dead processes.
 
-    If the running event loop ends before the directory is removed, it is removed then, unless it `outlives_loop`.
+    The end of the running event loop removes the directory, unless it `outlives_loop`.
     """
     for directory in dict.fromkeys((parent or tempfile.gettempdir(), *temporary_directories())):
         sweep_scratch(directory)
@@ -45,12 +47,12 @@ def make_scratch(parent: str | None = None, *, outlives_loop: bool = False) -> s
 
 
 def remove_at_loop_end(path: str) -> None:
-    """Remove it when the running event loop ends, unless that was done before."""
+    """Remove a directory when the running event loop ends, unless it was removed before."""
     _undo_at_loop_end[path] = when_loop_closes(partial(remove_scratch, path))
 
 
 def make_lasting_scratch(parent: str | None = None) -> str:
-    """The same, removed when this process ends; a child that it forks removes nothing."""
+    """Make a scratch directory that is removed when this process ends; forked children remove nothing."""
     path = make_scratch(parent, outlives_loop=True)
     atexit.register(_remove_at_exit, path, os.getpid())
     return path
@@ -62,7 +64,7 @@ def _remove_at_exit(path: str, owner: int) -> None:
 
 
 def is_same(path: str, inode: int) -> bool:
-    """Whether this user's directory is still there: others may have removed it, and made one of the same name."""
+    """Whether a path is still the directory with this inode; another process may have replaced the directory."""
     try:
         status = os.lstat(path)
     except OSError:
@@ -71,19 +73,19 @@ def is_same(path: str, inode: int) -> bool:
 
 
 def is_scratch(path: str) -> bool:
-    """Whether a path is in such a directory, of whichever process."""
+    """Whether a path is in a scratch directory, of any process."""
     return any(_NAME.match(part) for part in path.split("/"))
 
 
 def temporary_directories() -> tuple[str, ...]:
-    """Where temporary files are usually put."""
+    """Return the usual directories for temporary files."""
     return tempfile.gettempdir(), "/var/tmp", MEMORY
 
 
 def directory_outside(
     tops: Sequence[str], *, in_memory: bool = False, on_disk: bool = False, longest: int = 4096
 ) -> str | None:
-    """A directory for temporary files that is not below any of these real paths; None when there is none.
+    """Choose a directory for temporary files that is not below any of the real paths `tops`; None if there is none.
 
     `in_memory` prefers one in memory, if there is room, and `on_disk` one on disk, which /tmp often is not. The path
     has at most `longest` characters.
@@ -115,7 +117,7 @@ def _has_room(path: str) -> bool:
 
 
 def remove_scratch(path: str) -> None:
-    """Remove it with everything in it, even what a command made unreadable. No link is followed, not even a new one."""
+    """Remove a directory with everything in it, even if a command made it unreadable. Links are not followed."""
     _unlock(path)
     _undo_at_loop_end.pop(path, lambda: None)()
     try:
@@ -142,6 +144,7 @@ def _make_readable(name: str, parent: int) -> None:
         if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
             os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
         return
+    # By way of a descriptor: between a look at the name and the chmod, a command may put a link in its place.
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{fd}", 0o700)
@@ -150,7 +153,7 @@ def _make_readable(name: str, parent: int) -> None:
 
 
 def sweep_scratch(directory: str | None = None) -> int:
-    """Remove this user's directories whose process is dead; returns how many there were."""
+    """Remove this user's directories whose process is dead; return their number."""
     removed = 0
     for entry in Path(directory or tempfile.gettempdir()).glob("handrail-*"):
         match = _NAME.match(entry.name)
@@ -168,7 +171,7 @@ def _is_ours(entry: Path) -> bool:
 
 
 def _is_locked(entry: Path) -> bool:
-    """A process in another process namespace may live though we cannot see it: it holds a lock."""
+    """Whether a living process holds the directory's lock, perhaps one in another pid namespace."""
     try:
         fd = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -183,7 +186,7 @@ def _is_locked(entry: Path) -> bool:
 
 
 def _lives(pid: int, started: int) -> bool:
-    """Whether this process lives. Without its start, another one that has its number is taken for it."""
+    """Whether a process lives. Without a start time, a later process with the same pid counts as the process."""
     if started:
         return _started(pid) == started
     try:
@@ -196,7 +199,7 @@ def _lives(pid: int, started: int) -> bool:
 
 
 def _started(pid: int) -> int:
-    """When a process started, in clock ticks since the machine did; 0 when that cannot be known: only Linux tells."""
+    """Return the start time of a process in clock ticks since boot; 0 if unknown, as on systems other than Linux."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Find out by attacking it what a driver really enforces here, once per process and configuration."""
+"""Find the features that a driver really enforces here, by attacking it once per process and configuration."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ NOTE: Final = "Everything reported as enforced was attacked from inside first, o
 FOUND: Final = "found by self-test:"
 UNPROVED: Final = "the self-test proves nothing here, because this fails outside the sandbox too"
 _SAME: Final = ("workspace", "env", "mounts", "git_identity", "virtual_env")
-"""Options that do not change what a self-test finds."""
+"""Options that do not change the findings of a self-test."""
 Key = tuple[object, ...]
 
 
@@ -56,9 +56,9 @@ _busy: RunVar[dict[Key, anyio.Lock]] = RunVar("handrail_self_tests")
 
 
 async def tested(name: str, opener: Callable[..., Awaitable[Driver]], options: Mapping[str, Any]) -> Driver:
-    """Open the driver; its report says what was found. Raises Unavailable where it does not work at all.
+    """Open the driver with a report of the findings. Raises Unavailable if the driver does not work at all.
 
-    A driver without our guard is returned as it is: its report is what it claims.
+    A driver without our guard is returned as it is, with its own claim as the report.
     """
     driver = await opener(**options)
     if not isinstance(driver, GuardedDriver):
@@ -87,7 +87,7 @@ async def tested_alone(name: str, opener: Callable[..., Awaitable[Driver]]) -> A
 
 
 def _key(name: str, options: Mapping[str, Any]) -> Key:
-    """What can change the findings: not which workspace or mounts there are, but whether the mounts are writable."""
+    """Return the options that can change the findings; of mounts, only whether they are writable."""
     kinds = tuple(sorted({mount.writable for mount in options.get("mounts", ())}))
     rest = sorted((key, repr(value)) for key, value in options.items() if key not in _SAME)
     return (name, os.geteuid(), kinds, tuple(_covered(options)), *rest)
@@ -172,7 +172,7 @@ def _limits(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def weigh(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:
-    """Which promises are broken, or not proved, by the attempts that succeeded inside, and outside, where they must.
+    """Return the guarantees that are broken or not proved: an attempt succeeded inside, or failed outside.
 
     An attempt that fails outside too proves nothing: then the promise is not reported as enforced. A machine may
     refuse some privileges to everybody, so there one attempt that succeeds outside is enough.
@@ -199,7 +199,7 @@ def _environment(driver: GuardedDriver, tried: Tried, outside: Tried) -> list[Fi
 
 
 async def _files_and_streams(driver: GuardedDriver, directory: str) -> list[Finding]:
-    """Replace a file while a command has the old one open and reports what it reads."""
+    """Replace a file while a command has the old file open and reports its content."""
     path = f"{directory}/handrail-self-test-{token_hex(8)}"
     await driver.write(path, b"old")
     try:
@@ -220,7 +220,7 @@ async def _files_and_streams(driver: GuardedDriver, directory: str) -> list[Find
 
 
 async def _tree(driver: GuardedDriver, directory: str) -> list[Finding]:
-    """Kill a tree that ignores every signal it can; a lock tells whether anything of it lives."""
+    """Kill a tree that ignores every signal it can; a lock tells whether one of its processes lives."""
     path, mark = f"{directory}/handrail-self-test-{token_hex(8)}", token_hex(16)
     process = await _start(driver, ["--attempt", "linger", path, "stay", mark])
     await _until(process, b"lingers")

@@ -20,6 +20,7 @@ from handrail.aio import call_on, running_loop
 from handrail.contract.errors import Unavailable
 from handrail.contract.result import Failure, Result
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import identity
 from handrail.toolkit.gate import Next, Step
 
 
@@ -51,10 +52,11 @@ def admit(step: Step) -> None:
 
 def lane_of_sandbox(sandbox: Sandbox) -> "Lane":
     """The one lane of a sandbox, the same for all its views and sessions."""
-    known = _lanes.get(sandbox.identity)
+    shared = identity(sandbox)
+    known = _lanes.get(shared)
     if known is None:
         with _changing:
-            known = _lanes.setdefault(sandbox.identity, Lane())
+            known = _lanes.setdefault(shared, Lane())
     return known
 
 

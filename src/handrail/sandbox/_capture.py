@@ -10,7 +10,7 @@ _WIDEST: Final = 4
 
 
 class Cut(NamedTuple):
-    """One stream as it is returned. `text`, an Truncated if it was cut, is `data` decoded."""
+    """A stream as it is returned. `text`, a Truncated if it was cut, is `data` decoded."""
 
     text: str
     data: bytes
@@ -54,7 +54,7 @@ class Capture:
                 del self._tail[: -self._tail_room]
 
     def cut(self, whole: Whole | None = None) -> Cut:
-        """The stream within its cap: whole, or a Truncated that says what. `whole` reads the full stream."""
+        """Return the stream within its cap, whole or as a Truncated. `whole` reads the full stream."""
         if self.size <= self._cap:
             data = bytes(self._head + self._tail)
             return Cut(data.decode("utf-8", "replace"), data, False)

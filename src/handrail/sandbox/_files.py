@@ -12,7 +12,7 @@ from handrail.aio import OwnLoop, finish, in_background, on_own_loop
 from handrail.contract.driver import FileStat
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import KILL_WAIT
-from handrail.sandbox._shared import SandboxState
+from handrail.sandbox._state import SandboxState
 from handrail.sandbox.checks import resolve, whole
 
 _Answer = TypeVar("_Answer")
@@ -20,15 +20,15 @@ _Entries = list[FileStat]
 
 
 class Files:
-    """The file half of a Sandbox. Operations raise OSError or a subclass, or Unavailable when the sandbox is gone."""
+    """The file operations of a Sandbox. They raise OSError or a subclass, or Unavailable when the sandbox is gone."""
 
-    _shared: SandboxState
+    _state: SandboxState
     _cwd: str
 
     @property
     def own_loop(self) -> OwnLoop:
-        """The event loop that the sandbox belongs to. Its methods may be awaited on any other."""
-        return self._shared.own_loop
+        """The event loop that the sandbox belongs to; its methods may be awaited on any other loop."""
+        return self._state.own_loop
 
     @on_own_loop
     async def read_bytes(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -36,7 +36,7 @@ class Files:
         whole(start, "start")
         whole(length, "length")
         target = await self._target(path)
-        data = await self._answer(self._shared.driver.read(target, start=start, length=length))
+        data = await self._answer(self._state.driver.read(target, start=start, length=length))
         if not isinstance(data, bytes):
             raise BrokenDriver(f"The driver's read gave {type(data).__name__}, not bytes.")
         return data
@@ -53,7 +53,7 @@ class Files:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise ValueError(f"data is bytes, not {type(data).__name__}; write_text takes text.")
         target = await self._target(path)
-        await self._answer(self._shared.driver.write(target, bytes(data), mode=mode))
+        await self._answer(self._state.driver.write(target, bytes(data), mode=mode))
 
     async def write_text(self, path: str, text: str, *, mode: int | None = None, encoding: str = "utf-8") -> None:
         """Write text with unchanged line endings."""
@@ -63,9 +63,9 @@ class Files:
 
     @on_own_loop
     async def stat(self, path: str) -> FileStat:
-        """The type, size and real path of what is at a path."""
+        """Look up a path: type, size, mode and real path."""
         target = await self._target(path)
-        return await self._answer(self._shared.driver.stat(target))
+        return await self._answer(self._state.driver.stat(target))
 
     async def exists(self, path: str) -> bool:
         """Whether there is anything at this path; a dangling link counts."""
@@ -79,23 +79,23 @@ class Files:
     async def make_dir(self, path: str) -> None:
         """Create a directory and its parents. Not an error if it exists."""
         target = await self._target(path)
-        await self._answer(self._shared.driver.make_dir(target))
+        await self._answer(self._state.driver.make_dir(target))
 
     @on_own_loop
     async def remove(self, path: str) -> None:
-        """Remove a file, a link (not what it leads to), or a directory with everything in it."""
+        """Remove a file, a link (not its target), or a directory with everything in it."""
         target = await self._target(path)
-        await self._answer(self._shared.driver.remove(target))
+        await self._answer(self._state.driver.remove(target))
 
     @on_own_loop
     async def list(self, path: str = ".") -> _Entries:
-        """The entries of a directory, sorted by name."""
+        """List the entries of a directory, sorted by name."""
         target = await self._target(path)
-        return await self._answer(self._shared.driver.list(target))
+        return await self._answer(self._state.driver.list(target))
 
     async def _target(self, path: str) -> str:
-        """The absolute path for the driver. `..` is resolved as the kernel does: after following links."""
-        self._shared.check_open()
+        """Return the absolute path for the driver. `..` is resolved as the kernel does, after following links."""
+        self._state.check_open()
         absolute = resolve(self._cwd, path)
         if ".." not in absolute:
             return absolute
@@ -108,30 +108,30 @@ class Files:
         return target
 
     async def _real_directory(self, path: str) -> str:
-        stat = await self._answer(self._shared.driver.stat(path))
+        stat = await self._answer(self._state.driver.stat(path))
         if stat.type != "directory":
             number = errno.ENOENT if stat.type == "symlink" else errno.ENOTDIR
             raise OSError(number, os.strerror(number), path)
         return stat.real_path
 
     async def _answer(self, request: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """What the driver answers. It has a task of its own, so that a silent driver holds up neither a limit nor a
-        cancellation: it is cancelled too, and given a moment to stop.
-        """
+        """Wait for the driver's answer, in bounded time; a request without an answer is cancelled."""
+        # The request has a task of its own: a driver that ignores cancellation would otherwise hold up the caller's
+        # limit and cancellation.
         asked = _Asked(request)
         task = in_background(asked.run())
         try:
-            with anyio.move_on_after(self._shared.file_wait):
+            with anyio.move_on_after(self._state.file_wait):
                 await asked.over.wait()
         finally:
             if not asked.over.is_set():
                 task.cancel()
                 await finish(asked.stopped)
-        return asked.answer(self._shared.file_wait)
+        return asked.answer(self._state.file_wait)
 
 
 class _Asked(Generic[_Answer]):
-    """One request to the driver, and what became of it."""
+    """A request to the driver and its answer."""
 
     def __init__(self, request: Coroutine[Any, Any, _Answer]) -> None:
         self.over = anyio.Event()
@@ -154,7 +154,7 @@ class _Asked(Generic[_Answer]):
             await self.over.wait()
 
     def answer(self, waited: float) -> _Answer:
-        """The answer, or the driver's exception, or Unavailable when it gave neither."""
+        """Return the answer, or raise the driver's exception, or Unavailable if there is neither."""
         if self._answers:
             return self._answers[0]
         error = self._error

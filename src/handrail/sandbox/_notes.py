@@ -16,7 +16,7 @@ LIMIT_EXITS: Final = {
 SIGNALLED: Final = 128
 """Exit codes above this one are 128 + N after signal N."""
 _NOT_COMMAND: Final = re.compile(r"\\.|'[^']*'|(?<!\S)#[^\n]*|" + r'"(?:\\.|[^"\\])*"', re.DOTALL)
-"""What is not part of the command: quoted text, escaped characters and comments."""
+"""Parts of a line that are not commands: quoted text, escaped characters and comments."""
 _PIPE: Final = re.compile(r"(?<![|>])\|(?!\|)")
 _HIDES_ERRORS: Final = re.compile(r"(?:(?<![\w$])2|&)>>?\s*/dev/null\b|>&\s*/dev/null\b|>\s*/dev/null\s+2>&1")
 
@@ -31,7 +31,7 @@ _UNREACHABLE: Final = re.compile(
 )
 _CURL: Final = re.compile(r"\bcurl\b")
 CURL_LOOKUP_EXIT: Final = 6
-"""With which curl ends when it finds no such name; with `-s`, as scripts call it, it prints nothing."""
+"""Exit code of curl for an unknown host name; `curl -s`, as scripts call it, prints nothing."""
 _REFUSED_WRITE: Final = re.compile("(?i)read-only file system|permission denied|erofs|eacces")
 _LOOKED_AT: Final = 8_000
 """Characters at the end of each stream that tell why a command failed."""
@@ -40,7 +40,7 @@ _LOOKED_AT: Final = 8_000
 def notes_on_failure(
     command: Command, exit_code: int, texts: Sequence[str], *, offline: bool, read_only: bool
 ) -> Iterator[str]:
-    """Notes on a command that failed because of what its sandbox does not allow; `texts` are what it printed."""
+    """Return notes on a command that failed because of its sandbox's walls; `texts` are its output."""
     ends = [text[-_LOOKED_AT:] for text in texts]
     quiet = exit_code == CURL_LOOKUP_EXIT and _CURL.search(command.line or " ".join(command.argv or ())) is not None
     if offline and (quiet or any(map(_UNREACHABLE.search, ends))):

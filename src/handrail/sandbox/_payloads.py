@@ -22,7 +22,7 @@ else:
 
 
 class Payloads(Files):
-    """A payload is a Command, ReadFile, WriteFile, ListFiles, FileExists or RunCode."""
+    """The payload methods of a Sandbox: a Command, ReadFile, WriteFile, ListFiles, FileExists or RunCode."""
 
     _caps: Caps
     _ends_with_call: list[Callable[[], Awaitable[None]]] | None
@@ -40,18 +40,18 @@ class Payloads(Files):
     @overload
     async def dispatch(self, payload: "RunCode") -> CodeResult: ...
     async def dispatch(self: "Sandbox", payload: Any) -> Any:  # type: ignore[misc]
-        """Do what a payload says, as the method of the same purpose does: `run`, `read_text`, `list` and so on.
+        """Perform a payload with the method of the same purpose: `run`, `read_text`, `list` and so on.
 
-        A Command's `timeout` is kept and its `stdin` is sent. Raises ValueError for what is not a payload.
+        A Command's `timeout` is kept and its `stdin` is sent. Raises ValueError for any other value.
         """
         return await _dispatch.dispatch(self, payload, self._caps)
 
     def stream(self: "Sandbox") -> "_streams.CommandStream":  # type: ignore[misc]
-        """A queue of payloads that run one after the other, beside other streams. Use it with `async with`.
+        """Open a queue of payloads that run one after the other, beside other streams. Use `async with`.
 
-        It belongs to the running event loop, and ends with the call that this view is bound to.
+        The stream belongs to the running event loop, and ends with the call that this view is bound to.
         """
-        self._shared.check_open()
+        self._state.check_open()
         if loop_here() is None:
             raise HandrailError("a stream needs the event loop of its thread: open it in an `async def`")
         stream = _streams.CommandStream(self)

@@ -1,4 +1,4 @@
-"""Check a caller's arguments before anything starts; each error says what to give instead."""
+"""Check a caller's arguments before anything starts; each error names a valid value."""
 
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def called(function: F, name: str) -> F:
 
 
 def whole(value: int | None, name: str, write: str = "a whole number from 0 upwards") -> None:
-    """Raise ValueError unless it is None or a whole number from 0 up."""
+    """Raise ValueError unless the value is None or a whole number from 0 up."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise ValueError(f"{name} is {shown(value)}; give {write}.")
 

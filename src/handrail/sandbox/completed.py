@@ -8,16 +8,17 @@ from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.sandbox._spool import Spool
 
 EndedBy = Literal["exit", "timeout", "idle", "user", "model", "output", "budget"]
-"""What ended it: the command itself, a limit, a person, the model, too much output, or the run's time budget."""
+"""The cause of a command's end: itself, a limit, a person, the model, too much output, or the run's time budget."""
 EXIT_TIMED_OUT: Final = 124
 """The exit code of a command that a time limit ended."""
 EXIT_NOT_FOUND: Final = 127
+"""Exit code of a shell for a program that does not exist."""
 EXIT_CANNOT_RUN: Final = 126
-"""Of a shell, for a program that does not exist, and for a file that cannot be run."""
+"""Exit code of a shell for a file that cannot be run."""
 
 
 class Answer(ABC):
-    """A value of the sandbox that a body may return as it is: the model gets what the built-in tool answers with."""
+    """A value of the sandbox that a body may return; the model gets the same JSON as from the built-in tool."""
 
     __slots__ = ()
 
@@ -27,16 +28,27 @@ class Answer(ABC):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:
-        """Allow it as a tool's return type; `__get_pydantic_json_schema__` describes `to_data`."""
+        """Allow the class as a tool's return type; `__get_pydantic_json_schema__` describes `to_data`."""
         return {"type": "any"}
 
 
 @dataclass(frozen=True, slots=True)
 class Completed(Answer):
-    """Text and bytes are capped, sizes are not. A text is its bytes, decoded with replacement characters."""
+    """The outcome of a command. Texts and bytes are capped, sizes are not.
+
+    A text is its bytes, decoded with replacement characters.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            completed: Completed = await sandbox.run("echo hello; exit 3")
+        print(completed.exit_code, completed.stdout.strip(), completed.ended_by)
+        #> 3 hello exit
+        ```
+    """
 
     exit_code: int
-    """128 + N after signal N; 124 when a limit ended it."""
+    """The exit code: 128 + N after signal N, 124 after a time limit."""
     stdout: str = ""
     stderr: str = ""
     stdout_bytes: bytes = field(default=b"", repr=False)
@@ -44,7 +56,7 @@ class Completed(Answer):
     stdout_size: int = 0
     stderr_size: int = 0
     spool: Spool = field(default_factory=Spool, repr=False, compare=False)
-    """Everything that was kept of both streams, read by range."""
+    """The kept output of both streams, read by range."""
     ended_by: EndedBy = "exit"
     duration_ms: int = 0
     cwd: str = ""
@@ -55,7 +67,7 @@ class Completed(Answer):
     may_still_run: bool = False
     """Whether the sandbox has not confirmed that the command ended."""
     advice: tuple[str, ...] = ()
-    """What a person could change about the sandbox, where that is why it failed. The model is not told."""
+    """Changes to the sandbox that a person could make, if the lack of them made the command fail. Not for the model."""
 
     def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""
@@ -80,7 +92,16 @@ class Completed(Answer):
 
 @dataclass(frozen=True, slots=True)
 class CodeResult(Completed):
-    """The outcome of a program that was given as text."""
+    """The outcome of a program that was given as text.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            result: CodeResult = await sandbox.dispatch(RunCode("print('hello')\\n6 * 7"))
+        print(result.text, result.stdout.strip(), result.error)
+        #> 42 hello None
+        ```
+    """
 
     language: str = "python"
     text: str | None = None

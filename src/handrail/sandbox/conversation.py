@@ -12,24 +12,24 @@ from handrail.contract.driver import Chunk, Driver, Process
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES, Caps
 from handrail.sandbox._capture import Capture
-from handrail.sandbox._running import Order, Running
+from handrail.sandbox._execution import CommandSpec, Execution
 from handrail.sandbox.pipes import Pipes
 
 HEADER: Final = 4
 """Bytes of a frame's length, the highest first."""
 UNREAD_BYTES: Final = 2 * FRAME_BYTES
-"""Bytes of frames that nobody has received, from which on the command is blocked."""
+"""Bytes of unreceived frames from which on the command is blocked."""
 
 
-class FramedCommand(Running):
-    """A command whose output is frames. They are kept until they are received; what it writes to stderr is its log.
+class FramedCommand(Execution):
+    """A command whose output is frames, which are kept until they are received; its stderr is its log.
 
     A driver of this machine has `start_piped`: frames then go through pipes of the command's own, and not through the
     driver. Any other one passes its input and output on.
     """
 
-    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
-        super().__init__(id, order, driver, clock, caps)
+    def __init__(self, id: str, spec: CommandSpec, driver: Driver, clock: Clock, caps: Caps) -> None:
+        super().__init__(id, spec, driver, clock, caps)
         self.inbox = bytearray()
         self._waiting: list[Any] = []
         self._pipes: Pipes | None = None
@@ -53,11 +53,11 @@ class FramedCommand(Running):
         process = await super()._start()
         self._pipes = getattr(process, "pipes", None)
         if self._pipes is not None:
-            self._pipes.hear(self.arrived)
+            self._pipes.read_into(self.arrived)
         return process
 
     def arrived(self, data: bytes) -> None:
-        """Keep what the command has written."""
+        """Add data from the command to the inbox."""
         self.received += len(data)
         self.inbox += data
         if self._pipes is not None and len(self.inbox) > UNREAD_BYTES:
@@ -76,14 +76,14 @@ class FramedCommand(Running):
         await future
 
     def change(self) -> None:
-        """Wake whoever waits for frames, or for room."""
+        """Wake the tasks that wait for frames or for room."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def push(self, data: bytes) -> int:
-        """Send what can be sent now, without waiting; returns how many bytes. Raises BrokenPipeError."""
+        """Send as much as possible without waiting; return the number of bytes. Raises BrokenPipeError."""
         if self.ended.is_set():
             return 0
         if self._pipes is not None:
@@ -106,34 +106,33 @@ class FramedCommand(Running):
 
 
 def framed(data: bytes) -> bytes:
-    """With its length before it. Raises ValueError for what is too large."""
+    """Put the length before the data. Raises ValueError for data that is too large."""
     if len(data) > FRAME_BYTES:
         raise ValueError(f"A frame has at most {FRAME_BYTES:,} bytes, and this one has {len(data):,}.")
     return len(data).to_bytes(HEADER, "big") + data
 
 
 class CommandConversation:
-    """Frames are bytes with their length before them: 4 bytes, the highest first; then at most 4 MiB."""
+    """A conversation in frames: a length of 4 bytes, the highest first, then at most 4 MiB."""
 
     def __init__(self, command: FramedCommand, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
         self._command = command
         self._outbox: list[tuple[bytes, Any]] = []
-        """What the command has not taken yet of each frame, and what its sender waits for, if he does.
-
-        One task sends all of it, so that a frame goes out whole even if its sender is cancelled."""
+        """Unsent parts of frames, each with the future of its sender, if the sender waits."""
+        # One task sends them all, so that a frame goes out whole even if its sender is cancelled.
 
     def __repr__(self) -> str:
         state = "running" if self.exit_code is None else f"exit code {self.exit_code}"
-        return f"<conversation with {' '.join(self._command.order.command.argv or ())[:60]!r}: {state}>"
+        return f"<conversation with {' '.join(self._command.spec.command.argv or ())[:60]!r}: {state}>"
 
     @property
     def logs(self) -> str:
-        """What the command wrote to stderr, an Truncated where it is much."""
+        """The command's stderr; a Truncated if it is long."""
         return self._command.log.cut().text
 
     def watch(self, on_log: Callable[[Chunk], object]) -> None:
-        """Call `on_log` with what the command writes to stderr from now on."""
+        """Call `on_log` with each further chunk of the command's stderr."""
         self._command.on_log = on_log
 
     @property
@@ -143,7 +142,7 @@ class CommandConversation:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a command that has ended by itself or by a signal."""
+        """The exit code of a command that has ended by itself or by a signal; else None."""
         return self._command.exit_code
 
     def begin(self, first: bytes) -> None:
@@ -174,7 +173,7 @@ class CommandConversation:
                     sent.set_exception(error)
 
     def _stop_sending(self, task: Any) -> None:
-        """Of frames that are left, because the event loop ends, nobody waits for the rest."""
+        """Cancel the senders of unsent frames when the event loop ends."""
         while task.cancelled() and self._outbox:
             sent = self._outbox.pop()[1]
             if sent is not None:
@@ -214,13 +213,13 @@ class CommandConversation:
 
     @on_own_loop
     async def until_ended(self, seconds: float) -> None:
-        """Wait for the command's own end, at most so many seconds."""
+        """Wait at most `seconds` for the command to end by itself."""
         with anyio.move_on_after(seconds):
             await self._command.ended.wait()
 
     @on_own_loop
     async def kill(self) -> None:
-        """End the command and all it started. Returns when it is gone, or its driver stays silent."""
+        """Kill the command and its tree. Return when the tree is gone, or if the driver stays silent."""
         if self.ended or self._command.settled.is_set():
             return
         self._command.request_end("close")

@@ -12,7 +12,7 @@ CONTEXT_LINES: Final = 3
 
 
 def difference(old: str, new: str, path: str, cap: int) -> str:
-    """At most `cap` characters of the output of `diff -u`; empty if the texts are the same."""
+    """Return at most `cap` characters of the output of `diff -u`; empty if the texts are the same."""
     if old == new:
         return ""
     if len(old) > MAX_TEXT_BYTES or len(new) > MAX_TEXT_BYTES:

@@ -20,19 +20,37 @@ Payload = Command | ReadFile | WriteFile | ListFiles | FileExists | RunCode
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The answer to WriteFile."""
+    """The answer to WriteFile.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver())
+        written: Written = await sandbox.dispatch(WriteFile("notes.txt", "hello"))
+        print(written)
+        #> Written(path='notes.txt', bytes_written=5)
+        ```
+    """
 
     path: str
-    """As it was given."""
+    """The path as given in the payload."""
     bytes_written: int
 
 
 @dataclass(frozen=True, slots=True)
 class Listing(Answer):
-    """The answer to ListFiles: the entries of a directory, sorted by name."""
+    """The answer to ListFiles: the entries of a directory, sorted by name.
+
+    Example:
+        ```python
+        sandbox = Sandbox(MemoryDriver({"/workspace/notes.txt": b"hello"}))
+        listing: Listing = await sandbox.dispatch(ListFiles("."))
+        print([entry.name for entry in listing.entries], listing.truncated)
+        #> ['notes.txt'] False
+        ```
+    """
 
     path: str
-    """As it was given."""
+    """The path as given in the payload."""
     entries: tuple[FileStat, ...]
     truncated: bool = False
     """Whether entries are missing."""
@@ -64,7 +82,7 @@ Answered = Completed | str | bytes | Written | Listing | bool | CodeResult
 
 
 async def dispatch(sandbox: "Sandbox", payload: Payload, caps: Caps) -> Answered:
-    """Do what the payload says. Raises what the method of the same purpose raises, and ValueError for other values."""
+    """Perform a payload. Raises as the method of the same purpose, and ValueError for other values."""
     check_payload(payload)
     match payload:
         case Command():
@@ -88,7 +106,7 @@ async def dispatch(sandbox: "Sandbox", payload: Payload, caps: Caps) -> Answered
 
 
 def check_payload(payload: object) -> None:
-    """Raise ValueError for a value that is not a payload, or a Command that does not say what to run."""
+    """Raise ValueError for a value that is not a payload, or for a Command without argv and line."""
     if not isinstance(payload, Payload):
         raise ValueError(
             f"dispatch() takes a payload such as Command(line='ls -l') or ReadFile('notes.txt'), not {shown(payload)}."

@@ -1,4 +1,4 @@
-"""A Job: a command that outlives the call that started it, and can be looked up after it has ended."""
+"""A Job: a command that outlives the call that started it, and stays known after its end."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from handrail.contract.driver import Chunk, SignalName
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import DEFAULT_CAPS, Caps
 from handrail.misuse import shown
-from handrail.sandbox._running import Running
+from handrail.sandbox._execution import Execution
 from handrail.sandbox._spool import Spool
 from handrail.sandbox.checks import as_bytes, seconds, whole
 from handrail.sandbox.completed import Answer, Completed
@@ -20,6 +20,7 @@ from handrail.sandbox.completed import Answer, Completed
 LOG_KEPT: Final = 64 << 10
 """Bytes of the end of a job's output that are kept for `tail` when the rest is dropped."""
 TAIL_LINES: Final = 20
+"""Default number of lines that `Job.tail` returns."""
 
 
 class Log:
@@ -72,18 +73,30 @@ class Log:
 
 
 class Job(Answer):
-    """Created by `Sandbox.start`. It runs until it ends, is ended, or its sandbox is closed."""
+    """A command in the background, made by `Sandbox.start`. A Job ends by itself, by a signal, or with its sandbox.
 
-    def __init__(self, running: Running, log: Log, own_loop: OwnLoop) -> None:
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            job: Job = await sandbox.start("echo ready; cat")
+            await job.send("hello")
+            await job.send(None)
+            print(await job.wait(), job.tail())
+        #> 0 ready
+        #> hello
+        ```
+    """
+
+    def __init__(self, execution: Execution, log: Log, own_loop: OwnLoop) -> None:
         self.own_loop = own_loop
-        self.id = running.id
-        self.cwd = running.order.cwd
+        self.id = execution.id
+        self.cwd = execution.spec.cwd
         self.started_at = time()
         self.completed: Completed | None = None
-        """The outcome, once it has ended."""
+        """The outcome of a job that has ended."""
         self.error: Exception | None = None
-        """Why the outcome is unknown: the sandbox died or was closed."""
-        self._running = running
+        """The reason for an unknown outcome: the sandbox died or was closed."""
+        self._execution = execution
         self._log = log
         self._done = anyio.Event()
         self._when_ended: list[Callable[[Job], object]] = []
@@ -107,19 +120,19 @@ class Job(Answer):
 
     @property
     def command(self) -> str | tuple[str, ...]:
-        """The line or the argv."""
-        command = self._running.order.command
+        """The command's line or argv."""
+        command = self._execution.spec.command
         return command.line if command.line is not None else command.argv or ()
 
     @property
     def pid(self) -> int | None:
-        return getattr(self._running.process, "pid", None)
+        return getattr(self._execution.process, "pid", None)
 
     @property
     def takes_input(self) -> bool:
-        """Whether it was started with an input that stays open for `send`."""
-        order = self._running.order
-        return order.command.input and order.stdin is None
+        """Whether the job's input stays open for `send`."""
+        spec = self._execution.spec
+        return spec.command.input and spec.stdin is None
 
     @property
     def running(self) -> bool:
@@ -127,43 +140,43 @@ class Job(Answer):
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and if it is unknown."""
+        """The exit code; None while the job runs, and if the code is unknown."""
         return None if self.completed is None else self.completed.exit_code
 
     @property
     def spool(self) -> Spool:
-        """Its output so far, read by range."""
-        return self._running.spool
+        """The job's output so far, read by range."""
+        return self._execution.spool
 
     @property
     def size(self) -> int:
-        """The number of bytes it has printed so far."""
-        return self._running.received
+        """Bytes that the job has printed so far."""
+        return self._execution.received
 
     def poll(self) -> int | None:
-        """The exit code, or None while it runs. Raises Unavailable if it cannot be known any more."""
+        """Return the exit code, or None while the job runs. Raises Unavailable if the code can no longer be known."""
         if self.error is not None:
             raise self.error
         return self.exit_code
 
     @on_own_loop
     async def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for the exit code; None if it still runs after `timeout` seconds. Raises Unavailable as `poll` does."""
+        """Wait for the exit code; None if the job still runs after `timeout` seconds. Raises Unavailable as `poll`."""
         with anyio.move_on_after(seconds(timeout, "timeout")):
             await self._done.wait()
         return self.poll()
 
     def tail(self, n: int = TAIL_LINES) -> str:
-        """The last `n` lines of both streams, in the order of their output, as far as they are kept."""
+        """Return the last `n` lines of both streams, in the order of their output, as far as kept."""
         whole(n, "n", "a number of lines from 0 up")
         return self.last(n)[0].decode("utf-8", "replace")
 
     def last(self, n: int, room: int = LOG_KEPT) -> tuple[bytes, bool]:
-        """The last `n` lines as at most `room` bytes, and whether they were shortened for that."""
+        """Return the last `n` lines as at most `room` bytes, and whether they were shortened."""
         return self._log.last(n, min(room, LOG_KEPT))
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Read a range of its output so far, both streams in the order of their output.
+        """Read a range of the job's output so far, both streams in the order of their output.
 
         One line marks `discarded` bytes. Raises ValueError if the sandbox has removed the output.
         """
@@ -173,42 +186,42 @@ class Job(Answer):
 
     @property
     def discarded(self) -> range:
-        """The range of its output that was discarded, because it is larger than what is kept."""
+        """The range of the output that was discarded, because the output exceeds the limit of kept bytes."""
         return self._log.gap
 
     def let_go_of_output(self) -> None:
-        """Remove its output from disk; what `tail` shows stays."""
+        """Remove the job's output from disk, except the end that `tail` shows."""
         self.spool.close()
         self._log.close()
 
     @on_own_loop
     async def send(self, data: str | bytes | None) -> None:
-        """Send input; None closes the input. Raises BrokenPipeError if it has ended or closed its input."""
-        if not self._running.order.command.input:
+        """Send input; None closes the input. Raises BrokenPipeError if the job has ended or closed its input."""
+        if not self._execution.spec.command.input:
             raise Unavailable(
                 "This job takes no input: the sandbox cannot send input to a running command.", retryable=False
             )
-        await self._running.feed(as_bytes(data, "data"))
+        await self._execution.feed(as_bytes(data, "data"))
 
     @on_own_loop
     async def signal(self, name: str) -> None:
-        """Send TERM or KILL to its whole tree. No error when it has ended."""
+        """Send TERM or KILL to the job's whole tree. A job that has ended is not an error."""
         plain = name.upper().removeprefix("SIG") if isinstance(name, str) else ""
         if plain not in ("TERM", "KILL"):
             raise ValueError(f"{name!r} is not a signal for a job; send TERM or KILL.")
         kind: SignalName = "TERM" if plain == "TERM" else "KILL"
-        if self.running and self._running.process is not None:
-            await self._running.process.signal(kind)
+        if self.running and self._execution.process is not None:
+            await self._execution.process.signal(kind)
 
     def settle(self, completed: Completed | None, error: Exception | None) -> None:
-        """The one who watched it says what it came to."""
+        """Record the outcome, or the error that made it unknown."""
         self.completed, self.error = completed, error
         self._done.set()
         while self._when_ended:
             self._when_ended.pop()(self)
 
     def when_ended(self, tell: Callable[["Job"], object]) -> None:
-        """Call `tell(job)` once, on its own event loop, when it has ended; at once if it has."""
+        """Call `tell(job)` once, on the job's event loop, when the job has ended; at once if it has."""
         if self.running:
             self._when_ended.append(tell)
         else:

@@ -16,7 +16,7 @@ from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import CodeResult, Completed
 
 if TYPE_CHECKING:
-    from handrail.sandbox._running import OnOutput
+    from handrail.sandbox._execution import OnOutput
     from handrail.sandbox.sandbox import Sandbox
 
 PYTHON: Final = known_language("python")
@@ -59,7 +59,7 @@ async def run_for_value(
     sandbox: "Sandbox", code: str, language: str, timeout: float | None, *, most: int,
     on_output: "OnOutput | None" = None,
 ) -> CodeResult:  # fmt: skip
-    """Run the program; at most `most` bytes of its value are read. Raises what `Sandbox.run_code` raises."""
+    """Run the program; read at most `most` bytes of its value. Raises as `Sandbox.run_code`."""
     told: dict[str, str] = {}
     if known_language(language) == PYTHON and isinstance(code, str):
         path = posixpath.join(sandbox.cwd, f".handrail-code-{urandom(4).hex()}.json")

@@ -55,7 +55,7 @@ class Pipes:
         for fd in theirs:
             os.close(fd)
 
-    def hear(self, take: Callable[[bytes], object]) -> None:
+    def read_into(self, take: Callable[[bytes], object]) -> None:
         """Give what the command writes to `take`, from now on."""
         self._loop, self._take = running_loop(), take
         self.resume()

@@ -1,4 +1,4 @@
-"""Check that a driver has what the contract requires, and find its report."""
+"""Check that a driver fulfils the contract, and find its report."""
 
 from typing import Final, get_args
 
@@ -23,7 +23,7 @@ def check_driver(driver: Driver) -> None:
 
 
 def report_of(driver: Driver) -> Report:
-    """The driver's own report; without one, its features are the report."""
+    """Return the driver's own report; without one, its features are the report."""
     report = getattr(driver, "report", None)
     if isinstance(report, Report):
         return report

@@ -1,7 +1,6 @@
 """A Sandbox: commands and files over any driver, with limits that hold even if the driver misbehaves."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -15,32 +14,43 @@ from handrail.aio import finish, in_background, loop_here, on_own_loop
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
-from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT, Caps
+from handrail.contract.limits import CODE_FILE_WAIT, DEFAULT_CAPS, JOB_START_WAIT
 from handrail.misuse import AsyncWith, explains_misuse
+from handrail.sandbox._execution import CommandSpec, Execution, OnOutput
 from handrail.sandbox._payloads import Payloads
-from handrail.sandbox._running import OnOutput, Order, Running
-from handrail.sandbox._shared import SandboxState
+from handrail.sandbox._state import SandboxState
 from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
-from handrail.sandbox.completed import Completed, Late
-from handrail.sandbox.conversation import CommandConversation, FramedCommand
+from handrail.sandbox.completed import Completed
 from handrail.sandbox.job import Job, Log
 from handrail.sandbox.report import check_driver, report_of
 
 WORKSPACE: Final = "/workspace"
+"""Directory of commands in a sandbox whose driver names none."""
 
 
 @explains_misuse
 class Sandbox(Payloads, AsyncWith):
-    """Wraps a driver. Views made by `at` and `bind` share everything but their directory, clock and call."""
+    """Commands and files over a driver. Views made by `at` share everything but their directory.
+
+    Use `open_sandbox`, or give a driver of your own.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox:
+            await sandbox.write_text("notes.txt", "hello")
+            print((await sandbox.run("wc -c < notes.txt", timeout=10)).stdout)
+        #> 5
+        ```
+    """
 
     def __init__(self, driver: Driver, *, workspace: str | None = None, report: Report | None = None) -> None:
         check_driver(driver)
         given = workspace if workspace is not None else getattr(driver, "workspace", WORKSPACE)
         self.workspace = resolve("/", given)
         self._report = report if report is not None else report_of(driver)
-        self._shared = SandboxState(driver)
+        self._state = SandboxState(driver)
         self._cwd = self.workspace
         self._clock: Clock | None = None
         self._call_id: str | None = None
@@ -76,12 +86,12 @@ class Sandbox(Payloads, AsyncWith):
         the command cannot be started, Unavailable if the sandbox is gone. A cancellation first ends the tree.
         """
         where = await self._where(cwd)
-        order = self._order(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
+        spec = self._spec(command, where, env, as_bytes(stdin, "stdin"), timeout, max_output, on_output)
         silence = seconds(idle_timeout, "idle_timeout")
-        shared = self._shared
-        name = id or self._call_id or shared.number("run")
-        running = shared.begin(Running(name, order, shared.driver, self._clock or WallClock(), self._caps))
-        return self._advised(await shared.see_through(running, timeout, silence))
+        state = self._state
+        name = id or self._call_id or state.number("run")
+        execution = state.begin(Execution(name, spec, state.driver, self._clock or WallClock(), self._caps))
+        return self._advised(await state.wait_for(execution, timeout, silence))
 
     @on_own_loop
     async def start(
@@ -100,59 +110,17 @@ class Sandbox(Payloads, AsyncWith):
         log = Log(self._caps.spool)
         show = log.add if on_output is None else _both(log, called(on_output, "on_output"))
         fed = as_bytes(stdin, "stdin")
-        order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
+        spec = self._spec(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
-        shared = self._shared
-        running = shared.begin(Running(shared.number("job"), order, shared.driver, WallClock(), self._caps))
-        job = Job(running, log, shared.own_loop)
-        in_background(self._see_through(job, running, timeout, silence))
-        await self._started(running)
-        shared.keep(job)
+        state = self._state
+        execution = state.begin(Execution(state.number("job"), spec, state.driver, WallClock(), self._caps))
+        job = Job(execution, log, state.own_loop)
+        in_background(self._wait_for(job, execution, timeout, silence))
+        await self._started(execution)
+        state.keep(job)
         if self._on_job is not None:
             self._on_job(job)
         return job
-
-    @on_own_loop
-    async def converse(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        lasting: bool = False,
-        first: bytes | None = None,
-    ) -> CommandConversation:
-        """Start a command to talk to: frames over its input and output; what it writes to stderr is its log.
-
-        It belongs to the call that this view is bound to, has its clock and ends with it; a `lasting` one ends when it
-        is killed, or with the sandbox. `first` is a frame that it gets before all others, even if it takes it late.
-        Raises OSError, ValueError or Unavailable.
-        """
-        if isinstance(argv, str):
-            raise ValueError("argv is a list of words, such as ['python3', 'serve.py'], not a line for the shell.")
-        order = self._order(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
-        shared = self._shared
-        name = shared.number("run") if lasting else self._call_id or shared.number("run")
-        clock = WallClock() if lasting else self._clock or WallClock()
-        command = shared.begin(FramedCommand(name, order, shared.driver, clock, self._caps))
-        hearing = in_background(self._hear_out(command))
-        hearing.add_done_callback(lambda _: command.settled.set())  # it may be cancelled before it begins
-        conversation = CommandConversation(command, shared.own_loop)
-        try:
-            await self._started(command)
-            if first is not None:
-                conversation.begin(first)
-        except BaseException:
-            await conversation.kill()
-            raise
-        if self._ends_with_call is not None and not lasting:
-            self._ends_with_call.append(conversation.kill)
-        return conversation
-
-    async def end_call(self) -> None:
-        """End the commands that this view's call talks to, and its streams."""
-        for end in self._ends_with_call or ():
-            await end()
 
     @on_own_loop
     async def run_code(
@@ -177,55 +145,32 @@ class Sandbox(Payloads, AsyncWith):
     async def open_process(
         self, command: str | Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None
     ) -> Process:
-        """Start a command whose input and output are the caller's own to send and to read; nothing of it is kept.
+        """Start a command and return its Process: the caller sends input and reads output, and nothing is kept.
 
-        The caller ends it; closing the sandbox does too. Raises what the driver's `start` does.
+        The caller ends the command; closing the sandbox does too. Raises as the driver's `start`.
         """
-        self._shared.check_open()
+        self._state.check_open()
         where = await self._where(cwd)
         directory = None if where == self.workspace else where
-        return await self._shared.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
+        return await self._state.driver.start(as_command(command, cwd=directory, env=env, timeout=None, input=True))
 
     def jobs(self) -> list[Job]:
-        """All jobs, oldest first, with the ended ones that are still kept."""
-        return list(self._shared.jobs.values())
+        """Return all jobs, oldest first, including ended jobs that are still kept."""
+        return list(self._state.jobs.values())
 
     def job(self, id: str) -> Job | None:
-        """One job by its id."""
-        return self._shared.jobs.get(id)
+        """Return a job by its id."""
+        return self._state.jobs.get(id)
 
     @on_own_loop
     async def terminate(self, id: str, *, by: Literal["user", "model"] = "user") -> bool:
-        """End a job or a running call: TERM, 3 s, KILL. Returns whether it was running. `by` becomes its `ended_by`."""
-        return await self._shared.terminate(id, by)
+        """End a job or a call: TERM, 3 s, KILL. Return whether any ran. `by` becomes the outcome's `ended_by`."""
+        return await self._state.terminate(id, by)
 
     def at(self, path: str) -> "Sandbox":
-        """A view whose relative paths and commands start at `path`. This is a default, not a boundary."""
+        """Make a view whose relative paths and commands start at `path`: a default, not a boundary."""
         view = copy(self)
         view._cwd = resolve(self._cwd, path)
-        return view
-
-    def bind(
-        self,
-        *,
-        clock: Clock | None = None,
-        call_id: str | None = None,
-        caps: Caps | None = None,
-        on_job: Callable[[Job], object] | None = None,
-        on_advice: Callable[[str], object] | None = None,
-    ) -> "Sandbox":
-        """A view for one call: its limits run on the call's clock, and `terminate(call_id)` ends what it runs.
-
-        Output keeps to `caps`. `on_job` is called with every job that is started through this view,
-        `on_advice` with what a person could change about the sandbox, where that is why a command failed.
-        """
-        view = copy(self)
-        view._on_job = on_job if on_job is not None else self._on_job
-        view._on_advice = on_advice if on_advice is not None else self._on_advice
-        view._clock = clock if clock is not None else self._clock
-        view._call_id = call_id if call_id is not None else self._call_id
-        view._caps = caps if caps is not None else self._caps
-        view._ends_with_call = []
         return view
 
     @property
@@ -235,13 +180,9 @@ class Sandbox(Payloads, AsyncWith):
 
     @property
     def report(self) -> Report:
-        """What the sandbox promises; its notes have what commands showed that a person could change."""
-        advice = tuple(self._shared.advice)
+        """The guarantees of the sandbox, with notes on changes that commands needed and a person could make."""
+        advice = tuple(self._state.advice)
         return replace(self._report, notes=(*self._report.notes, *advice)) if advice else self._report
-
-    @report.setter
-    def report(self, report: Report) -> None:
-        self._report = report
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -249,29 +190,9 @@ class Sandbox(Payloads, AsyncWith):
         return self._report.features
 
     @property
-    def identity(self) -> object:
-        """The same object for all views of one sandbox."""
-        return self._shared
-
-    @property
-    def on_late(self) -> list[Callable[[Late], object]]:
-        """Callbacks for commands that end after their call was answered. Append to it."""
-        return self._shared.on_late
-
-    @property
     def closed(self) -> bool:
-        return self._shared.closed
-
-    def acquire(self) -> Self:
-        """Keep the sandbox open; the last `release` closes it."""
-        self._shared.check_open()
-        self._shared.hold(1)
-        return self
-
-    async def release(self) -> None:
-        """Undo one `acquire`; the last one closes the sandbox."""
-        if self._shared.hold(-1) <= 0:
-            await self.close()
+        """Whether the sandbox is closed."""
+        return self._state.closed
 
     async def close(self) -> None:
         """End every command and job, and close the driver, even if others still use it. May be called twice.
@@ -280,19 +201,22 @@ class Sandbox(Payloads, AsyncWith):
         at once.
         """
         if loop_here() is None:
-            self._shared.close_without_loop()
+            self._state.close_without_loop()
         else:
-            await self.own_loop.run(self._shared.close)
+            await self.own_loop.run(self._state.close)
 
     async def __aenter__(self) -> Self:
-        return self.acquire()
+        self._state.check_open()
+        self._state.hold(1)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.release()
+        if self._state.hold(-1) <= 0:
+            await self.close()
 
-    def _order(
+    def _spec(
         self,
         command: str | Sequence[str],
         where: str,
@@ -302,55 +226,51 @@ class Sandbox(Payloads, AsyncWith):
         max_output: int | None,
         on_output: OnOutput | None,
         for_job: bool = False,
-    ) -> Order:
+    ) -> CommandSpec:
         fed = stdin is not None or (for_job and "stdin" in self.features)
         limit = seconds(timeout, "timeout")
         asked = as_command(command, cwd=None if where == self.workspace else where, env=env, timeout=limit, input=fed)
         report, most = self._report, count(max_output, "max_output")
-        return Order(
+        return CommandSpec(
             asked, where, stdin, most, called(on_output, "on_output"), report.network == "none", not report.writable
         )
 
     def _advised(self, completed: Completed) -> Completed:
-        """Tell the person what they could change: in the report, once, and whoever asked for it."""
+        """Pass advice on to the report, once, and to `on_advice`."""
         for text in completed.advice:
-            self._shared.advise(text)
+            self._state.advise(text)
             if self._on_advice is not None:
                 self._on_advice(text)
         return completed
 
     async def _where(self, cwd: str | None) -> str:
-        """A command's directory. Commands may reach more than file operations do; there the system resolves `..`."""
+        """Return a command's directory. Outside the reach of file operations, the system resolves `..`."""
         path = self._cwd if cwd is None else cwd
         try:
             return await self._target(path)
         except PermissionError:
             return resolve(self._cwd, path)
 
-    async def _see_through(self, job: Job, running: Running, timeout: float | None, silence: float | None) -> None:
+    async def _wait_for(self, job: Job, execution: Execution, timeout: float | None, silence: float | None) -> None:
         try:
-            job.settle(self._advised(await self._shared.see_through(running, timeout, silence)), None)
+            job.settle(self._advised(await self._state.wait_for(execution, timeout, silence)), None)
         except (OSError, ValueError, Unavailable, HandrailError) as error:
             job.settle(None, error)
         finally:
             if job.running:
                 job.settle(None, Unavailable("The job was abandoned.", retryable=False))
 
-    async def _hear_out(self, command: FramedCommand) -> None:
-        with suppress(OSError, ValueError, Unavailable, HandrailError):  # the conversation tells who waits for it
-            await self._shared.see_through(command, None, None)
-
-    async def _started(self, running: Running) -> None:
+    async def _started(self, execution: Execution) -> None:
         """Wait until the driver has started the command. A caller that is cancelled before that ends the job."""
         try:
             with anyio.move_on_after(JOB_START_WAIT):
-                await running.started.wait()
+                await execution.started.wait()
         except BaseException:
-            running.request_end("cancel")
+            execution.request_end("cancel")
             raise
-        if running.process is None:
-            running.request_end("cancel")
-            raise running.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
+        if execution.process is None:
+            execution.request_end("cancel")
+            raise execution.error or Unavailable(f"The sandbox did not start the command within {JOB_START_WAIT:g} s.")
 
     async def _remove_quietly(self, path: str) -> None:
         with anyio.move_on_after(CODE_FILE_WAIT):

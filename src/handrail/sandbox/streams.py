@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Queued(ABC, Generic[T]):
-    """One thing that a stream has to do, and its outcome."""
+    """An item in a stream's queue, and its outcome."""
 
     def __init__(self, loop: Any) -> None:
         self.loop = loop
@@ -37,16 +37,16 @@ class _Queued(ABC, Generic[T]):
 
     @abstractmethod
     async def perform(self) -> None:
-        """Do it. Raises nothing but a cancellation."""
+        """Perform the item. Raises nothing but a cancellation."""
 
     def settle(self, value: T | None, error: BaseException | None) -> None:
-        """Keep the outcome. An error is only raised where somebody awaits it."""
+        """Keep the outcome. An error is raised only where the outcome is awaited."""
         self.settled, self._value, self._error = True, value, error
         if self._changed is not None:
             self._changed.set()
 
     async def outcome(self) -> T:
-        """Wait for the outcome, as often as one likes. Who is cancelled here stops waiting, and ends nothing."""
+        """Wait for the outcome, any number of times. A cancellation ends only the waiting."""
         check_loop(self.loop)
         if not self.settled:
             self._changed = self._changed or anyio.Event()
@@ -74,7 +74,21 @@ class Submitted(_Queued[T]):
 
 
 class StreamMark(_Queued[None]):
-    """A point in a stream, made by `record_event`: it happens when all that was submitted before it has ended."""
+    """A point in a stream, made by `CommandStream.record_event`.
+
+    The mark happens when everything that was submitted before it has ended.
+
+    Example:
+        ```python
+        async with open_sandbox() as sandbox, sandbox.stream() as stream:
+            begin: StreamMark = stream.record_event()
+            stream.submit(Command(line="sleep 0.1"))
+            end = stream.record_event()
+            await end.wait()
+        print(begin.elapsed_time(end) > 100)
+        #> True
+        ```
+    """
 
     def __init__(self, loop: Any) -> None:
         super().__init__(loop)
@@ -85,11 +99,11 @@ class StreamMark(_Queued[None]):
 
     @property
     def done(self) -> bool:
-        """Whether it has happened."""
+        """Whether the mark has happened."""
         return self._time is not None
 
     async def wait(self) -> None:
-        """Wait until it happens. Raises Unavailable if its stream is closed before."""
+        """Wait until the mark happens. Raises Unavailable if its stream is closed before."""
         await self.outcome()
 
     def elapsed_time(self, end: "StreamMark") -> float:
@@ -109,7 +123,21 @@ class StreamMark(_Queued[None]):
 
 
 class CommandStream(AsyncWith):
-    """Made by `Sandbox.stream`. A payload that fails does not stop its stream; closing ends all that has not ended."""
+    """A queue of payloads that run one after the other, made by `Sandbox.stream`.
+
+    A payload that fails does not stop its stream; closing ends everything that has not ended.
+
+    Example:
+        ```python
+        async def write_and_read(stream: CommandStream) -> str:
+            stream.submit(Command(line="echo 1 > a"))
+            return (await stream.submit(Command(line="cat a"))).stdout
+
+        async with open_sandbox() as sandbox, sandbox.stream() as stream:
+            print(await write_and_read(stream))
+        #> 1
+        ```
+    """
 
     def __init__(self, sandbox: "Sandbox") -> None:
         self._sandbox = sandbox
@@ -137,9 +165,9 @@ class CommandStream(AsyncWith):
     @overload
     def submit(self, payload: RunCode) -> Submitted[CodeResult]: ...
     def submit(self, payload: Any) -> Submitted[Any]:
-        """Queue a payload and return at once; awaiting gives what `Sandbox.dispatch` would.
+        """Queue a payload and return at once; await the returned object for the answer of `Sandbox.dispatch`.
 
-        Raises ValueError for what is not a payload, Unavailable after `close`, HandrailError on another event loop.
+        Raises ValueError for any other value, Unavailable after `close`, HandrailError on another event loop.
         """
         check_payload(payload)
         return self._add(Submitted(self._loop, lambda: self._sandbox.dispatch(payload)))
@@ -185,7 +213,7 @@ class CommandStream(AsyncWith):
         return not self._queue and (self._current is None or self._current.settled)
 
     async def close(self) -> None:
-        """Cancel what waits and end what runs. May be called twice, and from any event loop."""
+        """Cancel queued payloads and end the running one. May be called twice, and from any event loop."""
         call_on(self._loop, self._cancel)
         if self._loop is loop_here() and self._over is not None:
             await finish(self._over.wait)
@@ -213,7 +241,8 @@ class CommandStream(AsyncWith):
         return item
 
     async def _work_off(self) -> None:
-        """Perform what is queued, one by one: one task for all of it, because a task for each costs 0.5 ms."""
+        """Perform the queued items one by one."""
+        # One task for all of them: a task for each costs 0.5 ms (measured).
         while self._queue and not self._closed:
             self._current = self._queue.popleft()
             await self._current.perform()
@@ -227,7 +256,7 @@ class CommandStream(AsyncWith):
         self._drop(self._queue)
 
     def _ended(self, task: Task, over: anyio.Event) -> None:
-        """Called also for a task that is cancelled before it begins, by `close` or by the end of the event loop."""
+        """Clean up after the task, also after one that was cancelled before it began."""
         if self._task is task:  # it did not reach its end
             self._closed, self._task = True, None
             if self._current is not None:

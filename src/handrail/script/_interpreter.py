@@ -13,6 +13,7 @@ from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import FRAME_BYTES
 from handrail.sandbox.conversation import CommandConversation
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import converse, identity
 from handrail.script._calls import BROKEN, Frame, ScriptCalls
 from handrail.script._program import ARGV, program
 from handrail.toolkit.context import Context
@@ -44,7 +45,7 @@ class Interpreter:
     @classmethod
     async def open(cls, context: Context) -> "Interpreter":
         """Take the waiting interpreter, or start one. Raises Unavailable without a python3."""
-        spare = _spares.pop(context.sandbox.identity, None)
+        spare = _spares.pop(identity(context.sandbox), None)
         if spare is None or spare.ended:
             spare = await _started(context.sandbox)
         return cls(context, spare)
@@ -154,7 +155,7 @@ def decoded(data: bytes) -> Any:
 
 async def _started(sandbox: Sandbox) -> CommandConversation:
     try:
-        return await sandbox.converse(ARGV, cwd=sandbox.workspace, lasting=True, first=program())
+        return await converse(sandbox, ARGV, cwd=sandbox.workspace, lasting=True, first=program())
     except FileNotFoundError as error:
         raise Unavailable(
             "python3 is not installed in this sandbox: call the tools directly.", retryable=False
@@ -167,5 +168,5 @@ async def _keep_spare(sandbox: Sandbox) -> None:
         spare = await _started(sandbox)
     except (OSError, ValueError, HandrailError, Unavailable):
         return  # the next script starts one itself, or says why it cannot
-    if _spares.setdefault(sandbox.identity, spare) is not spare:
+    if _spares.setdefault(identity(sandbox), spare) is not spare:
         await spare.kill()

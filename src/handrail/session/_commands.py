@@ -11,6 +11,7 @@ from handrail.contract.result import Failure
 from handrail.sandbox.completed import Late
 from handrail.sandbox.job import Job
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import bind, on_late
 from handrail.toolkit.context import Context
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 def report_late_to(session: "Session", sandbox: Sandbox | None) -> Callable[[], object]:
     """Report late outcomes to the session while it exists, entered or not. Call the returned function to stop."""
     heard = weakref.ref(session)
-    on_late = sandbox.on_late if sandbox is not None else []
+    late = on_late(sandbox) if sandbox is not None else []
 
     def tell(late: Late) -> None:
         if (listener := heard()) is not None:
             _record_late(listener, late)
 
-    on_late.append(tell)
-    return weakref.finalize(session, on_late.remove, tell)
+    late.append(tell)
+    return weakref.finalize(session, late.remove, tell)
 
 
 def bound_sandbox(session: "Session", context: Context) -> Sandbox:
@@ -35,8 +36,8 @@ def bound_sandbox(session: "Session", context: Context) -> Sandbox:
     if session.sandbox is None:
         raise ToolFailed(Failure("unavailable", "This session has no sandbox. Go on without it.", retryable=False))
     call = context.call
-    return session.sandbox.bind(
-        clock=context.clock, call_id=sandbox_id(session, call.id), caps=context.caps,
+    return bind(
+        session.sandbox, clock=context.clock, call_id=sandbox_id(session, call.id), caps=context.caps,
         on_job=partial(job_started, session, call), on_advice=partial(advised, session, call),
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from handrail.contract.result import ArtifactRef, Failure, FailureKind, Result, 
 from handrail.gates.budget import spend_on_task
 from handrail.misuse import nearest
 from handrail.sandbox.job import Job
+from handrail.sandbox.views import bind
 from handrail.session._commands import advised, job_started, sandbox_id
 from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
@@ -102,7 +103,7 @@ class ChildSession(Session):
             self._jobs.append(job)
             job_started(self, call, job)
 
-        return view.bind(call_id=sandbox_id(self, call.id), on_job=started, on_advice=partial(advised, self, call))
+        return bind(view, call_id=sandbox_id(self, call.id), on_job=started, on_advice=partial(advised, self, call))
 
     async def enter(self, cwd: str | None) -> None:
         """Work in this directory, which lies in the parent's. Raises ToolFailed for any other."""

@@ -1,4 +1,4 @@
-"""For the tests of people who build on Handrail: a scripted model, approvers, a recorder, drivers and their tests."""
+"""Fakes for tests of programs that use Handrail: a scripted model, approvers, a recorder, drivers and their tests."""
 
 from handrail.contract.model import Message, Turn
 from handrail.drivers.memory import MemoryDriver

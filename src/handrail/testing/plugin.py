@@ -23,15 +23,18 @@ NOT_CLAIMED: Final = "the driver does not claim this"
 def driver_conformance(
     opener: Callable[..., Awaitable[Driver]], *, only: Collection[Feature | str] | None = None
 ) -> Callable[..., None]:
-    """A test function of pytest that puts a driver through the kit; give it a name that begins with `test`:
+    """Make a pytest test function that puts a driver through the conformance kit.
 
-        from handrail.testing import driver_conformance
-        from my_package import open_mine
+    Give the function a name that begins with `test`. A check fails where the driver breaks a promise that it claims.
+    A check is skipped, with the reason, where the promise is neither claimed nor kept, or cannot be tried here.
 
-        test_my_driver = driver_conformance(open_mine)
+    Example:
+        ```python
+        async def open_mine(**options: object) -> Driver:
+            return MemoryDriver()
 
-    A check fails where the driver breaks a promise that it claims. It is skipped, with the reason, where the promise
-    is not claimed and not kept, or cannot be tried here.
+        test_my_driver = driver_conformance(open_mine, only=["files"])
+        ```
     """
     names = [check.name for check in _conformance.chosen(only)]
     mark = pytest.mark.parametrize("name", names, ids=[name.replace(" ", "_") for name in names])

@@ -4,7 +4,17 @@ from handrail.contract.event import Event, EventType
 
 
 class EventRecorder:
-    """Pass it to a Session as a reader. Once the session has ended, it has every event."""
+    """A reader for a Session that keeps all events; the list is complete once the session has ended.
+
+    Example:
+        ```python
+        recorder = EventRecorder()
+        async with Session(readers=[recorder]) as session:
+            await session.call("missing")
+        print([event.data["kind"] for event in recorder.of("call_ended")])
+        #> ['tool_not_found']
+        ```
+    """
 
     def __init__(self) -> None:
         self.events: list[Event] = []

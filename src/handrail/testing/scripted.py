@@ -12,7 +12,18 @@ Line = Turn | str | Exception | Callable[[Sequence[Message]], Turn | str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to the model; it refers to the conversation instead of copying it."""
+    """A request that a ScriptedModel was sent; the conversation is referred to, not copied.
+
+    Example:
+        ```python
+        model = ScriptedModel(["Hello."])
+        async with Agent(model) as agent:
+            await agent.run("Greet me.")
+        request: Request = model.requests[0]
+        print(request.messages[0].text)
+        #> Greet me.
+        ```
+    """
 
     conversation: Sequence[Message]
     length: int
@@ -29,6 +40,14 @@ class ScriptedModel:
     """Each line answers one request: a Turn, a text, an exception to raise, or a function of the messages.
 
     A request for a summary, which the loop makes when the context is nearly full, takes no line: `summary` answers it.
+
+    Example:
+        ```python
+        model = ScriptedModel(["Hello."])
+        async with Agent(model) as agent:
+            print((await agent.run("Greet me.")).text)
+        #> Hello.
+        ```
     """
 
     summary = "The work went as the script says."

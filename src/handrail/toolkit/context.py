@@ -14,6 +14,7 @@ from handrail.contract.limits import Budget, Caps, uncut
 from handrail.contract.result import Failure, Result
 from handrail.misuse import refuse
 from handrail.sandbox.sandbox import Sandbox
+from handrail.sandbox.views import end_call
 
 if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
@@ -197,7 +198,7 @@ class Context(Generic[State]):
     async def end(self) -> None:
         """The body has ended: end the commands that it talks to."""
         if self._sandbox is not None:
-            await self._sandbox.end_call()
+            await end_call(self._sandbox)
 
     def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
         """A dictionary that a tool keeps for the rest of the session.

@@ -11,11 +11,11 @@ from time import monotonic, sleep
 from typing import Final, NamedTuple
 
 _LOOK_AGAIN: Final = 0.005
-"""Seconds between two looks whether processes without a pidfd of their own have ended."""
+"""Pause between two looks at killed processes without pidfds, in seconds."""
 
 
 def open_process(pid: int) -> int | None:
-    """A pidfd; None when there is no such process, or the kernel has no pidfds."""
+    """Open a pidfd; None if there is no such process, or the kernel has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -23,7 +23,7 @@ def open_process(pid: int) -> int | None:
 
 
 def open_children(pid: int) -> list[int]:
-    """A pidfd for each child of this process, adopted ones included."""
+    """Open a pidfd for each child of a process, adopted children included."""
     opened = [(child, open_process(child)) for child in _children(pid)]
     still = set(_children(pid))  # a number may name another process by the time it is opened
     for child, fd in opened:
@@ -33,7 +33,7 @@ def open_children(pid: int) -> list[int]:
 
 
 def open_named(info: int, parent: int) -> int | None:
-    """A pidfd of the process that bubblewrap named in its info; None unless that is a child of `parent`."""
+    """Open a pidfd of the process that bubblewrap named in its info; None unless the process is a child of `parent`."""
     try:
         os.set_blocking(info, False)
         named = re.search(rb'"child-pid": *(\d+)', os.read(info, 4096))
@@ -47,7 +47,7 @@ def open_named(info: int, parent: int) -> int | None:
 
 
 def kill(fds: Sequence[int]) -> None:
-    """Send KILL to each; not an error when it has ended."""
+    """Send KILL to each process; a process that has ended is not an error."""
     for fd in fds:
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -56,7 +56,7 @@ def kill(fds: Sequence[int]) -> None:
 
 
 def living(fds: Sequence[int], seconds: float) -> list[int]:
-    """Wait until all have ended, at most so many seconds; returns those that have not."""
+    """Wait at most `seconds` for all processes to end; return the pidfds of those that still live."""
     left, deadline = set(fds), monotonic() + seconds
     poll = select.poll()
     for fd in left:
@@ -69,10 +69,9 @@ def living(fds: Sequence[int], seconds: float) -> list[int]:
 
 
 def kill_trees(roots: Sequence[int], seconds: float) -> None:
-    """Kill these and every process below them, and wait for their end, at most so many seconds.
-
-    They are stopped first: what is stopped starts nothing, and what has no parent any more is not found below these.
-    """
+    """Kill processes with all their descendants, and wait at most `seconds` for their end."""
+    # All are stopped before the first is killed: a stopped process starts nothing, and the children of a killed one
+    # would get another parent and be missed.
     deadline = monotonic() + seconds
     stopped: set[_Process] = set()
     while roots and (found := _with_all_below(roots) - stopped) and monotonic() < deadline:
@@ -86,7 +85,9 @@ def kill_trees(roots: Sequence[int], seconds: float) -> None:
 
 
 class _Process(NamedTuple):
-    """A process, told from a later one with its number by when it began. There may be too many to hold pidfds."""
+    """A process, identified by pid and start time: a later process may have the same pid."""
+
+    # Not a pidfd, because a tree may have more processes than this process may have descriptors.
 
     pid: int
     began: int
@@ -105,7 +106,7 @@ def _with_all_below(roots: Sequence[int]) -> set[_Process]:
 
 
 def _all_processes() -> Iterator[tuple[_Process, int, str]]:
-    """Every process with its parent's number and its state."""
+    """Yield every process with its parent's pid and its state."""
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (found := _look(int(entry))):
             yield found
@@ -135,13 +136,13 @@ def _send(process: _Process, number: int) -> None:
 
 
 def _pid_of(fd: int) -> int:
-    """The number of a pidfd's process; -1 when it has ended and was collected."""
+    """Return the pid of a pidfd's process; -1 if the process was reaped."""
     found = re.search(rb"^Pid:\s*(-?\d+)", Path(f"/proc/self/fdinfo/{fd}").read_bytes(), re.MULTILINE)
     return int(found[1]) if found else -1
 
 
 def _children(pid: int) -> list[int]:
-    """The children of its first thread: neither bubblewrap nor the guard has others."""
+    """Return the children of a process's first thread; bubblewrap and the guard have no other threads."""
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

@@ -1,4 +1,4 @@
-/* The guard run as a command for self-tests: it attempts what a sandbox should refuse, and prints what succeeded. */
+/* The guard run as a command for self-tests: makes attempts that a sandbox should refuse, and prints the results. */
 #define _GNU_SOURCE
 #include "attempt.h"
 
@@ -94,7 +94,7 @@ static const struct attempt *find(const char *name)
 	return NULL;
 }
 
-/* In a process of its own: an attempt may change or end its process. */
+/* Make an attempt in a process of its own, because an attempt may change or end its process. */
 static void report(const struct attempt *attempt, const char *argument)
 {
 	pid_t pid = fork();

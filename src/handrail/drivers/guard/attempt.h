@@ -1,4 +1,4 @@
-/* What a self-test attempts. Each attempt returns 0 when it succeeded, else the errno with which it was refused. */
+/* The attempts of a self-test. Each attempt returns 0 when it succeeded, else the errno with which it was refused. */
 #ifndef ATTEMPT_H
 #define ATTEMPT_H
 

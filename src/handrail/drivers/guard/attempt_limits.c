@@ -72,7 +72,7 @@ static int processes(const char *text)
 	return error;
 }
 
-/* Using up cpu time would take that long: it is enough that the limit is set, and that it cannot be raised. */
+/* Check that the cpu limit is set and cannot be raised; using the time up would take that long. */
 static int cpu(const char *text)
 {
 	struct rlimit limit;

@@ -1,4 +1,4 @@
-/* Attempts to reach what is outside: files, processes, sockets, networks. No packet leaves the machine. */
+/* Attempts to reach files, processes, sockets and networks outside. No packet leaves the machine. */
 #define _GNU_SOURCE
 #include "attempt.h"
 
@@ -61,7 +61,7 @@ static bool is_harmless(dev_t device)
 	return major(device) == TERMINALS || (major(device) == CONSOLES && (number == 0 || number == 2));
 }
 
-/* Nothing is opened: opening alone can do harm. Devices on a nodev mount cannot be opened, and do not count. */
+/* Look for devices without opening them, because opening alone can do harm. Devices on a nodev mount do not count. */
 static bool finds_device(const char *path, int depth)
 {
 	char whole[4096];
@@ -91,7 +91,7 @@ static int find_device(const char *argument)
 	return finds_device("/dev", DEPTH) || finds_device("/run", DEPTH) ? 0 : ENODEV;
 }
 
-/* Does any mount receive from one outside? Then what is mounted there later appears here. */
+/* Does any mount receive from one outside? Then a later mount outside would appear inside. */
 static int find_linked_mount(const char *argument)
 {
 	static const char *const links[] = {" shared:", " master:", " propagate_from:"};
@@ -127,7 +127,7 @@ static int holds(const char *pid, const char *text)
 	return size > 0 && memmem(line, (size_t)size, text, strlen(text)) != NULL;
 }
 
-/* Is there a process with this text in its arguments? It is given backwards, so that this process does not match. */
+/* Is there a process with this text in its arguments? The text is given backwards, else this process would match. */
 static int see_process(const char *backwards)
 {
 	char text[TEXT_MAX] = "";
@@ -194,7 +194,7 @@ static int tcp(const char *port)
 	return attempt_errno(connect_inet(SOCK_STREAM, "127.0.0.1", atoi(port)));
 }
 
-/* Where nobody listens, the machine answers with an error, and the socket reports it. */
+/* Send to a port without a listener: the machine answers with an error, which the socket reports. */
 static int udp(const char *port)
 {
 	int fd = connect_inet(SOCK_DGRAM, "127.0.0.1", atoi(port)), error = 0;

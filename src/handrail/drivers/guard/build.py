@@ -12,19 +12,19 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 PROGRAM: Final = HERE / "guard"
 SMALL: Final = ("-fno-asynchronous-unwind-tables", "-ffunction-sections", "-Wl,--gc-sections")
-"""Every jail gets its own copy of the program."""
+"""Compiler options for a small program, because every jail gets its own copy."""
 SAFE: Final = (
     "-fstack-protector-strong",
     "-U_FORTIFY_SOURCE",
     "-D_FORTIFY_SOURCE=2",
     "-Wl,-z,relro,-z,now,-z,noexecstack",
 )
-"""They cost no measurable time at start."""
+"""Compiler options for hardening, without measurable cost at start."""
 FLAGS: Final = ("-std=gnu11", "-O2", "-static", "-s", "-Wall", "-Wextra", *SMALL, *SAFE)
 
 
 class NoCompiler(RuntimeError):
-    """There is neither a C compiler nor the ziglang package."""
+    """Raised if there is neither a C compiler nor the ziglang package."""
 
 
 def compiler() -> list[str]:
@@ -39,7 +39,7 @@ def compiler() -> list[str]:
 
 
 def musl_compiler() -> list[str] | None:
-    """Preferred where it exists: a static program with musl starts in a fraction of the time of one with glibc.
+    """Return the command of the musl compiler, which is preferred: such a program starts faster than one with glibc.
 
     musl does not have the kernel's headers, so the system's are searched after its own.
     """
@@ -67,7 +67,7 @@ def sources() -> list[Path]:
 
 
 def stale(program: Path = PROGRAM) -> bool:
-    """Whether the program is missing or older than what it is made from."""
+    """Whether the program is missing or older than one of its sources."""
     if not program.exists():
         return True
     made = program.stat().st_mtime

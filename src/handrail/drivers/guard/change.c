@@ -13,7 +13,7 @@
 
 enum { PIECE = 64 << 10, DEPTH_MAX = 64 };
 
-/* A unique name. */
+/* Make a unique name. */
 static void fresh_name(char *name, size_t size)
 {
 	static unsigned count;
@@ -54,7 +54,7 @@ static mode_t wanted_mode(const struct location *location, uint32_t mode)
 	return location->exists ? location->mode & 0777 : 0644;
 }
 
-/* The bytes go to a file without a name where that is possible: then nothing is left if this process is killed. */
+/* Write to a file without a name (O_TMPFILE) if possible: then nothing is left if this process is killed. */
 static int write_beside(const struct location *location, uint64_t length, mode_t mode, char *name, size_t size)
 {
 	char self[64];

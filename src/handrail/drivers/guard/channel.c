@@ -158,7 +158,7 @@ void channel_drop(size_t size)
 	}
 }
 
-/* Unread bytes would reset the stream, and the client would not receive the reason. */
+/* Read the rest before closing: unread bytes would reset the stream, and the client would not receive the reason. */
 _Noreturn void channel_broken(const char *why)
 {
 	static char unread[64 << 10];

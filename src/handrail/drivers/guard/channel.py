@@ -1,6 +1,6 @@
 """Talk to a guard over one stream: many requests at once, safe to cancel anywhere; raises Unavailable when it is gone.
 
-There is no background task. One of those who wait reads for all of them, and passes that on when it leaves.
+There is no background task. One of the waiting tasks leads: it reads for all of them, and passes the lead on.
 """
 
 import mmap
@@ -16,50 +16,51 @@ from handrail.contract.errors import Unavailable
 from handrail.drivers.guard import frames
 
 _INBOX: Final = 1 << 20
-"""Bytes; more than any frame of a guard takes."""
+"""Size of the input buffer in bytes; larger than any frame of a guard."""
 _CREDIT_STEP: Final = 128 << 10
-"""Bytes; credit is given back in steps of at least this much."""
+"""Least number of bytes of new credit in one frame."""
 _FRAMES_AT_ONCE: Final = 1000
-"""Frames after which other tasks get a turn."""
+"""Frames of one read after which other tasks get a turn."""
 _FRAMES_A_TURN: Final = 8
-"""Frames of several reads after which other tasks get a turn, which costs as much as to read and handle one."""
+"""Frames of several reads after which other tasks get a turn."""
+# A turn of the event loop costs as much as reading and handling one frame (measured), so not every frame takes one.
 _MESSAGE_MAX: Final = 500
 """Characters of a guard's message that are passed on."""
 
 
 class Exchange:
-    """One request and its state. Each frame about it is checked: a command may have taken its guard over."""
+    """One request and its state. Each frame is checked, because a command may have taken over its guard."""
 
     __slots__ = ("allowed", "chunks", "command", "deaf", "exited", "failed", "id", "owed", "pid", "untaken", "waiting")
 
     def __init__(self, id: int, most: int | None = None) -> None:
         self.id = id
         self.command = most is None
-        """Whether it is a command; otherwise a file operation, whose whole answer has at most `most` bytes."""
+        """Whether the request is a command; a file operation has a whole answer of at most `most` bytes."""
         self.allowed = frames.FIRST_CREDIT + frames.OVERDRAFT if most is None else most
-        """Bytes that may still come."""
+        """Bytes of output that the guard may still send."""
         self.pid: int | None = None
         self.failed: tuple[int, int] | None = None
-        """An errno, and the stage at which it happened."""
+        """The errno of a failed start, and the stage at which the start failed."""
         self.exited: tuple[int, int] | None = None
-        """An exit code, and flags."""
+        """The exit code and flags of a command that has ended."""
         self.chunks: deque[tuple[int, bytes]] = deque()
         self.untaken = 0
-        """Bytes of input that were sent and not yet taken."""
+        """Bytes of input that were sent, and that the command's pipe has not taken yet."""
         self.deaf = False
-        """Whether nothing reads the input any more."""
+        """Whether no process reads the input any more."""
         self.owed = 0
-        """Bytes of output that were used, and for which no new credit was given yet."""
+        """Bytes of output that were consumed without new credit for the guard yet."""
         self.waiting: list[anyio.Event] = []
 
     @property
     def over(self) -> bool:
         return self.exited is not None or self.failed is not None
 
-    def hear(self, kind: int, body: memoryview) -> None:
-        """Take in one frame. Raises BadFrame for one that a guard does not send."""
+    def receive(self, kind: int, body: memoryview) -> None:
+        """Apply one frame. Raises BadFrame for a frame that no guard sends."""
         if kind == frames.OUTPUT:
-            self._hear_output(body)
+            self._receive_output(body)
         elif kind == frames.TAKEN:
             self.untaken -= frames.whole(body, 1, self.untaken)
         elif kind == frames.DEAF:
@@ -75,7 +76,7 @@ class Exchange:
         else:
             raise frames.BadFrame(f"a frame of the unknown type {kind}")
 
-    def _hear_output(self, body: memoryview) -> None:
+    def _receive_output(self, body: memoryview) -> None:
         size = len(body) - 1
         self._need(size > 0, "output without content")
         self._need(body[0] == 1 or (body[0] == 2 and self.command), f"output on stream {body[0]}")
@@ -96,13 +97,14 @@ class Channel:
         stream.setblocking(False)
         self._stream = stream
         self._inbox = memoryview(mmap.mmap(-1, _INBOX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        """Only what is used of it takes memory: filling it with zeros takes a sixth of the time of opening a jail."""
+        # mmap instead of bytearray: untouched pages take no memory, and filling 1 MiB with zeros would take a sixth
+        # of the time of opening a jail.
         self._read_to = 0
-        self._heard_to = 0
+        self._handled_to = 0
         self._more = False
-        """Whether whole frames may be left in the inbox."""
+        """Whether the inbox may still have whole frames."""
         self._unturned = 0
-        """Frames that were handled since other tasks got a turn."""
+        """Frames handled since other tasks last got a turn."""
         self._outbox = bytearray()
         self._exchanges: dict[int, Exchange] = {}
         self._last_id = 0
@@ -110,14 +112,14 @@ class Channel:
         self._parked: dict[anyio.Event, None] = {}
         self._writing = anyio.Lock()
         self.gone: str | None = None
-        """Why nothing works any more."""
+        """The reason for which the guard is gone; None while the channel works."""
         self.message = ""
-        """What the guard itself said when it ended."""
+        """The guard's own last message."""
         self.greeting: frames.Greeting | None = None
         self._closing = False
 
     def open(self, request: Callable[[int], bytes], *, most: int | None = None) -> Exchange:
-        """Send a new request, built from its id; `most` is given for a file operation."""
+        """Send a new request, built from its id; `most` limits the answer to a file operation, in bytes."""
         frame = request(self._last_id + 1)
         self.check()
         self._last_id += 1
@@ -126,10 +128,10 @@ class Channel:
         return exchange
 
     def open_passing(self, request: Callable[[int], bytes], fds: Sequence[int]) -> Exchange | None:
-        """Send a new request, and these descriptors with it. None if they cannot be passed now: nothing was sent."""
+        """Send a new request together with descriptors. Returns None, with nothing sent, if that fails now."""
         frame = request(self._last_id + 1)
         self.check()
-        if self._outbox:
+        if self._outbox:  # descriptors travel with the first byte sent, which would belong to an earlier frame
             return None
         try:
             sent = socket.send_fds(self._stream, [frame], fds)
@@ -141,29 +143,29 @@ class Channel:
         return exchange
 
     def forget(self, exchange: Exchange) -> None:
-        """Drop whatever still arrives about this request."""
+        """Ignore all further frames about a request."""
         self._exchanges.pop(exchange.id, None)
 
     def check(self) -> None:
-        """Raises Unavailable when the guard is gone."""
+        """Raise Unavailable when the guard is gone."""
         if self.gone is not None:
             raise Unavailable(self.gone, retryable=False)
 
     def post(self, frame: bytes) -> None:
-        """Send without waiting; what the stream does not take at once is sent with the next wait."""
+        """Send without waiting; bytes that do not fit into the stream are sent with the next wait."""
         if self.gone is None:
             self._outbox += frame
             self._flush()
 
     def consumed(self, exchange: Exchange, size: int) -> None:
-        """Note that so many bytes of its output were used, so that as many more may come."""
+        """Count consumed bytes of output, and give the guard new credit from time to time."""
         exchange.owed += size
         if exchange.owed >= _CREDIT_STEP and not exchange.over:
             self.grant(exchange, exchange.owed)
             exchange.owed = 0
 
     def grant(self, exchange: Exchange, size: int) -> None:
-        """Allow so many more bytes of output."""
+        """Allow `size` more bytes of output."""
         if exchange.command:
             exchange.allowed += size
         self.post(frames.frame(frames.CREDIT, exchange.id, size.to_bytes(4, "little")))
@@ -180,11 +182,11 @@ class Channel:
                 else:
                     await self._lead(ready)
         finally:
-            if not self._leading:
+            if not self._leading:  # pass the lead on, else the others wait for a reader that is gone
                 self._wake(next(iter(self._parked), None))
 
     def die(self, reason: str) -> None:
-        """Let everything that waits, or starts later, raise Unavailable."""
+        """Make every waiting and every later request raise Unavailable."""
         if self.gone is None:
             self.gone = reason
             self._outbox.clear()
@@ -192,7 +194,7 @@ class Channel:
                 event.set()
 
     def close(self) -> None:
-        """Shut the stream down for every process that may have it open. May be called twice."""
+        """Shut the stream down, also for other processes that have it open. May be called twice."""
         self.die("the sandbox is closed")
         self._closing = True
         try:
@@ -202,12 +204,15 @@ class Channel:
         self._release()
 
     def drop(self) -> None:
-        """Close the stream though tasks wait on it: their event loop has ended, and they never continue."""
+        """Close the stream at once: the tasks that wait for it belong to an event loop that has ended."""
         self.close()
         self._stream.close()
 
     def _release(self) -> None:
-        """Close the descriptor once no task waits on it: its number may be another file's a moment later."""
+        """Close the descriptor once no task waits for it.
+
+        The number of a closed descriptor may be another file's a moment later.
+        """
         if self._closing and not self._leading and not self._writing.locked():
             self._stream.close()
 
@@ -239,10 +244,10 @@ class Channel:
 
     async def _read(self) -> None:
         if not self._more:
-            if self._heard_to:
-                self._read_to -= self._heard_to
-                self._inbox[: self._read_to] = bytes(self._inbox[self._heard_to : self._heard_to + self._read_to])
-                self._heard_to = 0
+            if self._handled_to:
+                self._read_to -= self._handled_to
+                self._inbox[: self._read_to] = bytes(self._inbox[self._handled_to : self._handled_to + self._read_to])
+                self._handled_to = 0
             try:
                 size = self._stream.recv_into(self._inbox[self._read_to :])
             except BlockingIOError:
@@ -254,23 +259,23 @@ class Channel:
                 self.die("the sandbox's guard has ended, and everything in the sandbox")
                 return
             self._read_to += size
-        self._hear()
+        self._handle_frames()
         if self._unturned < _FRAMES_A_TURN:
             await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled start must not return a process
         else:
             self._unturned = 0
             await anyio.lowlevel.checkpoint()
 
-    def _hear(self) -> None:
+    def _handle_frames(self) -> None:
         """Handle some of the whole frames in the inbox."""
         self._more, count = False, 0
         try:
-            for kind, id, body in frames.split(self._inbox[self._heard_to : self._read_to]):
-                self._heard_to += frames.HEAD_SIZE + len(body)
+            for kind, id, body in frames.split(self._inbox[self._handled_to : self._read_to]):
+                self._handled_to += frames.HEAD_SIZE + len(body)
                 if id == 0:
-                    self._hear_guard(kind, body)
+                    self._receive_from_guard(kind, body)
                 elif (exchange := self._exchanges.get(id)) is not None:
-                    exchange.hear(kind, body)
+                    exchange.receive(kind, body)
                     for event in exchange.waiting:
                         event.set()
                     if exchange.over:
@@ -284,14 +289,14 @@ class Channel:
                     return
         except frames.BadFrame as error:
             self.distrust(error)
-        if self._read_to - self._heard_to == _INBOX:
+        if self._read_to - self._handled_to == _INBOX:
             self.distrust("a frame that is too large")
 
     def distrust(self, wrong: object) -> None:
-        """The guard broke the protocol: nothing it sends is believed any more."""
+        """Treat the guard as gone because it broke the protocol."""
         self.die(f"the sandbox's guard broke its protocol: {wrong}")
 
-    def _hear_guard(self, kind: int, body: memoryview) -> None:
+    def _receive_from_guard(self, kind: int, body: memoryview) -> None:
         if kind == frames.GREETED and self.greeting is None:
             self.greeting = frames.greeting(body)
         elif kind == frames.BROKEN:

@@ -12,7 +12,7 @@ enum { SWEEP_EVERY = 5, FAREWELL = 10000 };
 
 bool orphans_possible;
 
-/* Its tree is dead: nothing is added to what is in the pipes now. */
+/* Note the bytes left in the pipes: the tree is dead, so no more will come. */
 void work_ended(struct work *work)
 {
 	int size;
@@ -121,7 +121,7 @@ static bool nobody(pid_t pid)
 	return false;
 }
 
-/* In a jail the kernel kills everything with its first process; elsewhere supervisors do when their link closes. */
+/* End everything: in a jail the kernel kills all with the first process; elsewhere supervisors do, when links close. */
 void work_end_all(void)
 {
 	int64_t until = now_ms() + FAREWELL;

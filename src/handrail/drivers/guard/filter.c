@@ -53,7 +53,7 @@ struct rule {
 #define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
 #define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
 
-/* Numbers that some headers are too old for. */
+/* Numbers of system calls that are missing in old headers. */
 enum { CALL_IO_URING_SETUP = 425, CALL_CLONE3 = 435, CALL_OPENAT2 = 437, CALL_PIDFD_GETFD = 438 };
 enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
 
@@ -166,7 +166,7 @@ static void answer(uint32_t what)
 	put(BPF_RET | BPF_K, what, 0, 0);
 }
 
-/* Of AF_NETLINK only the first protocol, which is about its own network: others reveal the machine's processes. */
+/* Allow only the first protocol of AF_NETLINK, about the own network: the others reveal the machine's processes. */
 static void put_families(void)
 {
 	static const uint32_t families[] = {AF_UNIX, AF_INET, AF_INET6};

@@ -12,7 +12,7 @@ INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
 FIRST_CREDIT: Final = 1 << 20
 OVERDRAFT: Final = 1 << 20
-"""Bytes by which the output of a command that has ended may exceed its credit: what was in its pipes."""
+"""Bytes left in the pipes of an ended command, by which its output may exceed its credit."""
 READ_MAX: Final = (512 << 20) + 1
 STAT_MAX: Final = 128 << 10
 LIST_MAX: Final = 256 << 20
@@ -98,7 +98,7 @@ class Greeting(NamedTuple):
 
     shell: str | None
     pid: int
-    """Its own process number, as it sees it."""
+    """The guard's own pid, as the guard sees it."""
 
 
 def greeting(body: memoryview) -> Greeting:
@@ -129,7 +129,7 @@ def pair(body: memoryview, most: int, most_flags: int) -> tuple[int, int]:
 
 
 def words(text: bytes) -> str:
-    """What a guard says, on one line and without control characters: a terminal or a model may read it."""
+    """Decode a guard's message on one line without control characters, because terminals and models read it."""
     decoded = text.decode("utf-8", "replace")
     return " ".join("".join(each if each.isprintable() else " " for each in decoded).split())
 

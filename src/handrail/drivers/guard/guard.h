@@ -1,4 +1,4 @@
-/* What the parts of the guard share. */
+/* Declarations shared by the parts of the guard. */
 #ifndef GUARD_H
 #define GUARD_H
 

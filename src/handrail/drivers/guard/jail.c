@@ -40,7 +40,7 @@ static bool forbid_user_namespaces(void)
 	return done;
 }
 
-/* This mount alone, not those below it; its other restrictions stay. */
+/* Change this mount alone, not those below it; its other restrictions stay. */
 static bool make_read_only(const char *path, unsigned long more)
 {
 	unsigned long kept = KEPT;
@@ -71,7 +71,7 @@ static bool show_device(const struct device *device)
 	return mount(from, to, NULL, MS_BIND, NULL) == 0 && make_read_only(to, MS_NOSUID);
 }
 
-/* However many mounts lie there: when none is left, it is an empty directory of the jail's own. */
+/* Unmount all mounts at this path, until it is an empty directory of the jail's own. */
 static bool hide_devices(void)
 {
 	struct stat outer, around;
@@ -101,7 +101,7 @@ static bool bound_files(const char *path)
 	return mount(NULL, path, NULL, MS_REMOUNT | (space.f_flag & KEPT), options) == 0 || errno == EPERM || errno == EINVAL;
 }
 
-/* Shows only these of the machine's devices, then hides the rest. */
+/* Show only these of the machine's devices, then hide the rest. */
 static bool make_devices(void)
 {
 	static const struct device devices[] = {
@@ -132,7 +132,7 @@ const char *prepare_jail(void)
 		return "no jail: the guard is not the first process of a process namespace";
 	if (settings.not_forgotten)
 		return "no jail: privileges cannot be given up";
-	/* bubblewrap leaves them slaves of the machine's mounts: what is mounted there later would appear here, writable. */
+	/* bubblewrap leaves mounts slaves of the machine's: a later mount outside would appear here, writable. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return "no jail: its mounts cannot be made private";
 	if (!forbid_user_namespaces())

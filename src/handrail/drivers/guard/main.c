@@ -1,4 +1,4 @@
-/* The guard: runs commands and file operations for one client, and ends with it, and so does everything it started. */
+/* The guard: runs commands and file operations for one client, and ends with the client, as do all its commands. */
 #define _GNU_SOURCE
 #include "attempt.h"
 #include "guard.h"
@@ -19,7 +19,9 @@ enum { FIXED_FDS = 3, FDS_EACH = 4 };
 
 struct settings settings;
 sigset_t while_waiting;
-static int client_fd = -1;      /* a pidfd of the client */
+/* A pidfd of the client. Not PR_SET_PDEATHSIG, which fires when the thread that started the guard ends; and the stream
+ * alone does not tell: a child that the client forked may keep it open. */
+static int client_fd = -1;
 
 int64_t now_ms(void)
 {
@@ -55,11 +57,12 @@ static void prepare_process(void)
 	struct rlimit files;
 	int fd;
 
+	/* Fill 0, 1 and 2 if they are closed: a pipe that got such a number would become a command's stream. */
 	while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd < 3)
 		continue;
 	if (fd >= 0)
 		close(fd);
-	prctl(PR_SET_DUMPABLE, 0);
+	prctl(PR_SET_DUMPABLE, 0);      /* commands run as the same user, and may not trace the guard or read its memory */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	umask(022);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -215,7 +218,7 @@ static void turn(void)
 		leave();
 }
 
-/* No process that it starts has them, whatever else goes wrong. */
+/* Keep a descriptor of the guard from every process that it starts, whatever else goes wrong. */
 static void keep_to_itself(int fd, int flags)
 {
 	if (fd < 0)

@@ -1,4 +1,4 @@
-/* The command itself, from the moment it exists until it runs: its own session, no privileges, its limits. */
+/* The command from clone to exec: its own session, no privileges, its limits. */
 #define _GNU_SOURCE
 #include "guard.h"
 
@@ -81,7 +81,7 @@ static const char *path_of(char **env)
 	return default_path;
 }
 
-/* The last errno that says more than "not found". */
+/* Return the last errno that says more than "not found". */
 static int run(struct plan *plan)
 {
 	static char path[PATH_ROOM];
@@ -126,7 +126,7 @@ int payload(void *given)
 	int error;
 
 	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);       /* a command dies with its supervisor, which has only one thread */
 	if (dup2(plan->input, 0) < 0 || dup2(plan->output[0], 1) < 0 || dup2(plan->output[1], 2) < 0)
 		return refuse(plan, FAILED_START, errno);
 	if (plan->script == SCRIPT_FD)

@@ -10,7 +10,7 @@
 
 enum { PIPE = 64 << 10, WIDE_PIPE = 512 << 10, PIECE = 128 << 10 };
 
-/* How much of this stream may be passed on now. Both streams use the same credit, so each piece changes it. */
+/* The bytes of this stream that may be passed on now. Both streams use the same credit, so each piece changes it. */
 static size_t allowed(const struct work *work, int which)
 {
 	int64_t most = work->credit + (work->ended ? OVERDRAFT : 0);

@@ -14,22 +14,23 @@ _MFD_EXEC: Final = 0x10
 
 
 def open_sealed() -> int:
-    """A new descriptor of the guard; the caller closes it. Raises Unavailable when the guard was not built."""
+    """Open a new descriptor of the guard; the caller closes it. Raises Unavailable if the guard was not built."""
     return os.open(f"/proc/self/fd/{_guard()}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def runnable() -> tuple[str, tuple[int, ...]]:
-    """A path by which a child process can run the guard, and the descriptors that the child must inherit for that."""
+    """Return a path at which a child process can run the guard, and the descriptors that the child must inherit."""
     path = f"/proc/self/fd/{_guard()}"
     return (path, (_guard(),)) if os.access(path, os.X_OK) else (str(PROGRAM), ())  # some kernels forbid running it
 
 
 _made: dict[str, tuple[int, int]] = {}
-"""By name: the descriptor and its inode. A program may close all descriptors, and open others under their numbers."""
+"""Descriptors and inodes of sealed files, by name."""
+# The inode is checked before each use: a program may close all descriptors, and open others under their numbers.
 
 
 def sealed(name: str, content: Callable[[], bytes]) -> int:
-    """A descriptor of this content, which is asked for once for each name. It stays open."""
+    """Return a descriptor of a sealed file, which is made from `content()` once for each name and stays open."""
     fd, inode = _made.get(name, (-1, 0))
     if fd < 0 or not _is(fd, inode):
         fd = _seal(content())

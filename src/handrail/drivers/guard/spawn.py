@@ -1,4 +1,4 @@
-"""Start a guard with a stream to it, exchange greetings, and end it so that nothing is left."""
+"""Start a guard with a stream to it, exchange greetings, and end the guard with everything it started."""
 
 import math
 import os
@@ -23,9 +23,9 @@ from handrail.drivers.guard.sealed import NOT_BUILT
 from handrail.threads import Work, in_thread
 
 _BUFFER: Final = 1 << 20
-"""Bytes that each end of the stream buffers."""
+"""Buffer size of each end of the stream, in bytes."""
 _STDERR_MAX: Final = 2000
-"""Bytes of the guard's standard error that are passed on."""
+"""Greatest part of the guard's standard error in a message, in bytes."""
 
 
 class Guard:
@@ -41,14 +41,17 @@ class Guard:
         self._stderr_fd = stderr
         self._stderr = ""
         self._kill_lock = threading.RLock()
-        """Reentrant: a collection may drop a coroutine that was closing it while this thread kills it."""
+        # Reentrant: while this thread kills the guard, garbage collection may drop a coroutine that was closing it,
+        # and that calls kill again in the same thread.
         self._info = info
-        """Where bubblewrap writes which process is the guard; read when it must be killed."""
+        """Descriptor to which bubblewrap writes the guard's pid; read only to kill the guard."""
         self._waited_for: set[int] = set()
-        """Pidfds on which tasks wait for its end; a task whose event loop was closed may never continue."""
+        """Pidfds on which tasks wait for the guard's end."""
+        # kill closes them: a task whose event loop was closed never continues, and would leak its pidfd.
         self._owner = os.getpid()
         when_loop_closes(self.kill)
 
+    # Last resort for a guard that was never closed: its commands must not outlive the object.
     def __del__(self) -> None:
         if os.getpid() == self._owner and not sys.is_finalizing():  # a forked child does not own it
             self.kill()
@@ -58,7 +61,7 @@ class Guard:
         return self._process.pid
 
     async def greet(self, *, jail: bool, limits: Limits, roots: Sequence[str]) -> None:
-        """Send the settings. Raises Unavailable, with the guard's own message, when it cannot work with them."""
+        """Send the settings. Raises Unavailable, with the guard's own message, if the guard cannot apply them."""
         channel = self.channel
         channel.post(frames.hello(jail, _limit_numbers(limits), map(os.fsencode, roots)))
         try:
@@ -76,15 +79,15 @@ class Guard:
         self.shell = channel.greeting.shell
 
     def _explanation(self) -> str:
-        """What it wrote to its standard error, and its message on the channel."""
+        """Return the guard's standard error and its last message on the channel."""
         stderr = self._stderr if self._stderr_fd < 0 else _read_all(self._stderr_fd)
         message = self.channel.gone if self.channel.message else None
         return "; ".join(part for part in (stderr, message) if part)
 
     async def close(self) -> None:
-        """End it and everything in it, and wait for that, even when cancelled. May be called twice.
+        """End the guard and everything it runs, and wait, even when cancelled. May be called twice.
 
-        Raises Unavailable when it cannot even be killed.
+        Raises Unavailable if the guard cannot even be killed.
         """
         self.channel.close()
         try:
@@ -96,9 +99,9 @@ class Guard:
             raise Unavailable("the sandbox's guard cannot be killed: what it ran may still be running", retryable=False)
 
     def kill(self) -> None:
-        """Kill it and everything in it, and release everything. May be called twice.
+        """Kill the guard and everything it runs, without an event loop. May be called twice.
 
-        For a guard that nobody can close any more: it was dropped, or its event loop has ended.
+        This is for a guard that was dropped without `close`, or whose event loop has ended.
         """
         self.channel.drop()
         self._kill()
@@ -132,15 +135,16 @@ class Guard:
             os.close(fd)
 
     def _kill(self) -> None:
-        """Kill the guard, and make sure that what it started ends too.
+        """Kill the guard and everything that the guard started.
 
-        The kernel or the supervisors see to that; a supervisor that does not end is killed with its whole tree.
+        The kernel (in a jail) or the supervisors end the commands; a supervisor that stays is killed with its tree.
         """
         with self._kill_lock:
             if self._process.poll() is None:
                 self._kill_now()
 
     def _kill_now(self) -> None:
+        # Pidfds are opened before the kill: afterwards a pid may belong to another process.
         started = _pidfd.open_children(self._process.pid)
         named = None if self._info is None else _pidfd.open_named(self._info, self._process.pid)
         itself = started if named is None else [named]
@@ -156,7 +160,7 @@ class Guard:
                 os.close(fd)
 
     def _reap(self) -> None:
-        """Bubblewrap reaps the guard and then exits; it is killed only when it does not."""
+        """Wait for bubblewrap, which reaps the guard and exits; kill bubblewrap only if it stays."""
         try:
             self._process.wait(GUARD_KILL_WAIT)
         except subprocess.TimeoutExpired:
@@ -185,16 +189,16 @@ def spawn(
     info: int | None = None,
     own_environment: bool = False,
 ) -> Guard:
-    """Start the guard; `command` makes the whole argv from the guard's own arguments, `fds` are passed on to it.
+    """Start the guard; `command` makes the whole argv from the guard's own arguments, `fds` are inherited.
 
-    `info` is where bubblewrap names the guard's process; the Guard closes it. The environment is empty, or this
-    process's own. The guard ends when the stream or this process ends, whichever thread started it.
+    `info` is the descriptor to which bubblewrap writes the guard's pid; the Guard closes `info`. The environment is
+    empty, or this process's own. The guard ends when the stream or this process ends, whichever thread started it.
     Raises Unavailable.
     """
     if not PROGRAM.exists():
         raise Unavailable(NOT_BUILT, retryable=False)
     ours, theirs = socket.socketpair()
-    stderr = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)
+    stderr = os.memfd_create("guard-stderr", os.MFD_CLOEXEC)  # not a pipe, which would have to be read all the time
     try:
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
@@ -219,6 +223,8 @@ def _start(
     arguments = ["--channel", str(stream)]
     client = -1
     try:
+        # The guard polls a pidfd of this process. PR_SET_PDEATHSIG would fire when the thread that started the guard
+        # ends, and the end of the stream is not seen while a forked child keeps the stream open.
         client = os.pidfd_open(os.getpid())
         fds.append(client)
         arguments += ["--client", str(client)]

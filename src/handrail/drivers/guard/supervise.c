@@ -19,7 +19,7 @@
 
 enum { GRACE = 50, KILL_EVERY = 2, KILL_EVERY_MAX = 50, STACK = 64 << 10 };
 
-/* Where the command stands. */
+/* The state of the command. */
 struct watch {
 	int link;
 	pid_t leader;
@@ -34,7 +34,7 @@ static int compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* For a kernel without close_range, or a filter that forbids it. */
+/* Close descriptors one by one, for a kernel without close_range, or a filter that forbids it. */
 static void close_each(unsigned first, unsigned last)
 {
 	struct dirent *entry;
@@ -82,7 +82,7 @@ static void say(int link, uint8_t kind, uint32_t a, uint8_t flags)
 	send(link, &report, sizeof report, MSG_NOSIGNAL);
 }
 
-/* Its own score for the out-of-memory killer; a process that is not dumpable may not open it. */
+/* Open the own score for the out-of-memory killer. A process must be dumpable to open it. */
 static int open_score(void)
 {
 	int fd;
@@ -93,7 +93,9 @@ static int open_score(void)
 	return fd;
 }
 
-/* With the highest score, which it inherits: when memory runs out the kernel kills commands first, not supervisors. */
+/* Start the command with the highest score for the out-of-memory killer, which it inherits: the kernel then kills
+ * commands first, not supervisors. CLONE_VM with CLONE_VFORK: no page tables are copied, and the payload can write the
+ * reason of a failure into the plan. */
 static pid_t start_payload(struct plan *plan, int score)
 {
 	static char stack[STACK] __attribute__((aligned(16)));
@@ -172,7 +174,7 @@ static int act(struct watch *watch)
 	return watch->pause;
 }
 
-/* With its limit on open files lowered to nothing it could not poll for signals any more: so it kills its command. */
+/* Kill the command if the supervisor can no longer poll: a command may lower its supervisor's limit on open files. */
 static void end_unheard(struct watch *watch)
 {
 	struct timespec moment = {0, watch->pause * 1000000l};

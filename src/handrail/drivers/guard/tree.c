@@ -99,7 +99,8 @@ static pid_t parent_of(pid_t pid)
 	return at && strlen(at) > 4 ? (pid_t)atoi(at + 4) : -1;
 }
 
-/* A process whose parent is neither the one seen before nor this process is another one with the same number. */
+/* Signal through a pidfd. A process whose parent is neither the one seen before nor this process is another process
+ * with the same pid, and is left alone. */
 static int signal_member(const struct member *member, int number, pid_t self)
 {
 	int fd = (int)syscall(SYS_pidfd_open, member->pid, 0), sent = 0;

@@ -103,7 +103,7 @@ void work_file(const struct message *message)
 	begun(work, work_count > WORK_MAX ? EAGAIN : launch_file(work, message));
 }
 
-/* Write to the input's pipe what it takes, and tell the client how much that was. */
+/* Write as much input as the pipe takes, and tell the client how much it took. */
 void feed(struct work *work)
 {
 	uint8_t body[4];

@@ -1,4 +1,4 @@
-/* What work.c, launch.c, pump.c and end.c share. */
+/* Declarations shared by work.c, launch.c, pump.c and end.c. */
 #ifndef WORK_H
 #define WORK_H
 
@@ -12,7 +12,7 @@ void feed(struct work *work);
 void hear(struct work *work);
 void work_ended(struct work *work);
 
-/* Each returns 0 or an errno; what it opened is in the work. */
+/* Each returns 0 or an errno; opened descriptors are in the work. */
 int launch_command(struct work *work, const struct message *message, const int *pipes);
 int launch_file(struct work *work, const struct message *message);
 

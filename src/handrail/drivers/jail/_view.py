@@ -1,4 +1,4 @@
-"""What a jail shows of the machine, read-only or writable, and which workspaces and mounts it refuses."""
+"""The view of a jail: the parts of the machine that it shows, and the workspaces and mounts that it refuses."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 GUARD_INSIDE: Final = "/run/handrail/guard"
 OWN_DIRECTORY: Final = os.path.dirname(GUARD_INSIDE)
 OUTER_DEVICES: Final = "/run/handrail/dev"
-"""From here the guard takes the few devices that a jail has; it hides the rest before anything runs."""
+"""Path of the machine's devices in the jail; the guard takes a few, and hides the rest before any command runs."""
 HOME: Final = "/home/sandbox"
 OWN_HOME: Final = f"{OWN_DIRECTORY}/home"
 """HOME where the workspace or a mount holds the other path."""
@@ -41,14 +41,14 @@ Origin = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that appears at `target`, and bubblewrap's arguments for it."""
+    """An entry of the view: a target path, and bubblewrap's arguments that make it."""
 
     target: str
     arguments: tuple[str, ...]
 
 
 def check_jail_workspace(workspace: str) -> str:
-    """Its real path. Raises what `check_workspace` does, and HandrailError for a directory of the system itself."""
+    """Return the real path. Raises as `check_workspace`, and HandrailError for a directory of the system itself."""
     home = check_workspace(workspace)
     if home in NO_WORKSPACE or is_below(home, (*NO_TARGET, "/etc")):
         raise HandrailError(
@@ -58,7 +58,7 @@ def check_jail_workspace(workspace: str) -> str:
 
 
 def check_sources(mounts: Sequence[Mount], workspace: str) -> None:
-    """Raises HandrailError for a source below the workspace or another mount that a link leads out of there."""
+    """Raise HandrailError for a source below the workspace or another mount that a link leads out of there."""
     tops = [workspace, *(os.path.realpath(mount.source) for mount in mounts)]
     for mount in mounts:
         path = os.path.abspath(mount.source)
@@ -116,7 +116,7 @@ def crosses_link(target: str, origins: Sequence[Origin]) -> bool:
 
 @lru_cache(maxsize=1)
 def interpreter_dirs() -> tuple[str, ...]:
-    """Where the running interpreter and its virtual environment live; never a whole home directory."""
+    """Return the directories of the running interpreter and its virtual environment; never a whole home directory."""
     programs = os.path.dirname(os.path.realpath(sys.executable))
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     if os.path.basename(programs) == "bin":
@@ -157,7 +157,7 @@ def _system_directory(path: str) -> Entry:
 
 
 def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
-    """Read-only below the workspace too: this very process goes on to load and run what is in there."""
+    """Yield read-only mounts of the interpreter, even below the workspace: this process still loads code from there."""
     covered = [*SYSTEM, workspace] if workspace in interpreter_dirs() else [*SYSTEM]
     for path in interpreter_dirs():
         if not is_below(path, covered) and not crosses_link(path, origins):
@@ -166,7 +166,7 @@ def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
 
 
 def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> Iterator[Entry]:
-    """What each jail has of its own: /proc, devices, temporary files, and the name /workspace."""
+    """Return the arguments for a jail's own parts: /proc, devices, temporary files, and the name /workspace."""
     size = str(tmp if tmp is not None else DEFAULT_TMP)
     yield Entry("/proc", ("--proc", "/proc"))
     yield Entry("/dev", _DEV)
@@ -184,7 +184,7 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> It
 
 
 def _hidden_copies(writable: Sequence[Origin]) -> Iterator[Entry]:
-    """Copies of /etc below what commands may write are hidden: other jails of this process show them."""
+    """Hide copies of /etc below writable directories, because other jails of this process show them."""
     for copy in copies():
         for top, source in writable:
             if is_below(copy, [source]):

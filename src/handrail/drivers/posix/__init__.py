@@ -15,13 +15,21 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from handrail.aio import finish
-from handrail.contract.driver import Command, Feature, FileStat, Mount, Report
+from handrail.contract.driver import Command, Feature, FileStat, Mount
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import GUARD_END_WAIT, Limits
 from handrail.drivers._command import check_command, command_error, file_error
-from handrail.drivers._guarded import NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._options import PATH, check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
+from handrail.drivers._home import make_home
+from handrail.drivers._options import (
+    PATH,
+    GitIdentity,
+    check_mounts,
+    check_network,
+    check_virtual_env,
+    check_workspace,
+    fixed_env,
+)
+from handrail.drivers._reports import posix_report
 from handrail.drivers.posix import _starter
 from handrail.drivers.posix._files import Files, Stop
 from handrail.drivers.posix._link import Link, start_starter
@@ -30,26 +38,8 @@ from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.threads import Work
 
 Result = TypeVar("Result")
-NO_GUARD: Final = "needs the jail, which needs Linux"
-WEAKER: Final[NotEnforced] = {
-    "tree_kill": ("advisory", "a command's process group is killed; a process that leaves it, as by setsid, lives on"),
-    "file_isolation": ("absent", f"commands see every file this user sees; {NO_GUARD}"),
-    "process_isolation": ("absent", f"commands see and can signal this user's other processes; {NO_GUARD}"),
-    "network_isolation": ("absent", f"commands use this machine's network; {NO_GUARD}"),
-    "no_privileges": ("absent", f"commands have every right of this user; {NO_GUARD}"),
-    "limit_memory": ("absent", "needs a cgroup, which needs Linux"),
-    "limit_processes": ("absent", f"the system counts all of this user's processes together; {NO_GUARD}"),
-    "limit_tmp": ("absent", f"temporary files are on this machine's own disk; {NO_GUARD}"),
-    "limit_workspace": ("absent", "the workspace is an ordinary directory"),
-}  # fmt: skip
-NOTES: Final = (
-    "No isolation: commands run as this user, on this machine.",
-    "There is no guard here: commands run in process groups, and a process that leaves its group outlives its command.",
-    "File operations check where links lead before they act: a link that is swapped meanwhile can lead them outside.",
-    "What is reported as enforced is claimed: the self-test needs the guard, and was not made here.",
-)
 LONG_LINE: Final = 100 << 10
-"""Bytes; a longer line is passed to the shell in a file."""
+"""Longest line passed to the shell as an argument, in bytes; a longer one is passed in a file."""
 
 
 async def open_posix(
@@ -89,21 +79,15 @@ async def open_posix(
 
 
 async def open_own(env: Mapping[str, str] | None = None, *, privileges: bool = False) -> "PosixDriver":
-    """For this process's own programs, without limits and files: all it does is kill their groups.
+    """Open a driver for this process's own programs: no limits, no files; it kills their process groups.
 
-    They keep their privileges, asked for or not: nothing here could take them away.
-
-    They get `env`, or this process's own environment.
+    Programs keep their privileges, asked for or not, because nothing here could take them away.
+    Their environment is `env`, or this process's own.
 
     Raises Unavailable when no process can be started.
     """
     link = await start_starter(None, own_environment=True)
     return PosixDriver(link, files=Files([], None), workspace="/", tmp="/", env=env, limits=[])
-
-
-def posix_report() -> Report:
-    """What it claims."""
-    return claim("host", network="full", weaker=WEAKER, notes=NOTES)
 
 
 class PosixDriver:
@@ -126,7 +110,7 @@ class PosixDriver:
         self._limits = [(resource.RLIMIT_CORE, 0), *limits] if env is not None else []
         self._on_close = on_close
         self._busy: set[Stop] = set()
-        """File operations whose threads have not ended."""
+        """Stop flags of the file operations whose threads have not ended."""
 
     async def start(self, command: Command) -> PosixProcess:
         """Start a command. A cancelled start leaves nothing running in its group."""
@@ -152,7 +136,7 @@ class PosixDriver:
             raise command_error(command, error.errno or errno.EIO, _starter.AT_START, cwd="") from None
 
     def _line(self, line: bytes) -> bytes:
-        """The line, or one that runs it from a file when it is too long for an argument."""
+        """Return the line, or if it is too long for an argument, a line that runs it from a file."""
         if len(line) <= LONG_LINE:
             return line
         path = f"{self.tmp}/line-{token_hex(8)}"
@@ -160,17 +144,17 @@ class PosixDriver:
         return os.fsencode(f". '{path}'")
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """A part of a regular file, or all of it. Raises OSError (EFBIG) when all of it would be more than 512 MiB."""
+        """Read a regular file, or a part of it. Raises OSError (EFBIG) if that is more than 512 MiB."""
         if start < 0 or (length is not None and length < 0):
             raise ValueError("start and length count bytes: neither may be negative")
         return await self._in_thread(path, lambda stop: self._files.read(stop, path, start, length))
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Atomic; a cancelled write leaves the old content."""
+        """Write a file atomically; a cancelled write leaves the old content."""
         await self._in_thread(path, lambda stop: self._files.write(stop, path, data, mode))
 
     async def stat(self, path: str) -> FileStat:
-        """What a path is, and its real path."""
+        """Look up a path: type, size, mode and real path."""
         return await self._in_thread(path, lambda stop: self._files.stat(stop, path))
 
     async def list(self, path: str) -> list[FileStat]:
@@ -178,11 +162,11 @@ class PosixDriver:
         return await self._in_thread(path, lambda stop: self._files.list(stop, path))
 
     async def make_dir(self, path: str) -> None:
-        """With its parents; no error when it exists."""
+        """Create a directory with its parents. An existing directory is not an error."""
         await self._in_thread(path, lambda stop: self._files.make_dir(stop, path))
 
     async def remove(self, path: str) -> None:
-        """A file, a link, or a directory with everything in it."""
+        """Remove a file, a link, or a directory with everything in it."""
         await self._in_thread(path, lambda stop: self._files.remove(stop, path))
 
     async def close(self) -> None:
@@ -201,7 +185,7 @@ class PosixDriver:
                 await anyio.sleep(0.001)
 
     async def _in_thread(self, path: str, operation: Callable[[Stop], Result]) -> Result:
-        """Run a file operation. Who is cancelled leaves at once, and the operation changes nothing more."""
+        """Run a file operation in a thread. After a cancellation, the operation changes nothing more."""
         if self.starter.gone is not None:
             raise Unavailable(self.starter.gone, retryable=False)
         if not path.startswith("/") or "\0" in path:
@@ -230,13 +214,13 @@ class PosixDriver:
 
 @lru_cache(maxsize=1)
 def _shell() -> tuple[str, ...]:
-    """The words before a line: bash with pipefail, else sh."""
+    """Return the words before a line: bash with pipefail, else sh."""
     bash = shutil.which("bash", path=PATH)
     return (bash, "-o", "pipefail", "-c") if bash else ("/bin/sh", "-c")
 
 
 def _sources(mounts: Sequence[Mount]) -> list[str]:
-    """The mounted paths; nothing can appear at another path than its own."""
+    """Return the mounted paths. Raises HandrailError for a target other than the source."""
     resolved = check_mounts(mounts)
     for source, target, _ in resolved:
         if source != _real(target):
@@ -249,7 +233,7 @@ def _real(path: str) -> str:
 
 
 def _numbers(limits: Limits) -> list[tuple[int, int]]:
-    """The limits that the system can enforce: which, and how much."""
+    """Return the limits that the system can enforce, as resource numbers and values."""
     cpu = None if limits.cpu is None else math.ceil(limits.cpu)
     numbers = (
         (resource.RLIMIT_NOFILE, limits.open_files),

@@ -20,7 +20,7 @@ WHOLE_MAX: Final = 512 << 20
 """Bytes; larger files are read by range."""
 ENTRIES_MAX: Final = 1_000_000
 PIECE: Final = 1 << 20
-"""Bytes that are read or written between two checks whether anybody waits for it."""
+"""Bytes read or written between two looks at the stop flag."""
 LONG_PATH: Final = 900
 """Bytes; a directory with a longer path is moved up before it is removed. macOS takes 1,024."""
 MODE_BITS: Final = 0o777
@@ -30,19 +30,19 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 
 
 class Stop:
-    """Tells an operation in a thread that nobody waits for it any more."""
+    """A flag that tells an operation in a thread that its caller no longer waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stopped = False
 
     def set(self) -> None:
-        """From here on the operation changes nothing more."""
+        """Stop the operation: it changes nothing more."""
         with self._lock:
             self._stopped = True
 
     def check(self) -> None:
-        """Raise OSError (ECANCELED) when nobody waits."""
+        """Raise OSError (ECANCELED) if the caller no longer waits."""
         if self._stopped:
             raise _error(errno.ECANCELED)
 
@@ -220,7 +220,7 @@ def _described(path: str, real: str, status: os.stat_result) -> FileStat:
 
 
 def _remove_tree(stop: Stop, top: str) -> None:
-    """Remove a directory with everything in it, of any depth, even what was made unreadable. No link is followed."""
+    """Remove a directory of any depth with everything in it, even if unreadable. Links are not followed."""
     pending = [top]
     while pending:
         stop.check()
@@ -241,7 +241,7 @@ def _remove_tree(stop: Stop, top: str) -> None:
 
 
 def _within_reach(top: str, path: str) -> str:
-    """The path of a directory, which is moved up when its path is too long to be used for what is in it."""
+    """Return the path of a directory, moved up if its path is too long for its entries."""
     if len(os.fsencode(path)) <= LONG_PATH or posixpath.dirname(path) == top:
         return path
     nearer = posixpath.join(top, f".handrail-{token_hex(8)}")

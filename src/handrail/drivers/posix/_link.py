@@ -21,8 +21,9 @@ from handrail.drivers.posix import _starter
 from handrail.drivers.posix._process import PosixProcess
 
 PROGRAM: Final = Path(_starter.__file__).read_text(encoding="utf-8")
-"""As it was when this process first needed it: a command that changes the file changes nothing here."""
+"""Source of the starter, read once: a command that changes the file later changes nothing here."""
 RECEIVED_AT_ONCE: Final = 64 << 10
+"""Bytes read from the starter at a time."""
 
 
 class Link:
@@ -33,24 +34,26 @@ class Link:
         self.scratch = scratch
         """The directory for temporary files; None for the system's own."""
         self.gone: str | None = None
-        """Why nothing works any more."""
+        """The reason for which the starter is gone; None while it works."""
         self._process = process
         self._stream = stream
         self._inbox = b""
         self._said = ""
-        """The end of what the starter wrote to its standard error."""
+        """The end of the starter's standard error."""
         self._ready = anyio.Event()
         self._ended = anyio.Event()
         self._last = 0
         self._running: dict[int, PosixProcess] = {}
         self._given: dict[int, list[int]] = {}
-        """Descriptors that were sent, until the starter has answered: macOS may lose those that are closed before."""
+        """Descriptors sent to the starter that are not closed here yet, by the command's number."""
+        # macOS may lose descriptors that the sender closes before the receiver has taken them.
         self._listening: Task | None = None
         self._loop: Any = None
-        """The event loop on which that task runs."""
+        """The event loop of the listening task."""
         self._owner = os.getpid()
         when_loop_closes(self.kill)
 
+    # Last resort for a link that was never closed: its commands must not outlive the object.
     def __del__(self) -> None:
         if os.getpid() == self._owner and not sys.is_finalizing():  # a forked child does not own it
             self.kill()
@@ -89,12 +92,12 @@ class Link:
         return process
 
     def request(self, number: int, process: PosixProcess) -> None:
-        """Signal a command. Does nothing when the starter is gone: its groups were killed then."""
+        """Signal a command. Do nothing if the starter is gone, because its groups were killed then."""
         if self.gone is None:
             self._send(number, process)
 
     def abandon(self, process: PosixProcess) -> None:
-        """Nobody waits for it any more: kill it."""
+        """Kill a command whose caller no longer waits."""
         with suppress(Unavailable):
             self.request(signal.SIGKILL, process)
 
@@ -107,7 +110,7 @@ class Link:
             raise Unavailable(f"the sandbox is gone: {error}", retryable=False) from None
 
     def _attend(self) -> None:
-        """Listen to the starter on this event loop; the one on which that was done may have ended."""
+        """Listen to the starter on the running event loop, if the earlier loop has ended."""
         if self.gone is None and self._is_unattended():
             self._loop = running_loop()
             self._listening = in_background(self._listen(self._loop))
@@ -116,9 +119,9 @@ class Link:
         return self._listening is None or self._listening.done() or self._loop is not loop_here()
 
     async def _listen(self, loop: Any) -> None:
-        """Until the starter ends. When the event loop ends first, what runs is killed, and the starter stays."""
+        """Listen until the starter ends. If the event loop ends first, kill all commands and keep the starter."""
         try:
-            while self._hear():
+            while self._handle_answers():
                 await anyio.wait_readable(self._stream)
             self._lose("the sandbox's own process ended")
         except BaseException:
@@ -131,8 +134,8 @@ class Link:
                 self._ready.set()
                 self._ended.set()
 
-    def _hear(self) -> bool:
-        """Take in what the starter has sent; returns False when it has ended."""
+    def _handle_answers(self) -> bool:
+        """Handle all answers of the starter that are here; return False if the starter has ended."""
         while True:
             try:
                 data = self._stream.recv(RECEIVED_AT_ONCE)
@@ -153,7 +156,7 @@ class Link:
             self._ready.set()
             return
         _close(self._given.pop(number, []))
-        process.hear(what, first, second)
+        process.receive(what, first, second)
         if what != _starter.STARTED:
             self._forget(process)
 
@@ -176,11 +179,11 @@ class Link:
         self.gone = self.gone or "the sandbox is closed"
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_WR)
-        self._hear()
+        self._handle_answers()
         self._abandon_all()  # before the starter can say that they ended: whoever waits is told of the closing
 
     def kill(self) -> None:
-        """End it without an event loop: it was dropped, or its event loop has ended. May be called twice."""
+        """End the starter without an event loop, after a drop or the end of its loop. May be called twice."""
         self.end()
         self._reap()
         self._stream.close()
@@ -201,7 +204,7 @@ class Link:
             await self._ended.wait()
 
     def _reap(self) -> None:
-        """Collect the starter, which has ended or is killed now."""
+        """Reap the starter; kill it first if it has not ended."""
         self._lose("the sandbox is closed")
         if not self._ended.is_set():
             self._process.kill()
@@ -247,7 +250,7 @@ def _spawn(scratch: str | None, env: dict[str, str] | None) -> Link:
 
 
 def _pipes(order: dict[str, Any], input: bool, scratch: str | None) -> tuple[tuple[int, int, int], list[int]]:
-    """Our ends of the command's streams, and what the starter is given: the order and the other ends."""
+    """Return our ends of the command's streams, and the starter's descriptors: the order and the other ends."""
     opened: list[int] = []
 
     def pipe(ours: int) -> tuple[int, int]:
@@ -260,7 +263,7 @@ def _pipes(order: dict[str, Any], input: bool, scratch: str | None) -> tuple[tup
         with tempfile.TemporaryFile(dir=scratch) as file:
             marshal.dump(order, file)
             file.flush()
-            opened.append(paper := os.dup(file.fileno()))
+            opened.append(paper := os.dup(file.fileno()))  # outlives the `with`, which closes the file
         feed, stdin = pipe(1) if input else (-1, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         opened.append(stdin)
         (stdout, out), (stderr, err) = pipe(0), pipe(0)

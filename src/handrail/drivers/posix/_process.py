@@ -24,10 +24,11 @@ GROUP_KILLED_NOTE: Final = (
     "Its process group was killed. A process that left the group, as by setsid, may still be running."
 )
 KEPT_UNREAD: Final = 1 << 20
-"""Bytes of output that are kept for a reader; then the command is blocked."""
+"""Bytes of unread output from which on the command is blocked."""
 DRAINED_MOST: Final = 1 << 20
-"""Bytes that are read of each stream after a command has ended: what was in its pipe."""
+"""Most bytes read from each stream after a command has ended, which were left in its pipe."""
 PIECE: Final = 128 << 10
+"""Bytes read or written at a time."""
 STDERR_KEPT: Final = 4096
 """Bytes of standard error that are kept to explain an exit code."""
 _SIGNALS: Final[dict[SignalName, int]] = {"TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
@@ -35,7 +36,7 @@ _INPUT_UNREAD: Final = "the command no longer reads its input"
 
 
 class Signals(Protocol):
-    """What a command needs of the link to its starter."""
+    """The part of the link to the starter that a command uses."""
 
     gone: str | None
 
@@ -50,9 +51,9 @@ class PosixProcess:
         self.pid: int | None = None
         self.number = number
         self.failed: tuple[int, int] | None = None
-        """An errno, and the stage at which it happened."""
+        """The errno of a failed start, and the stage at which the start failed."""
         self.exited: tuple[int, int] | None = None
-        """An exit code, and whether processes were left running."""
+        """The exit code, and whether processes were left running."""
         self._link = link
         self._input, self._stdout, self._stderr = ends
         self._chunks: deque[Chunk] = deque()
@@ -66,13 +67,13 @@ class PosixProcess:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes about how it ended; complete when `wait` has returned."""
+        """Notes about the end of the command; complete when `wait` has returned."""
         code, left = self.exited or (0, 0)
         own = LEFT_RUNNING_NOTE if left else GROUP_KILLED_NOTE if self._signalled else None
         return (*((own,) if own else ()), *explanations(code, self._stderr_end, no_explanation))
 
     async def output(self) -> AsyncIterator[Chunk]:
-        """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""
+        """Yield each chunk once. Without a reader the command is blocked after about a megabyte."""
         while True:
             await self.until(lambda: bool(self._chunks) or self._drained)
             if not self._chunks:
@@ -84,7 +85,7 @@ class PosixProcess:
             yield chunk
 
     async def send(self, data: bytes | None) -> None:
-        """Returns when the command's pipe has taken it all. Raises BrokenPipeError when the command does not read."""
+        """Write to the input until the pipe has taken all. Raises BrokenPipeError if the command does not read."""
         async with self._sending:
             try:
                 await self._send_all(memoryview(data or b""))
@@ -104,13 +105,13 @@ class PosixProcess:
                 await self._writable()
 
     async def wait(self) -> int:
-        """Returns when the group is dead. Raises Unavailable when the sandbox is gone."""
+        """Wait until the group is dead; return the exit code. Raises Unavailable if the sandbox is gone."""
         await self.until(lambda: self._drained)
         self._check()
         return self.exited[0] if self.exited else _starter.NO_ANSWER
 
     async def signal(self, name: SignalName) -> None:
-        """To the process group. No error when it has ended."""
+        """Signal the process group. A command that has ended is not an error."""
         if not self._over:
             self._signalled = True
             self._link.request(_SIGNALS[name], self)
@@ -118,11 +119,11 @@ class PosixProcess:
 
     @property
     def answered(self) -> bool:
-        """Whether it is known that the command runs, or why it does not."""
+        """Whether the starter has said that the command runs, or why it does not run."""
         return self.pid is not None or self._over
 
     def check_known(self) -> None:
-        """Raises Unavailable when the starter was lost before it answered."""
+        """Raise Unavailable if the starter was lost before it answered."""
         if self.pid is None:
             self._check()
 
@@ -131,8 +132,8 @@ class PosixProcess:
         while not ready():
             await self._changed.wait()
 
-    def hear(self, what: int, first: int, second: int) -> None:
-        """Take in one answer of the starter."""
+    def receive(self, what: int, first: int, second: int) -> None:
+        """Apply one answer of the starter."""
         if what == _starter.STARTED:
             self.pid = first
         elif what == _starter.FAILED:
@@ -142,7 +143,7 @@ class PosixProcess:
         self._change()
 
     def lose(self) -> None:
-        """The starter is gone: kill what is known of the group."""
+        """Kill the group, because the starter is gone."""
         if not self._over:
             self.kill()
             self._over = True
@@ -155,7 +156,10 @@ class PosixProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     async def serve(self) -> None:
-        """Read both streams until the command is over, then what is left in them: whoever keeps them open."""
+        """Read both streams until the command is over, then the bytes left in the pipes.
+
+        The pipes may stay open: a process that left the group can hold them.
+        """
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._pump, "stdout", self._stdout)
@@ -185,7 +189,7 @@ class PosixProcess:
             left -= size
 
     def _keep(self, stream: StreamName, fd: int) -> int:
-        """Read once; returns how much there was: 0 at the end, -1 when nothing is there now."""
+        """Read once; return the number of bytes: 0 at the end, -1 if there is nothing now."""
         try:
             data = os.read(fd, PIECE)
         except BlockingIOError:
@@ -199,7 +203,7 @@ class PosixProcess:
         return len(data)
 
     async def _writable(self) -> None:
-        """Wait until the input takes more, or the command is over: another process may keep its input open."""
+        """Wait until the input takes more, or the command is over; another process may keep the input open."""
 
         async def until_over(scope: anyio.CancelScope) -> None:
             await self.until(lambda: self._over)

@@ -21,7 +21,7 @@ REQUEST: Final = struct.Struct("<BI")
 """START or the number of a signal, and the id of the command. START comes with four descriptors: its order, and the
 command's input, output and errors."""
 ANSWER: Final = struct.Struct("<BIII")
-"""What happened, the id of the command, and two numbers."""
+"""Format of an answer: the event, the number of the command, and two values."""
 START: Final = 0
 READY, STARTED, FAILED, EXITED = range(4)
 """STARTED has the process id; FAILED an errno and its stage; EXITED the exit code, and whether processes were left."""
@@ -67,7 +67,7 @@ class Group:
         return True
 
     def is_gone(self, now: float) -> bool:
-        """Whether nothing of it is left. What does not end in time is killed."""
+        """Whether no process of the group is left. Processes that do not end in time are killed."""
         if not self.send(0):
             return True
         if now >= self.kill_at:
@@ -77,7 +77,7 @@ class Group:
 
 
 class Starter:
-    """Starts what it is told to, and reports how it ended."""
+    """The starter: starts commands on request, and reports their ends."""
 
     def __init__(self, link: socket.socket, owner: int) -> None:
         self.link = link
@@ -100,7 +100,7 @@ class Starter:
         while os.getppid() == self.owner:
             for key, _ in self.selector.select(POLL if self.ending else OWNER_CHECK):
                 if key.fileobj is self.link:
-                    if not self.hear():
+                    if not self.read_requests():
                         return
                 elif key.fd == self.woken:
                     os.read(self.woken, 4096)
@@ -112,7 +112,7 @@ class Starter:
     def answer(self, what: int, id: int, first: int = 0, second: int = 0) -> None:
         self.link.sendall(ANSWER.pack(what, id, first, second))
 
-    def hear(self) -> bool:
+    def read_requests(self) -> bool:
         """Serve one request; returns False when the link was closed."""
         data, fds, _, _ = socket.recv_fds(self.link, REQUEST.size, 4)
         if len(data) < REQUEST.size:
@@ -243,7 +243,7 @@ def become(order: dict[str, Any], fds: Sequence[int], report: int) -> NoReturn:
 
 
 def set_limit(which: int, value: int) -> None:
-    """Lower a limit, also for what the command starts; a lower one stays."""
+    """Lower a limit of the command and its children; a lower limit stays."""
     _, hard = resource.getrlimit(which)
     if hard != resource.RLIM_INFINITY and hard <= value:
         resource.setrlimit(which, (hard, hard))

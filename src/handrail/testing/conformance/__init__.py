@@ -2,7 +2,7 @@
 
 from handrail.testing.conformance._conform import CHECKS, chosen, conform
 from handrail.testing.conformance.check import Check, NotTried, Seen
-from handrail.testing.conformance.site import Open, Opener, Site
+from handrail.testing.conformance.fixture import Fixture, Open, Opener
 from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, GuaranteeVerdict
 
 __all__ = [
@@ -10,12 +10,12 @@ __all__ = [
     "Check",
     "CheckVerdict",
     "DriverVerdict",
+    "Fixture",
     "GuaranteeVerdict",
     "NotTried",
     "Open",
     "Opener",
     "Seen",
-    "Site",
     "chosen",
     "conform",
 ]  # fmt: skip

@@ -7,23 +7,23 @@ import anyio
 
 from handrail.testing.conformance._trees import HOLD, SHAPES
 from handrail.testing.conformance.check import Group, NotTried, Seen
-from handrail.testing.conformance.site import LOOK, Open, Site
+from handrail.testing.conformance.fixture import LOOK, Fixture, Open
 
 CLOSING: Final = Group("tree_kill")
 
 
-async def _pipe(site: Site) -> int:
-    """The reading end of a pipe inside, as a file of this machine. Raises NotTried where its files are elsewhere."""
-    await site.needs("mkfifo", "setsid")
-    await site.run("mkfifo alive")
+async def _pipe(fixture: Fixture) -> int:
+    """Make a pipe inside; open its reading end on this machine. Raises NotTried if the files are elsewhere."""
+    await fixture.needs("mkfifo", "setsid")
+    await fixture.run("mkfifo alive")
     try:
-        return os.open(site.at("alive"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open(fixture.at("alive"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         raise NotTried("the sandbox's files cannot be seen from this machine") from None
 
 
 async def _read(pipe: int, patience: float, *, end: bool) -> bool:
-    """Whether a text comes, or whether the pipe has no writer any more."""
+    """Return whether a text comes, or the pipe has no writer any more."""
     with anyio.move_on_after(patience):
         while True:
             try:
@@ -37,13 +37,13 @@ async def _read(pipe: int, patience: float, *, end: bool) -> bool:
 
 
 async def _closed(open: Open, shape: str) -> Seen:
-    site = await open(own=True)
-    pipe = await _pipe(site)
+    fixture = await open(own=True)
+    pipe = await _pipe(fixture)
     try:
-        await site.start(HOLD + SHAPES[shape])
-        started = await _read(pipe, site.patience * 5, end=False)
-        await site.driver.close()
-        dead = await _read(pipe, site.patience, end=True)
+        await fixture.start(HOLD + SHAPES[shape])
+        started = await _read(pipe, fixture.patience * 5, end=False)
+        await fixture.driver.close()
+        dead = await _read(pipe, fixture.patience, end=True)
     finally:
         os.close(pipe)
     return Seen(f"close: {SHAPES[shape]}", started, True, dead)
@@ -55,14 +55,14 @@ for _shape in ("children in the background", "a child that ignores TERM", "a chi
 
 @CLOSING.check
 async def a_closed_sandbox_leaves_no_job(open: Open) -> Seen:
-    site = await open(own=True)
-    pipe = await _pipe(site)
+    fixture = await open(own=True)
+    pipe = await _pipe(fixture)
     try:
-        sandbox = site.sandbox
+        sandbox = fixture.sandbox
         await sandbox.start(HOLD + SHAPES["a child in its own session"])
-        started = await _read(pipe, site.patience * 5, end=False)
+        started = await _read(pipe, fixture.patience * 5, end=False)
         await sandbox.close()
-        dead = await _read(pipe, site.patience, end=True)
+        dead = await _read(pipe, fixture.patience, end=True)
     finally:
         os.close(pipe)
     return Seen("Sandbox.close with a job", started, True, dead)

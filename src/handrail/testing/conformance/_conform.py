@@ -1,4 +1,4 @@
-"""All checks, and how a driver is put through them: several at a time, each in bounded time."""
+"""Run all checks on a driver, several at a time, each in bounded time."""
 
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -21,7 +21,7 @@ from handrail.testing.conformance._links import LINKS
 from handrail.testing.conformance._streams import OUTPUT, STDIN
 from handrail.testing.conformance._trees import TREES
 from handrail.testing.conformance.check import Check, NotTried, Seen
-from handrail.testing.conformance.site import Open, Opener, opened, within
+from handrail.testing.conformance.fixture import Open, Opener, opened, within
 from handrail.testing.conformance.verdict import CheckVerdict, DriverVerdict, summed_up
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
@@ -32,17 +32,17 @@ CHECKS: Final[tuple[Check, ...]] = tuple(
     )
     for check in group
 )  # fmt: skip
-"""In the order of the promises."""
+"""All checks, in the order of the promises."""
 WORKERS: Final = 4
-"""Checks at a time. Most of them wait; each worker opens a driver of its own."""
+"""Number of checks at a time. Most checks wait; each worker opens a driver of its own."""
 CHECK_PATIENCE: Final = 10
-"""Times its patience: a check that takes longer does not hold, because something in the driver does not answer."""
+"""Multiple of the patience after which a check fails, because the driver does not answer."""
 STALLS: Final = 4
-"""Checks without an answer after which the others are given less time, so that the kit ends."""
+"""Number of unanswered checks after which the others get less time, so that the kit ends."""
 HURRIED_PATIENCE: Final = 3
-"""Times its patience: what they are given then."""
+"""Multiple of the patience for a check after too many unanswered ones."""
 PATIENCE: Final = 3.0
-"""Seconds to wait for what a driver that keeps its promise does at once."""
+"""Seconds to wait for an effect that a good driver has at once."""
 OnCheck = Callable[[CheckVerdict], object]
 
 
@@ -54,14 +54,14 @@ async def conform(
     patience: float = PATIENCE,
     workers: int = WORKERS,
 ) -> DriverVerdict:
-    """Try every promise on a driver; leaves nothing behind.
+    """Try every promise on a driver, and leave nothing behind.
 
     Args:
         opener: an async function like those of the entry point group `handrail.drivers`: it takes `workspace`, and
             as many of limits, network, env and mounts as it knows, and returns a Driver.
         only: promises, or names of checks; None for all.
         on_check: called with each CheckVerdict when it is known.
-        patience: seconds to wait for what a driver that keeps its promise does at once.
+        patience: seconds to wait for an effect that a good driver has at once.
         workers: checks at a time.
 
     Raises:
@@ -80,7 +80,7 @@ async def conform(
 
 
 async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:
-    """The name of the driver, and what it claims."""
+    """Return the driver's name and the features it claims."""
     seconds = CHECK_PATIENCE * open.patience
     try:
         driver = (await within(seconds, open())).driver
@@ -97,7 +97,7 @@ async def _introduced(open: Open) -> tuple[str, frozenset[Feature]]:
 
 
 class _Run:
-    """The checks that are left, and what became of the others."""
+    """A run of the kit: the checks that are left, and the verdicts so far."""
 
     def __init__(self, queue: Iterator[Check], claimed: frozenset[Feature], on_check: OnCheck | None) -> None:
         self.found: dict[str, CheckVerdict] = {}
@@ -105,7 +105,7 @@ class _Run:
         self._stalled = 0
 
     async def work_apart(self, opener: Opener, patience: float) -> None:
-        """Work, on a driver of one's own."""
+        """Try checks on a driver of this worker's own."""
         async with opened(opener, patience) as open:
             await self.work(open)
 
@@ -123,7 +123,7 @@ class _Run:
 
 
 def chosen(only: Collection[Feature | str] | None) -> Iterator[Check]:
-    """The checks of these promises, or of these names. Raises HandrailError for what is neither."""
+    """Return the checks of these promises or names. Raises HandrailError for any other text."""
     known = {check.feature for check in CHECKS} | {check.name for check in CHECKS}
     unknown = [name for name in only or () if name not in known]
     if unknown:
@@ -155,7 +155,7 @@ async def _tried(check: Check, open: Open, claimed: frozenset[Feature], seconds:
 
 
 def _not_tried(error: BaseException) -> str:
-    """Why a check was not made, said by the check, one of its tasks or the driver; empty if it was made."""
+    """Return the reason why a check was not made, from the check, its tasks or the driver; empty if it was made."""
     if isinstance(error, NotTried):
         return str(error)
     if isinstance(error, BrokenDriver) and isinstance(error.__cause__, NotTried):

@@ -1,4 +1,4 @@
-"""Checks of ranges and of atomic writes: a reader gets what it asked for, and the old content or the new."""
+"""Checks of ranges and of atomic writes: a reader gets the range it asked for, of the old content or the new."""
 
 import errno
 from functools import partial
@@ -9,25 +9,25 @@ import anyio.lowlevel
 
 from handrail.contract.driver import Driver
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, Site, collect, outcome
+from handrail.testing.conformance.fixture import Fixture, Open, collect, outcome
 
 RANGES: Final = Group("range_read", needs=("files",))
 ATOMIC: Final = Group("atomic_write", needs=("files",))
 TEXT: Final = b"0123456789"
 LARGE: Final = 1 << 20
 ROUNDS: Final = 12
-"""Four threads that write one file in its place mix it in every second round."""
+"""Number of rounds; four threads that write one file in place mix its content in every second round."""
 TERABYTE: Final = 1 << 40
 HOLD: Final = "exec 3< file; touch started; until test -e go; do sleep 0.01; done; cat <&3"
 
 
 async def _range(open: Open, start: int, length: int | None, expected: bytes | str) -> Seen:
-    site = await open()
-    await site.driver.write(site.at("file"), TEXT)
-    whole = await site.driver.read(site.at("file"))
-    read = site.driver.read
+    fixture = await open()
+    await fixture.driver.write(fixture.at("file"), TEXT)
+    whole = await fixture.driver.read(fixture.at("file"))
+    read = fixture.driver.read
     try:
-        got: object = await read(site.at("file"), start=start, length=length)
+        got: object = await read(fixture.at("file"), start=start, length=length)
     except ValueError as error:
         got = type(error).__name__
     return Seen(f"read(start={start}, length={length}) of {TEXT!r}", whole == TEXT, expected, got)
@@ -44,25 +44,25 @@ RANGES.add("a negative start is ValueError", _range, -1, None, "ValueError")
 RANGES.add("a negative length is ValueError", _range, 0, -1, "ValueError")
 
 
-async def _sparse(open: Open) -> tuple[Site, bool]:
-    site = await open()
-    await site.needs("truncate")
-    ran = await site.run(f"truncate -s {TERABYTE} big && printf tail >> big && echo STARTED")
-    return site, ran.stdout == b"STARTED\n"
+async def _sparse(open: Open) -> tuple[Fixture, bool]:
+    fixture = await open()
+    await fixture.needs("truncate")
+    ran = await fixture.run(f"truncate -s {TERABYTE} big && printf tail >> big && echo STARTED")
+    return fixture, ran.stdout == b"STARTED\n"
 
 
 @RANGES.with_commands
 async def the_end_of_a_sparse_terabyte_is_read(open: Open) -> Seen:
-    site, made = await _sparse(open)
-    got = await site.driver.read(site.at("big"), start=TERABYTE - 4, length=100)
+    fixture, made = await _sparse(open)
+    got = await fixture.driver.read(fixture.at("big"), start=TERABYTE - 4, length=100)
     return Seen("read the last 8 bytes of 1 TB", made, b"\0\0\0\0tail", got)
 
 
 @RANGES.with_commands
 async def a_terabyte_is_not_read_at_once(open: Open) -> Seen:
-    site, made = await _sparse(open)
+    fixture, made = await _sparse(open)
     try:
-        await site.driver.read(site.at("big"))
+        await fixture.driver.read(fixture.at("big"))
         got: object = "no error"
     except OSError as error:
         got = errno.errorcode.get(error.errno or 0, error.errno)
@@ -71,26 +71,26 @@ async def a_terabyte_is_not_read_at_once(open: Open) -> Seen:
 
 @ATOMIC.with_commands
 async def a_command_that_has_a_file_open_keeps_the_old_content(open: Open) -> Seen:
-    site = await open()
-    await site.driver.write(site.at("file"), b"old")
-    process = await site.start(HOLD)
-    await site.until("started")
-    await site.driver.write(site.at("file"), b"newer")
-    await site.driver.write(site.at("go"), b"")
-    return Seen(HOLD, await site.exists("started"), b"old", (await collect(process)).stdout)
+    fixture = await open()
+    await fixture.driver.write(fixture.at("file"), b"old")
+    process = await fixture.start(HOLD)
+    await fixture.until("started")
+    await fixture.driver.write(fixture.at("file"), b"newer")
+    await fixture.driver.write(fixture.at("go"), b"")
+    return Seen(HOLD, await fixture.exists("started"), b"old", (await collect(process)).stdout)
 
 
 @ATOMIC.check
 async def a_reader_sees_the_old_content_or_the_new(open: Open) -> Seen:
-    site = await open()
+    fixture = await open()
     contents = [letter * LARGE for letter in (b"a", b"b")]
-    await site.driver.write(site.at("file"), contents[0])
+    await fixture.driver.write(fixture.at("file"), contents[0])
     seen: set[bytes] = set()
     begun, over = anyio.Event(), anyio.Event()
 
     async def read_on() -> None:
         while not over.is_set():
-            seen.add(await site.driver.read(site.at("file")))
+            seen.add(await fixture.driver.read(fixture.at("file")))
             begun.set()
             await anyio.lowlevel.checkpoint()
 
@@ -98,7 +98,7 @@ async def a_reader_sees_the_old_content_or_the_new(open: Open) -> Seen:
         group.start_soon(read_on)
         await begun.wait()
         for number in range(ROUNDS):
-            await site.driver.write(site.at("file"), contents[number % 2])
+            await fixture.driver.write(fixture.at("file"), contents[number % 2])
             if seen - set(contents):
                 break
         over.set()
@@ -108,23 +108,23 @@ async def a_reader_sees_the_old_content_or_the_new(open: Open) -> Seen:
 
 @ATOMIC.check
 async def of_two_writers_one_wins_whole(open: Open) -> Seen:
-    """Of different sizes: a shorter text that is written last in its place leaves the end of a longer one."""
-    site = await open()
+    """Write texts of different sizes: written in place, a shorter text leaves the end of a longer one."""
+    fixture = await open()
     contents = [b"a" * LARGE, b"b" * (LARGE // 2), b"c" * (LARGE // 4), b"d" * 1000]
     for _ in range(ROUNDS):
         async with anyio.create_task_group() as group:
             for content in contents:
-                group.start_soon(site.driver.write, site.at("file"), content)
-        if await site.driver.read(site.at("file")) not in contents:
+                group.start_soon(fixture.driver.write, fixture.at("file"), content)
+        if await fixture.driver.read(fixture.at("file")) not in contents:
             break
-    got = await site.driver.read(site.at("file"))
+    got = await fixture.driver.read(fixture.at("file"))
     return Seen("four writes at once", len(got) > 0, True, got in contents)
 
 
-async def _cancelled(site: Site, driver: Driver) -> bool:
-    """Whether a large write was cut off."""
-    await driver.write(site.at("file"), b"old")
-    work = partial(driver.write, site.at("file"), b"n" * (64 << 20))
+async def _cancelled(fixture: Fixture, driver: Driver) -> bool:
+    """Return whether a large write was cut off."""
+    await driver.write(fixture.at("file"), b"old")
+    work = partial(driver.write, fixture.at("file"), b"n" * (64 << 20))
     for seconds in (0.0, 0.001, 0.01):
         with anyio.move_on_after(seconds) as scope:
             await work()
@@ -135,38 +135,38 @@ async def _cancelled(site: Site, driver: Driver) -> bool:
 
 @ATOMIC.check
 async def a_cancelled_write_leaves_the_old_content(open: Open) -> Seen:
-    site = await open()
-    cut_off = await _cancelled(site, site.driver)
+    fixture = await open()
+    cut_off = await _cancelled(fixture, fixture.driver)
     new = b"old" if cut_off else b"n" * (64 << 20)
-    got = await site.driver.read(site.at("file"))
-    return Seen("write 64 MiB, cancelled", await site.exists("file"), (len(new), True), (len(got), got == new))
+    got = await fixture.driver.read(fixture.at("file"))
+    return Seen("write 64 MiB, cancelled", await fixture.exists("file"), (len(new), True), (len(got), got == new))
 
 
 @ATOMIC.check
 async def a_cancelled_write_leaves_no_other_file(open: Open) -> Seen:
-    site = await open(own=True)
-    await _cancelled(site, site.driver)
-    names = [entry.name for entry in await site.driver.list(site.directory)]
+    fixture = await open(own=True)
+    await _cancelled(fixture, fixture.driver)
+    names = [entry.name for entry in await fixture.driver.list(fixture.directory)]
     for _ in range(50):  # what was cut off may still be tidied up
         if names == ["file"]:
             break
         await anyio.sleep(0.02)
-        names = [entry.name for entry in await site.driver.list(site.directory)]
+        names = [entry.name for entry in await fixture.driver.list(fixture.directory)]
     return Seen("write 64 MiB, cancelled; list", "file" in names, ["file"], names)
 
 
 @ATOMIC.check
 async def a_refused_write_leaves_no_other_file(open: Open) -> Seen:
-    site = await open()
-    await site.driver.make_dir(site.at("sub"))
-    got = await outcome(site.driver.write(site.at("sub"), b"x"))
-    names = [entry.name for entry in await site.driver.list(site.directory)]
+    fixture = await open()
+    await fixture.driver.make_dir(fixture.at("sub"))
+    got = await outcome(fixture.driver.write(fixture.at("sub"), b"x"))
+    names = [entry.name for entry in await fixture.driver.list(fixture.directory)]
     return Seen("write to a directory; list", got != "no error", ["sub"], names)
 
 
 @ATOMIC.with_commands
 async def a_written_file_is_whole_for_the_next_command(open: Open) -> Seen:
-    site = await open()
-    await site.driver.write(site.at("file"), b"x" * (2 << 20))
-    ran = await collect(await site.start("wc -c < file"))
+    fixture = await open()
+    await fixture.driver.write(fixture.at("file"), b"x" * (2 << 20))
+    ran = await collect(await fixture.start("wc -c < file"))
     return Seen("wc -c < file", ran.code == 0, b"2097152", ran.stdout.strip())

@@ -1,4 +1,4 @@
-"""Kill what a check left running, also where the driver does not: the processes that work in a directory of the kit."""
+"""Kill processes that a check left running, if the driver does not: those that work in a directory of the kit."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def _works_in(pid: int, directories: Collection[str]) -> bool:
 
 
 def _kill(pid: int, directories: Collection[str]) -> None:
-    """Through a descriptor, so that a number that was given to another process meanwhile is not hit."""
+    """Kill a process through a pidfd, so that a later process with the same pid is not hit."""
     try:
         process = os.pidfd_open(pid)
     except (OSError, AttributeError):

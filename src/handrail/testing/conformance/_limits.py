@@ -1,4 +1,4 @@
-"""Checks of limits: what is above a limit fails, and without the limit it works."""
+"""Checks of limits: a command above a limit fails, and works without the limit."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from handrail.contract.limits import Limits
 from handrail.drivers.attempts import ATTEMPTS, Attempt, NotAttempted
 from handrail.testing.conformance._isolation import attempted
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, outcome, until_says
+from handrail.testing.conformance.fixture import Open, outcome, until_says
 
 MIB: Final = 1 << 20
 CPU_WAIT: Final = 15.0
-"""Seconds in which a busy machine gives a command one second of its time."""
+"""Seconds in which a command gets one second of CPU time on a busy machine."""
 KILLED_FROM: Final = 128
 FEATURES: Final[tuple[Feature, ...]] = (
     "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
@@ -28,9 +28,9 @@ ASKED: Final = Limits(processes=64, open_files=100, file_size=MIB, cpu=5.0, tmp=
 
 
 async def _attempt(open: Open, attempt: Attempt) -> Seen:
-    site = await open(limits=ASKED)
+    fixture = await open(limits=ASKED)
     try:
-        got = await attempted(site, attempt, {**VALUES, "inside": site.directory})
+        got = await attempted(fixture, attempt, {**VALUES, "inside": fixture.directory})
     except NotAttempted as reason:
         return Seen(f"{attempt.name} {attempt.argument}", False, "refused", str(reason))
     return Seen(f"{attempt.name} {attempt.argument}", True, "refused", got)
@@ -42,10 +42,10 @@ for _each in ATTEMPTS:
 
 
 async def _above(open: Open, limits: Limits, line: str, below: str, got_below: bytes) -> Seen:
-    """The line prints `DONE` unless the limit stops it; the same with less is the control."""
-    site = await open(limits=limits)
-    control = await site.run(below)
-    ran = await site.run(f"{line} && echo DONE")
+    """Run a line that prints `DONE` unless the limit stops it, and as a control a smaller one."""
+    fixture = await open(limits=limits)
+    control = await fixture.run(below)
+    ran = await fixture.run(f"{line} && echo DONE")
     stopped = "stopped" if b"DONE" not in ran.stdout else "not stopped"
     return Seen(f"{line} with {limits}", control.stdout.strip() == got_below, "stopped", stopped)
 
@@ -71,37 +71,37 @@ GROUPS["limit_open_files"].add(
 
 @GROUPS["limit_cpu"].check
 async def a_command_that_computes_for_longer_than_the_limit_is_ended(open: Open) -> Seen:
-    site = await open(limits=Limits(cpu=1.0))
-    await site.needs("yes")
-    process = await site.start("echo STARTED; exec yes > /dev/null")
+    fixture = await open(limits=Limits(cpu=1.0))
+    await fixture.needs("yes")
+    process = await fixture.start("echo STARTED; exec yes > /dev/null")
     printed = await until_says(process.output(), b"STARTED\n")
     got: object = "not stopped"
-    with anyio.move_on_after(max(CPU_WAIT, 5 * site.patience)):
+    with anyio.move_on_after(max(CPU_WAIT, 5 * fixture.patience)):
         got = "stopped" if await process.wait() > KILLED_FROM else "ended otherwise"
-    await site.kill(process)
+    await fixture.kill(process)
     return Seen("yes > /dev/null with cpu=1", printed == b"STARTED\n", "stopped", got)
 
 
 @GROUPS["limit_file_size"].check
 async def write_keeps_to_the_limit_too(open: Open) -> Seen:
-    site = await open(limits=Limits(file_size=MIB))
-    await site.driver.write(site.at("small"), b"x")
-    got = await outcome(site.driver.write(site.at("big"), bytes(2 * MIB)))
-    return Seen("write 2 MiB", await site.exists("small"), "OSError", got)
+    fixture = await open(limits=Limits(file_size=MIB))
+    await fixture.driver.write(fixture.at("small"), b"x")
+    got = await outcome(fixture.driver.write(fixture.at("big"), bytes(2 * MIB)))
+    return Seen("write 2 MiB", await fixture.exists("small"), "OSError", got)
 
 
 @GROUPS["limit_processes"].check
 async def a_storm_of_processes_is_stopped_and_its_sandbox_works_on(open: Open) -> Seen:
-    site = await open(limits=Limits(processes=40))
-    await site.needs("seq", "sleep")
-    control = await site.run("echo STARTED")
-    process = await site.start(["sh", "-c", "for n in $(seq 100); do sleep 1000 & done; echo ALL"])
+    fixture = await open(limits=Limits(processes=40))
+    await fixture.needs("seq", "sleep")
+    control = await fixture.run("echo STARTED")
+    process = await fixture.start(["sh", "-c", "for n in $(seq 100); do sleep 1000 & done; echo ALL"])
     printed = b""
-    with anyio.move_on_after(site.patience):
+    with anyio.move_on_after(fixture.patience):
         printed = await until_says(process.output(), b"ALL")
-    await site.kill(process)
+    await fixture.kill(process)
     await process.wait()
     got = "stopped" if b"ALL" not in printed else "not stopped"
-    after = await site.run("echo usable")
+    after = await fixture.run("echo usable")
     started = control.stdout == b"STARTED\n"
     return Seen("100 processes with processes=40", started, ("stopped", b"usable\n"), (got, after.stdout))

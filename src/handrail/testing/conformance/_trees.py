@@ -10,8 +10,9 @@ from typing import Final, Literal
 import anyio
 
 from handrail.contract.driver import Command, Process
+from handrail.sandbox.views import on_late
 from handrail.testing.conformance.check import Group, Seen
-from handrail.testing.conformance.site import Open, Site, collect, until, until_says
+from handrail.testing.conformance.fixture import Fixture, Open, collect, until, until_says
 
 TREES: Final = Group("tree_kill")
 HOLD: Final = "exec 9> alive; "
@@ -28,35 +29,35 @@ SHAPES: Final = {
     "a pipeline": f"{START}; yes | sleep 1000 | cat",
 }
 GENTLE: Final = ("a child", "children in the background", "a child in its own session", "a stopped child")
-"""Trees that TERM ends."""
+"""Lines whose trees end by TERM."""
 CANCELLED_WAIT: Final = 0.3
-"""Seconds, and at least, in which a command that was not ended begins to run."""
+"""Least seconds in which a command that was not ended begins to run."""
 BUSY_TIMES: Final = 4
-"""Times as long as another command takes from its start to its end."""
+"""Multiple of the time that another command takes from start to end."""
 KILLED: Final = 137
 TERMINATED: Final = 143
 
 
 class Watch:
-    """Tells whether anything of a tree lives."""
+    """A watch that tells whether a process of a tree lives, by a pipe that all of them hold."""
 
-    def __init__(self, site: Site, watcher: Process) -> None:
-        self.site = site
+    def __init__(self, fixture: Fixture, watcher: Process) -> None:
+        self.fixture = fixture
         self._watcher = watcher
 
     async def started(self) -> bool:
         """Whether the tree has begun to hold the pipe."""
-        with anyio.move_on_after(self.site.patience * 5):
+        with anyio.move_on_after(self.fixture.patience * 5):
             await self._says("said", b"STARTED")
             return True
         return False
 
     async def dead(self) -> bool:
         """Whether everything that held the pipe is dead, or dies very soon: a busy machine is given more time."""
-        if await self._gone(self.site.patience):
+        if await self._gone(self.fixture.patience):
             return True
         began = anyio.current_time()
-        await self.site.run("true")
+        await self.fixture.run("true")
         return await self._gone(BUSY_TIMES * (anyio.current_time() - began))
 
     async def _gone(self, seconds: float) -> bool:
@@ -70,29 +71,29 @@ class Watch:
 
         async def said() -> bool:
             try:
-                return text in await self.site.driver.read(self.site.at(name))
+                return text in await self.fixture.driver.read(self.fixture.at(name))
             except FileNotFoundError:
                 return False
 
         await until(said)
 
 
-async def watch(site: Site) -> Watch:
+async def watch(fixture: Fixture) -> Watch:
     """Make the pipe, and watch it."""
-    await site.needs("mkfifo", "setsid", "cat", "sleep", "yes")
-    await site.run("mkfifo alive")
-    return Watch(site, await site.start("cat alive > said; echo GONE > gone"))
+    await fixture.needs("mkfifo", "setsid", "cat", "sleep", "yes")
+    await fixture.run("mkfifo alive")
+    return Watch(fixture, await fixture.start("cat alive > said; echo GONE > gone"))
 
 
 async def _signalled(open: Open, shape: str, name: Literal["TERM", "KILL"]) -> Seen:
-    site = await open()
-    watching = await watch(site)
+    fixture = await open()
+    watching = await watch(fixture)
     line = HOLD + SHAPES[shape]
-    process = await site.start(line)
+    process = await fixture.start(line)
     started = await watching.started()
     await process.signal(name)
     code: object = "it did not end"
-    with anyio.move_on_after(site.patience):
+    with anyio.move_on_after(fixture.patience):
         code = (await collect(process)).code
     expected = KILLED if name == "KILL" else TERMINATED
     dead = await watching.dead()
@@ -107,18 +108,20 @@ for _shape in GENTLE:
 
 @TREES.check
 async def term_is_not_kill(open: Open) -> Seen:
-    site = await open()
-    process = await site.start("trap 'echo HEARD; exit 5' TERM; touch started; while :; do sleep 0.05; done")
-    await site.until("started")
+    fixture = await open()
+    process = await fixture.start("trap 'echo HEARD; exit 5' TERM; touch started; while :; do sleep 0.05; done")
+    await fixture.until("started")
     await process.signal("TERM")
     ran = await collect(process)
-    return Seen("trap 'echo HEARD; exit 5' TERM", await site.exists("started"), (b"HEARD\n", 5), (ran.stdout, ran.code))
+    return Seen(
+        "trap 'echo HEARD; exit 5' TERM", await fixture.exists("started"), (b"HEARD\n", 5), (ran.stdout, ran.code)
+    )
 
 
 @TREES.check
 async def a_signal_after_the_end_is_not_an_error(open: Open) -> Seen:
-    site = await open()
-    process = await site.start("echo STARTED; exit 4")
+    fixture = await open()
+    process = await fixture.start("echo STARTED; exit 4")
     ran = await collect(process)
     for name in ("TERM", "KILL"):
         await process.signal(name)
@@ -127,43 +130,43 @@ async def a_signal_after_the_end_is_not_an_error(open: Open) -> Seen:
 
 @TREES.check
 async def a_signal_reaches_one_command_alone(open: Open) -> Seen:
-    site = await open()
-    other = await site.start("touch started; until test -e go; do sleep 0.01; done; echo WENT ON")
-    await site.until("started")
-    process = await site.start("sleep 1000")
+    fixture = await open()
+    other = await fixture.start("touch started; until test -e go; do sleep 0.01; done; echo WENT ON")
+    await fixture.until("started")
+    process = await fixture.start("sleep 1000")
     await process.signal("KILL")
     await collect(process)
-    await site.driver.write(site.at("go"), b"")
-    started, ran = await site.exists("started"), await collect(other)
+    await fixture.driver.write(fixture.at("go"), b"")
+    started, ran = await fixture.exists("started"), await collect(other)
     return Seen("KILL beside another command", started, b"WENT ON\n", ran.stdout)
 
 
 @TREES.check
 async def the_tree_is_dead_when_wait_returns(open: Open) -> Seen:
-    """A child that counts as fast as it can: after `wait` it counts no further."""
-    site = await open()
-    process = await site.start("(trap '' TERM; while :; do echo x; done > count) & sleep 1000")
+    """Start a child that counts as fast as it can: after `wait` the count stands still."""
+    fixture = await open()
+    process = await fixture.start("(trap '' TERM; while :; do echo x; done > count) & sleep 1000")
     size = 0
     while size == 0:
         await anyio.sleep(0.01)
-        size = (await site.driver.stat(site.at("count"))).size if await site.exists("count") else 0
+        size = (await fixture.driver.stat(fixture.at("count"))).size if await fixture.exists("count") else 0
     await process.signal("KILL")
     await collect(process)
-    first = (await site.driver.stat(site.at("count"))).size
+    first = (await fixture.driver.stat(fixture.at("count"))).size
     await anyio.sleep(0.2)
-    later = (await site.driver.stat(site.at("count"))).size
+    later = (await fixture.driver.stat(fixture.at("count"))).size
     return Seen("KILL of a busy tree; two looks", size > 0, 0, later - first)
 
 
 async def _left(open: Open, line: str) -> Seen:
-    """What it left may not hold it: it ends soon after its last word, which a busy machine may bring late."""
-    site = await open()
-    watching = await watch(site)
-    process = await site.start(f"{HOLD}{line}; echo DONE; exit 7")
+    """Leave processes behind that hold the output: the command ends soon after its last line all the same."""
+    fixture = await open()
+    watching = await watch(fixture)
+    process = await fixture.start(f"{HOLD}{line}; echo DONE; exit 7")
     printed, code = b"", -1
-    with anyio.move_on_after(site.patience * 5):
+    with anyio.move_on_after(fixture.patience * 5):
         printed = await until_says(process.output(), b"DONE\n")
-    with anyio.move_on_after(site.patience):
+    with anyio.move_on_after(fixture.patience):
         code = (await collect(process)).code
     started = await watching.started()
     return Seen(line, started, (7, b"DONE\n", True), (code, printed, await watching.dead()))
@@ -177,28 +180,28 @@ TREES.add("a child that holds stdout does not hold the command", _left, f"{START
 
 @TREES.check
 async def a_cancelled_start_leaves_nothing_running(open: Open) -> Seen:
-    """Another command holds the pipe meanwhile, and lets it go when the cancelled one would hold it too."""
-    site = await open()
-    watching = await watch(site)
-    other = await site.start(f"{HOLD}{START}; until test -e go; do sleep 0.01; done; echo USABLE")
+    """Cancel a start while another command holds the pipe; the pipe is free once that command ends."""
+    fixture = await open()
+    watching = await watch(fixture)
+    other = await fixture.start(f"{HOLD}{START}; until test -e go; do sleep 0.01; done; echo USABLE")
     started = await watching.started()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await site.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=site.directory))
+        await fixture.driver.start(Command(line=f"{HOLD}{START}; sleep 1000", cwd=fixture.directory))
     began = anyio.current_time()
-    await site.run("true")
+    await fixture.run("true")
     await anyio.sleep(max(CANCELLED_WAIT, BUSY_TIMES * (anyio.current_time() - began)))
-    await site.driver.write(site.at("go"), b"")
+    await fixture.driver.write(fixture.at("go"), b"")
     usable = await collect(other)
     return Seen("start, cancelled", started, (b"USABLE\n", True), (usable.stdout, await watching.dead()))
 
 
 async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: float) -> Seen:
-    """A limit of the Sandbox ends the whole tree and keeps what was printed. A busy machine is given more time."""
+    """Let a limit of the Sandbox end a tree; the output is kept. A busy machine gets more time."""
     for factor in (1, 8, 40):
-        site = await open()
-        watching, sandbox, told = await watch(site), site.sandbox, anyio.Event()
-        sandbox.on_late.append(lambda _, told=told: told.set())  # type: ignore[misc]
+        fixture = await open()
+        watching, sandbox, told = await watch(fixture), fixture.sandbox, anyio.Event()
+        on_late(sandbox).append(lambda _, told=told: told.set())  # type: ignore[misc]
         given = {name: value if name == "max_output" else value * factor for name, value in limits.items()}
         ran = await sandbox.run(f"{HOLD}echo PRINTED; {line}", **given)  # type: ignore[arg-type]
         with anyio.move_on_after(0.5):
@@ -208,7 +211,7 @@ async def _limited(open: Open, line: str, ended_by: str, code: int, **limits: fl
         started = False
     dead = started and await watching.dead()
     if ran.may_still_run:  # the call was answered in time; that the command ended may be told later
-        with anyio.move_on_after(site.patience):
+        with anyio.move_on_after(fixture.patience):
             await told.wait()
     confirmed = told.is_set() or not ran.may_still_run
     ended = KILLED if ran.exit_code == TERMINATED else ran.exit_code  # TERM has half a second
@@ -227,11 +230,11 @@ TREES.add("too much output ends a tree", _limited, _LOUD, "output", KILLED, max_
 
 @TREES.check
 async def a_cancelled_call_leaves_nothing_running(open: Open) -> Seen:
-    site = await open()
-    watching = await watch(site)
+    fixture = await open()
+    watching = await watch(fixture)
     started = False
     async with anyio.create_task_group() as group:
-        group.start_soon(site.sandbox.run, HOLD + _IN_SESSION)
+        group.start_soon(fixture.sandbox.run, HOLD + _IN_SESSION)
         started = await watching.started()
         group.cancel_scope.cancel()
     return Seen("run, cancelled", started, True, await watching.dead())
@@ -239,9 +242,9 @@ async def a_cancelled_call_leaves_nothing_running(open: Open) -> Seen:
 
 @TREES.check
 async def a_terminated_job_leaves_nothing_running(open: Open) -> Seen:
-    site = await open()
-    watching = await watch(site)
-    sandbox = site.sandbox
+    fixture = await open()
+    watching = await watch(fixture)
+    sandbox = fixture.sandbox
     job = await sandbox.start(HOLD + _IN_SESSION)
     started = await watching.started()
     running = await sandbox.terminate(job.id)

@@ -1,4 +1,4 @@
-"""A check: one sentence about a driver, the promise it belongs to, and what shows whether it holds."""
+"""A check: one sentence about a driver, its promise, and the evidence for or against it."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from handrail.contract.driver import Feature
 
 if TYPE_CHECKING:
-    from handrail.testing.conformance.site import Open
+    from handrail.testing.conformance.fixture import Open
 
 Run = Callable[["Open"], Awaitable["Seen"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a check saw."""
+    """The evidence of a check: an expected and an observed value."""
 
     command: str
-    """What was run or asked for."""
+    """The command that was run, or the request that was made."""
     started: bool
-    """The control: whether it really ran, so that a check cannot pass because nothing happened."""
+    """The control: whether the command really ran, so that a check cannot pass because nothing happened."""
     expected: object
     got: object
 
@@ -35,15 +35,16 @@ class NotTried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`run` tries it on a driver that it opens. It raises NotTried where that is not possible."""
+    """A check. `run` opens a driver and tries the sentence on it, or raises NotTried."""
 
     name: str
-    """A sentence."""
+    """The sentence that the check proves."""
     feature: Feature
     run: Run = field(repr=False)
-    """Its arguments may be megabytes, and asyncio makes a text of what a program returns."""
+    """The coroutine function that makes the check."""
+    # Not in the repr: its arguments may be megabytes, and asyncio makes a text of a task's result in debug mode.
     needs: frozenset[Feature] = frozenset({"exec"})
-    """What the driver must claim besides; otherwise the check is not made."""
+    """Other features that the driver must claim, else the check is not made."""
 
 
 class Group(list[Check]):
@@ -55,7 +56,7 @@ class Group(list[Check]):
         self.needs = frozenset(needs) - {feature}
 
     def check(self, run: Run) -> Run:
-        """Add a check. The name of the function is its sentence."""
+        """Add a check. The function's name becomes the sentence."""
         self.append(Check(_sentence(run), self.feature, run, self.needs))
         return run
 

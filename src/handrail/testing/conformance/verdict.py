@@ -1,4 +1,4 @@
-"""What the kit found about a driver, promise by promise."""
+"""The findings of the kit about a driver, promise by promise."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ FEATURES: Final[tuple[Feature, ...]] = get_args(Feature)
 
 @dataclass(frozen=True, slots=True)
 class CheckVerdict:
-    """One check: whether it holds, what was seen, or why it was not tried."""
+    """The result of a check: its evidence, its exception, or the reason why it was not tried."""
 
     check: Check
     seen: Seen | None = None
-    """None when it was not tried, or raised."""
+    """The evidence; None if the check was not tried, or raised."""
     not_tried: str = ""
     error: str = ""
-    """What the check raised: the driver broke its contract."""
+    """The exception of the check, because the driver broke its contract."""
     seconds: float = 0.0
     claimed: bool = True
     """Whether the driver claims the promise."""
@@ -35,7 +35,7 @@ class CheckVerdict:
 
     @property
     def problem(self) -> str:
-        """What is wrong, in one line; empty when it holds or was not tried."""
+        """The problem in one line; empty if the check holds or was not tried."""
         if self.kept or not self.tried:
             return ""
         if self.seen is None:
@@ -54,7 +54,7 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuaranteeVerdict:
-    """One promise. `broken` is a claim that does not hold, `untried` one of which no check could be made here."""
+    """A promise's verdict. `broken` is a claim that does not hold, `untried` a claim that cannot be checked here."""
 
     standing: Standing
     checks: tuple[CheckVerdict, ...]
@@ -66,7 +66,7 @@ class GuaranteeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DriverVerdict:
-    """Everything the kit found about a driver."""
+    """All findings of the kit about a driver."""
 
     driver: str
     guarantees: Mapping[Feature, GuaranteeVerdict]
@@ -83,7 +83,7 @@ class DriverVerdict:
         return tuple(it.check.name for guarantee in self.guarantees.values() for it in guarantee.failed)
 
     def to_data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the verdict as JSON data."""
         guarantees = {
             feature: {"standing": guarantee.standing, "checks": [_data(check) for check in guarantee.checks]}
             for feature, guarantee in self.guarantees.items()
@@ -101,7 +101,7 @@ def _data(verdict: CheckVerdict) -> dict[str, Any]:
 
 
 def summed_up(driver: str, claimed: Iterable[Feature], found: Iterable[CheckVerdict], seconds: float) -> DriverVerdict:
-    """Put the checks together. A claim of which nothing could be tried is neither kept nor broken."""
+    """Sum up the checks. A claim without a possible check is neither kept nor broken."""
     claims, by_feature = frozenset(claimed), dict[Feature, list[CheckVerdict]]()
     for verdict in found:
         by_feature.setdefault(verdict.check.feature, []).append(verdict)

@@ -12,6 +12,7 @@ from handrail.contract.driver import Chunk, Command, Process
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.drivers.memory import MemoryDriver, MemoryProcess, Script
 from handrail.sandbox import Late, Sandbox
+from handrail.sandbox.views import on_late
 from tests.gates.asked import until
 
 pytestmark = pytest.mark.anyio
@@ -110,13 +111,13 @@ async def test_a_late_outcome_is_told_once_and_the_late_command_is_killed() -> N
     sandbox = Sandbox(driver)
     heard: list[Late] = []
     told = anyio.Event()
-    sandbox.on_late.append(lambda _: 1 / 0)
+    on_late(sandbox).append(lambda _: 1 / 0)
 
     async def listen(late: Late) -> None:
         heard.append(late)
         told.set()
 
-    sandbox.on_late.append(listen)
+    on_late(sandbox).append(listen)
     completed = await sandbox.run("x", timeout=LIMIT, id="call-1")
     assert completed.may_still_run
     assert heard == []
@@ -131,7 +132,7 @@ async def test_a_late_outcome_is_told_once_and_the_late_command_is_killed() -> N
 async def test_closing_tells_that_nobody_will_ever_know() -> None:
     sandbox = Sandbox(Stalling("wait"))
     heard: list[Late] = []
-    sandbox.on_late.append(heard.append)
+    on_late(sandbox).append(heard.append)
     await sandbox.run("x", timeout=LIMIT, id="call-1")
     await sandbox.close()
     await anyio.sleep(0.1)
@@ -150,7 +151,7 @@ async def test_a_driver_that_adds_more_than_two_seconds_is_noted(where: str, wor
 async def test_an_outcome_in_time_is_not_late() -> None:
     sandbox = Sandbox(MemoryDriver(commands={"x": "done"}))
     heard: list[Late] = []
-    sandbox.on_late.append(heard.append)
+    on_late(sandbox).append(heard.append)
     await sandbox.run("x", timeout=5)
     await sandbox.close()
     assert heard == []

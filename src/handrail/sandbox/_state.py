@@ -15,32 +15,32 @@ from handrail.contract.driver import Driver
 from handrail.contract.errors import BrokenDriver, Unavailable
 from handrail.contract.limits import FILE_WAIT, KILL_WAIT, SANDBOX_CLOSE_WAIT, USER_GRACE
 from handrail.log import report
-from handrail.sandbox._running import Running
+from handrail.sandbox._execution import Execution
 from handrail.sandbox._spool import Spool
 from handrail.sandbox._supervise import supervise
 from handrail.sandbox.completed import Completed, Late
 from handrail.sandbox.job import Job
 
-R = TypeVar("R", bound=Running)
+R = TypeVar("R", bound=Execution)
 JOBS_KEPT: Final = 256
-"""Ended jobs that can still be looked up."""
+"""Number of ended jobs that can still be looked up."""
 ADVICE_KEPT: Final = 20
-"""Different pieces of advice that a report can have."""
+"""Greatest number of pieces of advice in a report."""
 JOB_SPOOLS_KEPT: Final = 32
-"""Ended jobs whose whole output is still on disk."""
+"""Number of ended jobs whose whole output stays on disk."""
 
 
 class SandboxState:
-    """One for each sandbox. `calls` has the running commands by the id with which `terminate` ends them."""
+    """The state of one sandbox. `calls` has the running commands by the id that `terminate` takes."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.own_loop = OwnLoop(self.close_without_loop)
         self.jobs: dict[str, Job] = {}
-        self.calls: dict[str, set[Running]] = {}
+        self.calls: dict[str, set[Execution]] = {}
         self.on_late: list[Callable[[Late], object]] = []
         self.advice: dict[str, None] = {}
-        """What a person could change about the sandbox, in the order in which commands showed it."""
+        """Changes to the sandbox that a person could make, in the order in which commands needed them."""
         self.closed = False
         self.file_wait = FILE_WAIT
         """Seconds for one file operation of the driver."""
@@ -48,15 +48,16 @@ class SandboxState:
         self._holding = threading.Lock()
         self._gone: anyio.Event | None = None
         self._numbers = count(1)
+        # Weak: a Completed that nobody keeps takes its spool file with it; the rest are closed with the sandbox.
         self._spools: WeakSet[Spool] = WeakSet()
-        self._abandoned: set[Running] = set()
+        self._abandoned: set[Execution] = set()
 
     def number(self, kind: str) -> str:
-        """A new id."""
+        """Return a new id."""
         return f"{kind}-{next(self._numbers)}"
 
     def advise(self, text: str) -> None:
-        """Add to the advice, once."""
+        """Add a piece of advice, once."""
         if len(self.advice) < ADVICE_KEPT:
             self.advice[text] = None
 
@@ -70,23 +71,23 @@ class SandboxState:
             self._holders += change
             return self._holders
 
-    def begin(self, running: R) -> R:
-        """Start a command under its id."""
+    def begin(self, execution: R) -> R:
+        """Start an execution under its id."""
         self.check_open()
-        self._spools.add(running.spool)
-        self.calls.setdefault(running.id, set()).add(running)
-        running.begin()
-        return running
+        self._spools.add(execution.spool)
+        self.calls.setdefault(execution.id, set()).add(execution)
+        execution.begin()
+        return execution
 
-    async def see_through(self, running: Running, timeout: float | None, idle_timeout: float | None) -> Completed:
-        """Enforce the limits and return the outcome; if the driver stays silent, what is known so far."""
+    async def wait_for(self, execution: Execution, timeout: float | None, idle_timeout: float | None) -> Completed:
+        """Enforce the limits and return the outcome; of a silent driver, the outcome as far as known."""
         try:
-            await supervise(running, timeout, idle_timeout)
+            await supervise(execution, timeout, idle_timeout)
         finally:
-            self._forget(running)
-            if running.abandon(self._tell_late):
-                self._abandoned.add(running)
-        return running.outcome()
+            self._forget(execution)
+            if execution.abandon(self._tell_late):
+                self._abandoned.add(execution)
+        return execution.outcome()
 
     def keep(self, job: Job) -> None:
         """Add a job to the table, and drop the oldest ended ones."""
@@ -99,18 +100,18 @@ class SandboxState:
 
     async def terminate(self, id: str, by: Literal["user", "model"]) -> bool:
         """End the commands with this id. Returns whether any was running."""
-        found = [running for running in self.calls.get(id, ()) if not running.ended.is_set()]
-        for running in found:
-            running.request_end(by)
+        found = [execution for execution in self.calls.get(id, ()) if not execution.ended.is_set()]
+        for execution in found:
+            execution.request_end(by)
         with anyio.move_on_after(USER_GRACE + 2 * KILL_WAIT):
-            for running in found:
-                await running.settled.wait()
+            for execution in found:
+                await execution.settled.wait()
         return bool(found)
 
     async def close(self) -> None:
-        """End everything and close the driver. May be called twice; both calls return when it is done.
+        """End everything and close the driver. May be called twice; both calls return at the end.
 
-        A cancellation of the caller is raised when it is done.
+        A cancellation of the caller is raised afterwards.
         """
         if self._gone is not None:
             await finish(self._gone.wait)
@@ -120,7 +121,7 @@ class SandboxState:
         await finish(self._close)
 
     async def _close(self) -> None:
-        """Only the end of the event loop cancels this; the driver is closed even then."""
+        """End everything and close the driver, even if the end of the event loop cancels this task."""
         try:
             await self._end_all()
         finally:
@@ -154,12 +155,12 @@ class SandboxState:
             self._give_back()
 
     async def _end_all(self) -> None:
-        every = [running for calls in self.calls.values() for running in calls]
-        for running in every:
-            running.request_end("close")
+        every = [execution for calls in self.calls.values() for execution in calls]
+        for execution in every:
+            execution.request_end("close")
         with anyio.move_on_after(2 * KILL_WAIT):
-            for running in every:
-                await running.settled.wait()
+            for execution in every:
+                await execution.settled.wait()
 
     async def _close_driver(self) -> None:
         failed: list[Exception] = []
@@ -182,8 +183,8 @@ class SandboxState:
         finally:
             task.cancel()
             self._give_back()
-        for running in list(self._abandoned):
-            running.task.cancel()
+        for execution in list(self._abandoned):
+            execution.task.cancel()
         if failed:
             raise BrokenDriver(f"The driver's close raised {type(failed[0]).__name__}: {failed[0]}") from failed[0]
         if not done.is_set():
@@ -191,22 +192,24 @@ class SandboxState:
                 f"The driver did not close within {SANDBOX_CLOSE_WAIT:g} s; what it ran may still be running."
             )
 
-    def _forget(self, running: Running) -> None:
-        calls = self.calls.get(running.id, set())
-        calls.discard(running)
+    def _forget(self, execution: Execution) -> None:
+        calls = self.calls.get(execution.id, set())
+        calls.discard(execution)
         if not calls:
-            self.calls.pop(running.id, None)
+            self.calls.pop(execution.id, None)
 
-    async def _tell_late(self, running: Running) -> None:
-        self._abandoned.discard(running)
-        if running.error is None:
-            late = Late(running.id, running.exit_code, None if running.end_reason == "close" else running.outcome())
+    async def _tell_late(self, execution: Execution) -> None:
+        self._abandoned.discard(execution)
+        if execution.error is None:
+            late = Late(
+                execution.id, execution.exit_code, None if execution.end_reason == "close" else execution.outcome()
+            )
         else:
-            late = Late(running.id, error=running.error)
+            late = Late(execution.id, error=execution.error)
         for tell in list(self.on_late):
             try:
                 answer = tell(late)
                 if isawaitable(answer):
                     await answer
             except Exception as error:  # noqa: BLE001 - a callback may raise anything
-                report(f"The on_late callback for {running.id!r}", error)
+                report(f"The on_late callback for {execution.id!r}", error)

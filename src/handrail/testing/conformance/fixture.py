@@ -1,4 +1,4 @@
-"""Where a check works: a driver, opened for it or shared with others, and a directory of its own inside."""
+"""The fixture of a check: a driver, opened for it or shared with others, and a directory of its own inside."""
 
 import inspect
 import os
@@ -28,20 +28,20 @@ T = TypeVar("T")
 MISSING: Final = 127
 """The exit code of a shell that does not find a program."""
 CLOSE_PATIENCE: Final = 3
-"""Times its patience: how long the kit waits for a driver to close at the end."""
+"""Multiple of the patience for which the kit waits for a driver to close."""
 STUCK_PATIENCE: Final = 0.5
-"""Seconds to wait once a driver has not closed in that time, so that the kit ends."""
+"""Seconds to wait for later drivers, once one has not closed in time, so that the kit ends."""
 CANCEL_PATIENCE: Final = 1.0
-"""Seconds for what was cancelled to tidy up."""
+"""Seconds for a cancelled task to clean up."""
 LOOK: Final = 0.01
-"""Seconds between the first two looks at what is waited for."""
+"""Seconds between the first two looks while waiting for a condition."""
 LATER_LOOK: Final = 0.1
-"""Seconds between two looks when it takes long."""
+"""Greatest pause between two looks, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command did."""
+    """The output and the exit code of a command."""
 
     code: int
     stdout: bytes
@@ -52,19 +52,19 @@ class Ran:
         return self.stdout.decode(errors="replace")
 
 
-class Site:
+class Fixture:
     """A driver, and a directory inside that belongs to one check."""
 
     def __init__(self, driver: Driver, directory: str, patience: float) -> None:
         self.driver = driver
         self.directory = directory
         self.patience = patience
-        """Seconds to wait for what a driver that keeps its promise does at once."""
+        """Seconds to wait for an effect that a good driver has at once."""
         self._probe: str | None = None
 
     @property
     def workspace(self) -> str:
-        """The directory inside where commands start."""
+        """The driver's directory inside in which commands start."""
         return workspace_of(self.driver)
 
     @property
@@ -73,27 +73,27 @@ class Site:
         return Sandbox(self.driver).at(self.directory)
 
     def at(self, name: str) -> str:
-        """The path of a name in the directory."""
+        """Return the path of a name in the directory."""
         return f"{self.directory}/{name}"
 
     async def start(self, command: str | Sequence[str], **options: Any) -> Process:
-        """A line or an argv, in the directory unless `cwd` is given."""
+        """Make a Command of a line or an argv, in the directory unless `cwd` is given."""
         kind = {"line": command} if isinstance(command, str) else {"argv": tuple(command)}
         return await self.driver.start(Command(**kind, **{"cwd": self.directory, **options}))
 
     async def run(self, command: str | Sequence[str], **options: Any) -> Ran:
-        """Run it to its end."""
+        """Run a command to its end."""
         return await collect(await self.start(command, **options))
 
     async def needs(self, *programs: str) -> None:
-        """Raise NotTried unless these programs are there."""
+        """Raise NotTried unless these programs exist inside."""
         line = "; ".join(f"command -v {shlex.quote(name)} >/dev/null || echo {shlex.quote(name)}" for name in programs)
         missing = (await self.run(line)).text.split()
         if missing:
             raise NotTried(f"there is no {', '.join(missing)} in the sandbox")
 
     async def exists(self, name: str) -> bool:
-        """Whether something is in the directory under this name."""
+        """Whether the directory has an entry of this name."""
         above, _, last = self.at(name).rpartition("/")
         try:
             return any(entry.name == last for entry in await self.driver.list(above))
@@ -101,7 +101,7 @@ class Site:
             return False
 
     async def until(self, name: str) -> None:
-        """Wait until something is there."""
+        """Wait until the directory has an entry of this name."""
         await until(partial(self.exists, name))
 
     async def kill(self, process: Process) -> None:
@@ -111,7 +111,7 @@ class Site:
             await collect(process)
 
     async def probe(self) -> str:
-        """The path inside of a static program that attempts what a sandbox refuses: it needs neither shell nor Python.
+        """Return the path inside of a static program that makes attempts, and needs neither shell nor Python.
 
         Raises NotTried where there is none for this system.
         """
@@ -128,7 +128,7 @@ def workspace_of(driver: Driver) -> str:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it holds. Each look costs the driver something, so they become rarer."""
+    """Wait until a condition holds. Looks become rarer, because each costs the driver something."""
     wait = LOOK
     while not await holds():
         await anyio.sleep(wait)
@@ -136,7 +136,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def collect(process: Process) -> Ran:
-    """Everything that a command still prints, and how it ended."""
+    """Read the rest of a command's output, and its exit code."""
     parts: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     async for chunk in process.output():
         parts[chunk.stream].append(chunk.data)
@@ -144,7 +144,7 @@ async def collect(process: Process) -> Ran:
 
 
 async def until_says(output: AsyncIterator[Chunk], text: bytes) -> bytes:
-    """Read until this was printed; everything that came, also when it ended without it."""
+    """Read until a text was printed, or to the end; return everything that was read."""
     printed = b""
     async for chunk in output:
         printed += chunk.data
@@ -154,7 +154,7 @@ async def until_says(output: AsyncIterator[Chunk], text: bytes) -> bytes:
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """What it gives. Raises TimeoutError where that takes longer; a driver that waits in a thread is left to itself."""
+    """Await with a limit. Raises TimeoutError afterwards; a driver that blocks in a thread is left behind."""
     given: list[T] = []
     raised: list[Exception] = []
     done = anyio.Event()
@@ -181,7 +181,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def outcome(work: Awaitable[object]) -> str:
-    """The name of the exception that it raises, or `no error`."""
+    """Return the name of the exception that an awaitable raises, or `no error`."""
     try:
         await work
     except (OSError, ValueError, Unavailable) as error:
@@ -190,7 +190,7 @@ async def outcome(work: Awaitable[object]) -> str:
 
 
 class Open:
-    """Opens the driver under test. One worker has one: the site without options is shared by its checks."""
+    """Opens the driver under test. Checks of one worker share the driver that was opened without options."""
 
     def __init__(self, opener: Opener, patience: float) -> None:
         self.patience = patience
@@ -200,23 +200,23 @@ class Open:
         self._own: list[Driver] = []
         self._directories: list[str] = []
         self._names: list[str] = []
-        """Of the directories inside that checks were given: what they started works there."""
+        """Names of the directories inside that checks got; leftover processes work in them."""
 
-    async def __call__(self, *, own: bool = False, **options: Any) -> Site:
-        """A site with a new directory. With options, or with `own=True`, its driver is opened for it alone.
+    async def __call__(self, *, own: bool = False, **options: Any) -> Fixture:
+        """Make a fixture with a new directory. With options, or with `own=True`, its driver is opened for it alone.
 
         The options are those of `open_sandbox`: workspace, limits, network, env and mounts.
         """
         if not own and not options:
             if self._shared is None:
                 self._shared = await self._opened({})
-            return await self._site(self._shared)
+            return await self._fixture(self._shared)
         driver = await self._opened(options)
         self._own.append(driver)
-        return await self._site(driver)
+        return await self._fixture(driver)
 
     async def end_check(self, *, kept: bool = False, harmed: bool = False) -> None:
-        """Close what was opened for one check; also the shared driver where the check may have harmed it.
+        """Close the drivers opened for one check, and the shared driver if the check may have harmed it.
 
         Unless the check was kept, nothing that it started runs any more, whatever the driver did about it.
         """
@@ -235,7 +235,7 @@ class Open:
             self._remove_directories()
 
     async def end(self) -> None:
-        """Close everything and remove what was made."""
+        """Close all drivers and remove all directories."""
         await self.end_check(harmed=True)
 
     def _remove_directories(self) -> None:
@@ -265,15 +265,15 @@ class Open:
         check_driver(driver)
         return driver
 
-    async def _site(self, driver: Driver) -> Site:
+    async def _fixture(self, driver: Driver) -> Fixture:
         self._names.append(f"conformance-{token_hex(4)}")
         directory = f"{workspace_of(driver).rstrip('/')}/{self._names[-1]}"
         await driver.make_dir(directory)
-        return Site(driver, directory, self.patience)
+        return Fixture(driver, directory, self.patience)
 
 
 def _parameters(opener: Opener) -> set[str] | None:
-    """The options that it takes; None for any."""
+    """Return the names of the options that an opener takes; None if it takes any."""
     parameters = inspect.signature(opener).parameters.values()
     if any(it.kind is it.VAR_KEYWORD for it in parameters):
         return None
@@ -281,7 +281,7 @@ def _parameters(opener: Opener) -> set[str] | None:
 
 
 async def _closed(driver: Driver, patience: float) -> bool:
-    """Close it, and say whether it answered.
+    """Close a driver; return whether it answered.
 
     Twice: it costs nothing where once is enough, and otherwise a sandbox would be left to the garbage collector.
     """
@@ -301,7 +301,7 @@ async def _closed(driver: Driver, patience: float) -> bool:
 
 @asynccontextmanager
 async def opened(opener: Opener, patience: float) -> AsyncIterator[Open]:
-    """An Open; everything it opened is closed at the end."""
+    """Make an Open, and close everything that it opened at the end."""
     open = Open(opener, patience)
     try:
         yield open

@@ -24,8 +24,9 @@ from handrail.sandbox.completed import EXIT_TIMED_OUT, Completed, EndedBy
 
 EndReason = Literal["timeout", "idle", "user", "model", "output", "budget", "close", "cancel"]
 OnOutput = Callable[[Chunk], object]
-"""Called with each chunk. An awaitable that it returns is awaited. If it raises, it is not called again."""
+"""A function called with each chunk. A returned awaitable is awaited. After an exception the function is dropped."""
 EXIT_KILLED: Final = 137
+"""Exit code of a command whose end the driver did not report: 128 + KILL."""
 CHECKPOINT_BYTES: Final = 1 << 20
 """Bytes of output after which other tasks get a turn."""
 INPUT_PIECE: Final = 256 << 10
@@ -33,8 +34,8 @@ INPUT_PIECE: Final = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A checked request: what to run, its input, and how much output it may print."""
+class CommandSpec:
+    """A checked request: the command, its input, and its limit of output."""
 
     command: Command
     cwd: str
@@ -47,15 +48,19 @@ class Order:
     """Whether the workspace cannot be written."""
 
 
-class Running:
-    """`wake` is set when the command ended or its end was requested; `ended` when the driver has reported the end."""
+class Execution:
+    """A command from start to outcome.
+
+    `wake` is set when the command ended or its end was requested, `ended` when the driver has reported the end,
+    `settled` when supervision is over.
+    """
 
     task: Task
-    """Set by `begin`."""
+    """The task that drives the command; set by `begin`."""
 
-    def __init__(self, id: str, order: Order, driver: Driver, clock: Clock, caps: Caps) -> None:
+    def __init__(self, id: str, spec: CommandSpec, driver: Driver, clock: Clock, caps: Caps) -> None:
         self.id = id
-        self.order = replace(order, on_output=None)
+        self.spec = replace(spec, on_output=None)
         self.clock = clock
         self.process: Process | None = None
         self.end_reason: EndReason | None = None
@@ -67,11 +72,11 @@ class Running:
         self.settled = anyio.Event()
         self.received = 0
         self.heard = clock.now()
-        self.on_late: Callable[[Running], Awaitable[None]] | None = None
+        self.on_late: Callable[[Execution], Awaitable[None]] | None = None
         self.spool = Spool(caps.spool)
         self._launch = driver.start
         self._streams = {"stdout": Capture(caps.stdout), "stderr": Capture(caps.stderr)}
-        self._on_output = order.on_output
+        self._on_output = spec.on_output
         self._notes: list[str] = []
         self._began = monotonic()
         self._duration: float | None = None
@@ -105,15 +110,15 @@ class Running:
         if data is None:
             await self.process.send(None)
 
-    def abandon(self, tell: "Callable[[Running], Awaitable[None]]") -> bool:
-        """Whether the call must be answered before the driver reports the end; `tell` then gets the outcome."""
+    def abandon(self, tell: "Callable[[Execution], Awaitable[None]]") -> bool:
+        """Stop waiting for the driver; return whether the end is still unknown. `tell` then gets the late outcome."""
         if self.ended.is_set():
             return False
         self.on_late = tell
         return True
 
     def outcome(self) -> Completed:
-        """The outcome, as far as it is known. Raises the driver's exception, unless the end was requested."""
+        """Return the outcome, as far as known. Raises the driver's exception, unless the end was requested."""
         if self.end_reason == "close":
             raise Unavailable("The sandbox was closed while the command ran.", retryable=False)
         if self.error is not None and self.end_reason is None:
@@ -126,7 +131,7 @@ class Running:
         out_size, err_size = self._streams["stdout"].size, self._streams["stderr"].size
         return Completed(
             exit_code, out.text, err.text, out.data, err.data, out_size, err_size, self.spool, ended_by,
-            round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
+            round(1000 * (self._duration or monotonic() - self._began)), self.spec.cwd,
             self._all_notes(ended_by, exit_code, (err.text, out.text)), out.truncated or err.truncated,
             self.exit_code is None, tuple(str(each) for each in getattr(self.process, "advice", ())),
         )  # fmt: skip
@@ -149,7 +154,7 @@ class Running:
         self.started.set()
         if self.end_reason is not None:  # its end was requested before it started
             self._signal("KILL")
-        feeder = None if self.order.stdin is None else in_background(self._feed_all(self.order.stdin))
+        feeder = None if self.spec.stdin is None else in_background(self._feed_all(self.spec.stdin))
         next_checkpoint = CHECKPOINT_BYTES
         try:
             async for chunk in process.output():
@@ -173,7 +178,7 @@ class Running:
 
     async def _start(self) -> Process:
         try:
-            process = await self._launch(self.order.command)
+            process = await self._launch(self.spec.command)
         except (OSError, ValueError, Unavailable):
             raise
         except Exception as error:
@@ -192,7 +197,7 @@ class Running:
         self.heard = self.clock.now()
         self._streams[stream].add(data)
         self.spool.add(stream, data)
-        if self.order.max_output is not None and self.received > self.order.max_output:
+        if self.spec.max_output is not None and self.received > self.spec.max_output:
             self.request_end("output")
         if self._on_output is not None:
             try:
@@ -230,11 +235,11 @@ class Running:
     def _all_notes(self, ended_by: EndedBy, exit_code: int, texts: Sequence[str]) -> tuple[str, ...]:
         notes, told = list(self._notes), [str(note) for note in getattr(self.process, "notes", ())]
         if ended_by == "exit":  # where the driver tells of something, such as killed processes, silence proves nothing
-            notes += notes_on(self.order.command, exit_code, silent=not self.received and not told)
+            notes += notes_on(self.spec.command, exit_code, silent=not self.received and not told)
         notes += told
         if exit_code:
-            order = self.order
-            notes += notes_on_failure(order.command, exit_code, texts, offline=order.offline, read_only=order.read_only)
+            spec = self.spec
+            notes += notes_on_failure(spec.command, exit_code, texts, offline=spec.offline, read_only=spec.read_only)
         gone = self.spool.discarded()
         if gone:
             notes.append(
@@ -248,7 +253,7 @@ class Running:
 
 
 class _Printed:
-    """What a stream had printed when the outcome was asked for; a command that may still run prints on."""
+    """A stream up to the moment of the outcome; a command that may still run prints on."""
 
     __slots__ = ("_end", "_spool", "_stream")
 
