@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import pytest
@@ -204,3 +204,37 @@ def test_under_trio_a_session_and_a_sandbox_say_that_they_need_asyncio() -> None
 
     trio.run(main)
     Session()  # outside any event loop nothing is wrong yet
+
+
+async def test_a_coroutine_that_is_destroyed_inside_another_task_leaves_no_scope_on_it() -> None:
+    async def unfinished() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            await finish(anyio.Event().wait)
+
+    with anyio.CancelScope():
+        destroyed = unfinished()
+        destroyed.send(None)
+        with pytest.raises(RuntimeError, match="ignored GeneratorExit"):  # the control: it awaits
+            destroyed.close()
+        await anyio.sleep(0)
+
+
+async def test_a_generator_that_is_closed_finishes_its_closing_first() -> None:
+    closed = []
+
+    async def closing() -> None:
+        await anyio.sleep(0.01)
+        closed.append(True)
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await finish(closing)
+
+    every = numbers()
+    assert await anext(every) == 1
+    await every.aclose()
+    assert closed == [True]

@@ -358,6 +358,13 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
 
     task = asyncio.create_task(run())
     cancelled: BaseException | None = None
+    if isinstance(sys.exc_info()[1], GeneratorExit):
+        # The garbage collector may be destroying this coroutine inside somebody else's task: then it ends at this first
+        # await, and must not leave a scope of anyio's on that task. A generator that is closed goes on.
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            cancelled = error
     with anyio.CancelScope(shield=True):
         while not task.done():
             try:

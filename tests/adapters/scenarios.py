@@ -225,7 +225,9 @@ async def a_picture_reaches_the_model(framework: Framework) -> None:
 
     async with Session([draw]) as session:
         [[told]] = await framework.agent(session)([[asks("draw")]])
-    assert told.envelope["result"] == {"kind": "image", "media_type": "image/png", "size": len(PICTURE)}
+    shown = told.envelope["result"]
+    assert shown.pop("$artifact"), "a model can pass it on"
+    assert shown == {"kind": "image", "media_type": "image/png", "size": len(PICTURE)}
     assert told.images == ((PICTURE,) if framework.images else ())
 
 

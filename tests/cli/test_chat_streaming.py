@@ -102,6 +102,6 @@ def test_an_answer_is_shown_while_it_comes_through_a_resize_an_interrupt_and_a_q
             assert screen.end() == 0
     assert ("\x1b]0;owned" in screen.seen, "\x1b[2J" in screen.seen, "Traceback" in screen.seen) == (False,) * 3
     asked = [[each["content"] for each in seen.body["messages"] if each["role"] == "user"] for seen in wire.seen]
-    assert asked == [["Go"], ["Go", "Again"], ["Go", "Again", "More"]]
+    assert asked == [["Go"], ["Go\n\nAgain"], ["Go\n\nAgain", "More"]]  # the first turn was not answered
     shown = plain("sessions", "show", "last", cwd=work, env=home).stdout
     assert [line for line in shown.splitlines() if line.startswith("> ")] == ["> Go", "> Again", "> More"]

@@ -62,6 +62,7 @@ def test_servers_are_read_with_their_variables(monkeypatch: pytest.MonkeyPatch) 
         "cwd": None,
         "sandbox": "jail",
         "trust": False,
+        "privileges": "dropped",
     }
     assert servers["web"].options("/project") == {
         "url": "https://example.com/mcp",

@@ -177,7 +177,7 @@ PLANTED = [
         rules.texts_speak_of_the_project_alone,
         caught("docs/a.md", "It lives in /root/src.\n"),
         caught("README.md", "Get it from https://pypi.org/simple.\n"),
-        kept("docs/b.md", "/root, /proc/self/root/x, ./work, /workspace\n"),
+        kept("docs/b.md", "/root, /proc/self/root/x, ./work, ~/work, /workspace\n"),
     ),
     *for_rule(
         rules.nothing_is_left_for_later,

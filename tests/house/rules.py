@@ -23,7 +23,7 @@ NO_HIGHER_THAN_TOOLS = {"toolkit", "policy", "sandbox", "schema", "artifacts", "
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 EXTRAS = {"typer", "rich"}
 ELSEWHERE = re.compile(
-    r"(?<![\w/.])/(?:root/\w|work\b|home/\w+/)"  # paths of somebody's machine; every machine has a /root
+    r"(?<![\w/.~])/(?:root/\w|work\b|home/\w+/)"  # paths of somebody's machine; every machine has a /root
     r"|\b(?:pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|deb\.debian\.org)\b"  # where packages come from
     r"|\b(?:ACCEPTANCE|FACTS|STYLE|DESIGN)\.md\b"  # documents that are not in this project
 )
