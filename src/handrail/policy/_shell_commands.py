@@ -46,10 +46,9 @@ RUNS_OTHERS: Final = {
 }
 """Commands that run another one only with these words."""
 _START_SHELLS: Final = {
-    **dict.fromkeys(
-        ["parallel", "unshare", "nsenter", "fakeroot", "linux32", "linux64", "i386", "i686", "x86_64", "capsh"], 0
-    ),
-    **dict.fromkeys(["su", "runuser", "newgrp", "sg", "chroot", "setarch", "script", "ssh"], 1),
+    **dict.fromkeys(("unshare", "nsenter", "fakeroot", "capsh", "parallel"), 0),
+    **dict.fromkeys(("linux32", "linux64", "i386", "i686", "x86_64"), 0),
+    **dict.fromkeys(("su", "runuser", "newgrp", "sg", "chroot", "setarch", "script", "ssh"), 1),
 }
 """Wrappers that read commands from their input when they have no more words than these, options not counted."""
 _ASKS_FOR_SHELL: Final = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login")
