@@ -81,6 +81,10 @@ class SourcedToolbox(Toolbox):
             return
         if not await self._answered(lambda: self._source.get(name), lambda given: self._take(name, given)):
             self._found[name] = _unavailable(name)
+        elif self._found[name].name == UNKNOWN:  # the answer names the tools that there are now
+            found = self._found
+            await self.refresh()
+            self._found = {**found, name: self._unknown(name)}
 
     def having(self, tool: Tool) -> "SourcedToolbox":
         """The same with this tool, which replaces one of the same name."""
@@ -150,7 +154,7 @@ class SourcedToolbox(Toolbox):
                 self._warn(f"The source's tool {tool.name} was left out: its name {why}. Rename it there.")
             else:
                 listed[tool.name] = tool
-        self._found.clear()
+        self._found = {}
         if listed != self._listed:
             self._listed = listed
             self._changes += 1
@@ -167,18 +171,19 @@ class SourcedToolbox(Toolbox):
         self._made = {key: made for key, made in self._made.items() if key in kept}
 
     def _take(self, name: str, given: Any) -> None:
-        self._found.pop(name, None)
-        if given is None:
-            self._found[name] = unknown_tool({key: each for key, each in self._listed.items() if key != name})
-            return
-        tool = self._as_tool(given)
+        tool = None if given is None else self._as_tool(given)
         if tool is not None and tool.name not in (name, UNAVAILABLE):
             self._warn(f"The source gave the tool {tool.name} when it was asked for {name}; it was left out.")
             tool = None
         if tool is not None and (why := _reserved(tool)):
             self._warn(f"The source's tool {name} was left out: its name {why}. Rename it there.")
             tool = None
-        self._found[name] = tool or unknown_tool(self._listed)
+        made = tool or self._unknown(name)  # first: it may list the tools anew
+        self._found[name] = made
+
+    def _unknown(self, name: str) -> Tool:
+        """The tool that answers for a name that the source does not know. A plain source is asked for its tools."""
+        return unknown_tool({key: each for key, each in self._tools.items() if key != name})
 
     def _as_tool(self, given: object) -> Tool | None:
         """The tool; for an object that was given before and looks the same, the same one."""
@@ -202,6 +207,7 @@ class SourcedToolbox(Toolbox):
 
 
 UNAVAILABLE: Final = "unavailable_tool"
+UNKNOWN: Final = unknown_tool({}).name
 
 
 def _reserved(tool: Tool) -> str:
