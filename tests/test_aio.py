@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 import trio
 
@@ -218,7 +219,7 @@ async def test_a_coroutine_that_is_destroyed_inside_another_task_leaves_no_scope
         destroyed.send(None)
         with pytest.raises(RuntimeError, match="ignored GeneratorExit"):  # the control: it awaits
             destroyed.close()
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
 
 
 async def test_a_generator_that_is_closed_finishes_its_closing_first() -> None:

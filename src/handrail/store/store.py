@@ -81,7 +81,7 @@ class Store:
         return SessionCheck(id, good, missing, damage, without, state, tuple(self._artifact_problems(id)))
 
     def problems(self) -> list[str]:
-        """What is wrong with the file as a whole: what SQLite finds, or that the file is gone and its end marks are not."""
+        """What SQLite finds wrong in the file as a whole; or that the file is gone while its end marks remain."""
         if self.path.exists():
             return self._database.problems()
         return [gone] if (gone := self._gone()) else []
