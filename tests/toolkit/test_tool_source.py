@@ -99,6 +99,24 @@ async def test_an_unknown_name_is_told_the_tools_that_there_are_now(kind: Callab
         assert both[1].message.endswith("The tools are: own.")
 
 
+async def test_a_registry_may_answer_for_an_unknown_name_as_a_dictionary_does() -> None:
+    held: dict[str, Any] = {"add": add}
+
+    class Indexed(Plain):
+        def get(self, name: str) -> Any:
+            return {}["a key of its own"] if name == "broken" else held[name]
+
+    class AsyncIndexed(Async):
+        async def get(self, name: str) -> Any:
+            return Indexed().get(name)
+
+    for source in (Indexed(add), AsyncIndexed(add)):
+        async with Session(source) as session:
+            assert (await session.call("add", {"x": 1})).value == 2
+            assert (await session.call("sub", {"x": 1})).kind == "tool_not_found"
+            assert (await session.call("broken", {"x": 1})).kind == "unavailable"
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 async def test_each_request_offers_what_the_registry_has_now(kind: Callable[..., Any]) -> None:
     source = kind(add)

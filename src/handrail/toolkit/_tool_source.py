@@ -79,7 +79,15 @@ class SourcedToolbox(Toolbox):
         """Ask the source for the tool of this name; `find` then gives it. While the source fails, it is unavailable."""
         if not self._may_ask(name):
             return
-        if not await self._answered(lambda: self._source.get(name), lambda given: self._take(name, given)):
+
+        async def get() -> Any:
+            try:
+                given = self._source.get(name)
+                return await given if isawaitable(given) else given
+            except KeyError as error:
+                return _none_if_unknown(name, error)
+
+        if not await self._answered(get, lambda given: self._take(name, given)):
             self._found[name] = _unavailable(name)
         elif self._found[name].name == UNKNOWN:  # the answer names the tools that there are now
             found = self._found
@@ -119,7 +127,10 @@ class SourcedToolbox(Toolbox):
 
     def _get(self, name: str) -> Any:
         try:
-            given = self._source.get(name)
+            try:
+                given = self._source.get(name)
+            except KeyError as error:
+                given = _none_if_unknown(name, error)
         except Exception as error:  # noqa: BLE001 - a source may raise anything
             self._warn(f"The source of the tools failed: {describe_error(error)}.")
             return _unavailable(name)
@@ -208,6 +219,12 @@ class SourcedToolbox(Toolbox):
 
 UNAVAILABLE: Final = "unavailable_tool"
 UNKNOWN: Final = unknown_tool({}).name
+
+
+def _none_if_unknown(name: str, error: KeyError) -> None:
+    """Take `tools[name]` of a dictionary that lacks the name for None; raise any other KeyError again."""
+    if error.args != (name,):
+        raise error
 
 
 def _reserved(tool: Tool) -> str:
