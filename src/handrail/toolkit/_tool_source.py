@@ -92,7 +92,7 @@ class SourcedToolbox(Toolbox):
         elif self._found[name].name == UNKNOWN:  # the answer names the tools that there are now
             found = self._found
             await self.refresh()
-            self._found = {**found, name: self._unknown(name)}
+            self._found = {**found, name: self._no_such(name)}
 
     def having(self, tool: Tool) -> "SourcedToolbox":
         """The same with this tool, which replaces one of the same name."""
@@ -189,10 +189,10 @@ class SourcedToolbox(Toolbox):
         if tool is not None and (why := _reserved(tool)):
             self._warn(f"The source's tool {name} was left out: its name {why}. Rename it there.")
             tool = None
-        made = tool or self._unknown(name)  # first: it may list the tools anew
+        made = tool or self._no_such(name)  # first: it may list the tools anew
         self._found[name] = made
 
-    def _unknown(self, name: str) -> Tool:
+    def _no_such(self, name: str) -> Tool:
         """The tool that answers for a name that the source does not know. A plain source is asked for its tools."""
         return unknown_tool({key: each for key, each in self._tools.items() if key != name})
 
@@ -221,10 +221,11 @@ UNAVAILABLE: Final = "unavailable_tool"
 UNKNOWN: Final = unknown_tool({}).name
 
 
-def _none_if_unknown(name: str, error: KeyError) -> None:
+def _none_if_unknown(name: str, error: KeyError) -> Any:
     """Take `tools[name]` of a dictionary that lacks the name for None; raise any other KeyError again."""
     if error.args != (name,):
         raise error
+    return None
 
 
 def _reserved(tool: Tool) -> str:
