@@ -5,6 +5,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 import trio
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import lru_cache, wraps
 from heapq import nlargest
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -114,8 +114,10 @@ def misuse(function: Callable[..., Any], args: tuple[object, ...], named: Mappin
             rest = ", ".join(f"{name}=…" for name in sorted(by_name - set(free))) or "there is no more"
             return f"{what}() takes {', '.join(free) or 'nothing'} by position; write the rest by name: {rest}"
         given = {**dict(zip(free, args[1:], strict=False)), **named}
-        wanted = [each.name for each in known if each.default is each.empty and each.name not in given]
-        return f"{what}() is {error}; write {what}({', '.join([*wanted, *(f'{name}=…' for name in given)])})"
+        wanted = [each for each in known if each.default is each.empty or each.name in given]
+        plain = list(takewhile(lambda each: each.name in free and each.name not in named, wanted))
+        words = [each.name if each in plain else f"{each.name}=…" for each in wanted]
+        return f"{what}() is {error}; write {what}({', '.join(words)})"
     return ""
 
 

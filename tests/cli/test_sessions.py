@@ -192,3 +192,16 @@ def test_check_without_sessions_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     ran = checked(tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_store_whose_file_is_gone_is_told(place: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(place, home)
+    (file,) = home.rglob("sessions.db")
+    for each in file.parent.glob("sessions.db*"):
+        if each.is_file():
+            each.unlink()
+    for words, code in (("list", 0), ("check", 1)):
+        ran = plain("sessions", words, cwd=home, env={"HOME": str(home)})
+        assert (ran.returncode, "sessions.db is gone" in ran.stdout + ran.stderr) == (code, True), ran.stderr
+        assert "no sessions yet" not in ran.stderr

@@ -250,3 +250,14 @@ async def test_comparing_a_huge_result_costs_no_more_than_a_large_one() -> None:
                 taken.append(process_time() - began)
         spent.append((taken[2] - taken[0]) / taken[0])
     assert spent[1] < spent[0] + 1
+
+
+async def test_a_call_that_is_spelled_in_two_ways_in_turn_is_refused_as_one() -> None:
+    @tool
+    async def look(at: int) -> str:
+        """Look at a number."""
+        return "the same"
+
+    async with Session([look], policy=OPEN, budget=LOOSE) as session:
+        results = [await session.call("look", {"at": "1"} if number % 2 else {"at": 1}) for number in range(14)]
+    assert refused(results) == [11, 12, 13, 14]

@@ -41,6 +41,19 @@ def test_commands_that_differ_in_their_environment_alone_differ() -> None:
     assert hash(Command(line="a", env={"A": "1"})) == hash(Command(line="a", env={"A": "1"}))
 
 
+def test_a_command_made_with_a_list_is_hashable_too() -> None:
+    made: Any = ["ls", "-l"]
+    assert {Command(made), Command(("ls", "-l"))} == {Command(argv=made)}
+
+
+def test_what_a_payload_lacks_is_told_in_the_order_in_which_to_write_it() -> None:
+    made: Any = WriteFile
+    with pytest.raises(TypeError, match=r"write WriteFile\(path, data\)$"):
+        made("a.txt")
+    with pytest.raises(TypeError, match=r"write WriteFile\(path=…, data=…\)$"):
+        made(path="a.txt")
+
+
 def test_what_a_payload_carries_is_not_printed() -> None:
     secret = "hunter2"
     for payload in (Command(line="a", env={"A": secret}, stdin=secret.encode()), WriteFile("a", secret)):

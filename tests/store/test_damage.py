@@ -227,6 +227,17 @@ async def test_the_list_shows_a_session_that_lost_its_end_as_damaged(store: Stor
     assert {each.id: each.state for each in store.sessions()} == {"s": "damaged", "other": "idle"}
 
 
+@pytest.mark.parametrize("first", ["lost", "kept"])
+async def test_a_damaged_session_is_listed_with_what_its_good_part_says(store: Store, first: str) -> None:
+    events = await fill(store)
+    change(store, f"DELETE FROM events WHERE key & {LOW} >= {5 if first == 'kept' else 0}")
+    (listed,) = store.sessions()
+    assert listed.state == "damaged"
+    if first == "kept":
+        assert (listed.created, listed.updated) == (events[0].time, events[4].time)
+    assert listed.updated >= events[0].time
+
+
 async def test_live_output_that_has_its_old_text_again_is_told(store: Store) -> None:
     async def flood(context: Context) -> None:
         """Print much, slowly enough for many events."""
@@ -316,6 +327,20 @@ async def test_a_store_that_was_removed_on_purpose_is_not_missed(store: Store) -
     events = await fill(store, calls=1)
     assert store.check("s").ok
     assert list(store.events("s")) == events
+
+
+async def test_a_file_that_is_gone_is_told_by_the_end_marks_beside_it(store: Store) -> None:
+    assert store.problems() == []
+    await fill(store)
+    store.close()
+    store.path.unlink()
+    (told,) = store.problems()
+    assert "is gone, and the end marks of 1 session are beside it. Restore the file from a copy" in told
+    for use in (lambda: list(store.events("s")), lambda: Session.resume(store, "s")):
+        with pytest.raises(HandrailError, match=r"there is no session 's' .* is gone, and the end marks"):
+            use()
+    shutil.rmtree(end_marks(store))
+    assert store.problems() == []
 
 
 async def test_an_older_copy_in_the_place_of_a_store_is_told_what_it_lacks(store: Store, tmp_path: Path) -> None:

@@ -85,6 +85,39 @@ async def test_a_call_finds_the_tool_that_the_registry_has_now(kind: Callable[..
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+async def test_an_unknown_name_is_told_the_tools_that_there_are_now(kind: Callable[..., Any]) -> None:
+    source = kind(add)
+    box = Toolbox(source)
+    box.add(Tool("own", OBJECT, lambda context, arguments: "own"))
+    async with Session(box) as session:
+        await session.toolbox.refresh()
+        registry(source).tools = [double]
+        assert (await session.call("doubl", {"x": 1})).message.endswith("The tools are: double, own.")
+        registry(source).tools = []
+        both = await session.call_all([Call("a", "own", {"x": 1}), Call("b", "double", {"x": 4})])
+        assert both[0].value == "own"
+        assert both[1].message.endswith("The tools are: own.")
+
+
+async def test_a_registry_may_answer_for_an_unknown_name_as_a_dictionary_does() -> None:
+    held: dict[str, Any] = {"add": add}
+
+    class Indexed(Plain):
+        def get(self, name: str) -> Any:
+            return {}["a key of its own"] if name == "broken" else held[name]
+
+    class AsyncIndexed(Async):
+        async def get(self, name: str) -> Any:
+            return Indexed().get(name)
+
+    for source in (Indexed(add), AsyncIndexed(add)):
+        async with Session(source) as session:
+            assert (await session.call("add", {"x": 1})).value == 2
+            assert (await session.call("sub", {"x": 1})).kind == "tool_not_found"
+            assert (await session.call("broken", {"x": 1})).kind == "unavailable"
+
+
+@pytest.mark.parametrize("kind", SOURCES)
 async def test_each_request_offers_what_the_registry_has_now(kind: Callable[..., Any]) -> None:
     source = kind(add)
     held = registry(source)

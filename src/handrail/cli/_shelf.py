@@ -13,7 +13,7 @@ from rich.text import Text
 from handrail.cli._one_task import event_line
 from handrail.cli._output import as_json
 from handrail.cli._screen import make_console
-from handrail.cli._stored import find_session, has_store, open_store
+from handrail.cli._stored import find_session, has_store, lost_store, open_store
 from handrail.cli._story import Story, tokens
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
@@ -27,13 +27,16 @@ MAX_PAUSE_SECONDS: Final = 3.0
 def list_sessions(json: bool) -> None:
     """A line for each, or JSON."""
     found = open_store().sessions() if has_store() else []
+    problems = [] if has_store() else lost_store()
+    for problem in problems:
+        print(visible(problem), file=sys.stderr)
     if json:
         print(as_json([asdict(each) for each in found], indent=2))
         return
     console = make_console()
     for each in found:
         console.print(list_line(each), no_wrap=console.is_terminal, overflow="ellipsis")
-    if not found:
+    if not found and not problems:
         print("no sessions yet; `handrail run` and `handrail chat` keep theirs here", file=sys.stderr)
 
 

@@ -32,6 +32,14 @@ def has_store() -> bool:
         return False
 
 
+def lost_store() -> list[str]:
+    """What to say where there is no store, and was one."""
+    try:
+        return open_store().problems()
+    except HandrailError:
+        return []
+
+
 def writable_store() -> tuple[Store | None, str]:
     """The store, to write new sessions; or None, and why they are not kept."""
     try:

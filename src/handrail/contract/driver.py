@@ -144,6 +144,10 @@ class Command:
     stdin: bytes | None = field(default=None, repr=False)
     """The whole input, for `Sandbox.dispatch` only. A driver never gets a Command with stdin."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.argv, list):  # as untyped programs write it; a list has no hash
+            object.__setattr__(self, "argv", tuple(self.argv))
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

@@ -55,7 +55,7 @@ async def breaker(step: Step, proceed: Next) -> Result:
     if known and key in known and known[key][1] >= MAX_EQUAL_FAILURES:
         return _failed_before(step, *known[key])
     is_own = (step.call.parent or "") == task and step.call.origin != "user"
-    if seen.key and is_own and seen.tool is tool and seen.key == _key(step):
+    if seen.count >= MAX_EQUAL_RESULTS and is_own and seen.tool is tool and _key(step) in seen.keys:
         return _succeeded_before(step, seen.count)
     result = await proceed(step)
     if result.ok:
@@ -118,8 +118,7 @@ def _compared(step: Step, seen: Repeats, result: Success) -> Success:
         return result
     seen.digest = digest
     seen.count += 1
-    if seen.count >= MAX_EQUAL_RESULTS:
-        seen.key = _key(step)
+    seen.keys.add(_key(step))  # as it was sent: the next one is compared before its arguments are repaired
     if seen.count < EQUAL_RESULTS_TOLD:
         return result
     told = (

@@ -30,7 +30,7 @@ _PLAIN: Final = """
     : true false echo cd pwd pushd popd dirs exit return break continue shift type umask ulimit kill sleep
     cat tac head tail less more nl wc cut paste tr uniq comm join fold fmt column expand rev seq factor
     ls dir stat file du df realpath readlink basename dirname which whereis mkdir rmdir touch cp mv ln rm unlink chmod
-    chown chgrp truncate install shred mktemp tee dd sync cmp diff diff3 patch md5sum sha1sum sha256sum b2sum cksum
+    chown chgrp truncate shred mktemp tee dd sync cmp diff diff3 patch md5sum sha1sum sha256sum b2sum cksum
     base64 od xxd hexdump strings date cal whoami id groups uname hostname uptime free ps pgrep pkill top
     grep egrep fgrep rg ag jq yq git hg svn docker podman kubectl helm npm pnpm yarn pip pip3 conda brew apt-cache
     gh cargo rustup go man info apropos pytest ruff mypy black isort tsc eslint prettier curl wget ping dig nslookup
@@ -42,8 +42,17 @@ _APPENDS: Final = frozenset({"xargs", "parallel", "sem", "find"})
 RUNS_OTHERS: Final = {
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
     **dict.fromkeys(("npm", "pnpm", "yarn"), frozenset({"exec", "x", "dlx"})),
+    "conda": frozenset({"run"}),
 }
 """Commands that run another one only with these words."""
+_START_SHELLS: Final = {
+    **dict.fromkeys(("unshare", "nsenter", "fakeroot", "capsh", "parallel"), 0),
+    **dict.fromkeys(("linux32", "linux64", "i386", "i686", "x86_64"), 0),
+    **dict.fromkeys(("su", "runuser", "newgrp", "sg", "chroot", "setarch", "script", "ssh"), 1),
+}
+"""Wrappers that read commands from their input when they have no more words than these, options not counted."""
+_ASKS_FOR_SHELL: Final = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login")
+"""The options with which `sudo` and `doas` start a shell."""
 _LOADER: Final = re.compile(r"ld(-linux.*|-musl.*)?\.so.*")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=.*", re.DOTALL)
 _INPUT: Final = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -99,6 +108,15 @@ def shell_texts(command: Command) -> Iterator[str]:
             yield UNKNOWN if command.fed is None else command.fed
     elif name in SHELLS:
         yield from _given_to_shell(command, words)
+    elif (command.piped or command.fed is not None) and _starts_shell(name, words):
+        yield UNKNOWN if command.fed is None else command.fed
+
+
+def _starts_shell(name: str, words: tuple[str, ...]) -> bool:
+    """Whether a wrapper without a command to run starts a shell, which reads what the wrapper is given."""
+    if name in ("sudo", "doas"):
+        return any(_ASKS_FOR_SHELL.fullmatch(word) for word in words)
+    return name in _START_SHELLS and sum(not _is_option(word) for word in words) <= _START_SHELLS[name]
 
 
 def _given_to_shell(command: Command, words: tuple[str, ...]) -> Iterator[str]:
@@ -120,7 +138,7 @@ def possible_texts(command: Command) -> Iterator[str]:
     if not command.words or file_name(command.words[0]) in PLAIN:
         return
     for word in command.words[1:]:
-        for text in {word, *_after_equals(word)}:
+        for text in {word, *_after_equals(word), *_after_letters(word)}:
             if " " in text:
                 yield text.lstrip("!( ")
 
@@ -130,6 +148,13 @@ def _after_equals(word: str) -> Iterator[str]:
     while "=" in rest:
         rest = rest.partition("=")[2]
         yield rest
+
+
+def _after_letters(word: str) -> Iterator[str]:
+    """What may be the value of an option that stands directly behind its letter: `-S'rm x'`, `-qc'rm x'`."""
+    letters = re.match(r"-[A-Za-z]{1,8}", word)
+    for at in range(2, letters.end() + 1 if letters else 0):
+        yield word[at:]
 
 
 def evaluates_texts(command: Command) -> bool:

@@ -186,11 +186,15 @@ def _redirects(node: "_parsers.Node") -> "list[_parsers.Node]":
 
 
 def _fed(node: "_parsers.Node") -> str | None:
-    """The here-document that a command reads, also by way of what is around it."""
+    """The here-document that a command reads, also by way of what is around it; UNKNOWN for `< <(…)`."""
+    if any(_is_substituted(each) for each in node.children):
+        return UNKNOWN
     around: _parsers.Node | None = node
     while around is not None:
         if around.type == "redirected_statement":
             for redirect in around.children:
+                if _is_substituted(redirect):
+                    return UNKNOWN
                 if redirect.type == "heredoc_redirect":
                     bodies = [each for each in redirect.children if each.type == "heredoc_body"]
                     known = all(part.type == "heredoc_content" for body in bodies for part in body.children)
@@ -205,10 +209,18 @@ def _fed(node: "_parsers.Node") -> str | None:
     return None
 
 
+def _is_substituted(redirect: "_parsers.Node") -> bool:
+    """Whether it leads from the output of other commands: `< <(…)`."""
+    kinds = {each.type for each in redirect.children}
+    return redirect.type == "file_redirect" and {"<", "process_substitution"} <= kinds
+
+
 def _is_piped(node: "_parsers.Node") -> bool:
     inner, around = node, node.parent
     while around is not None:
         if around.type == "pipeline" and around.children[0] != inner:
+            return True
+        if around.type == "process_substitution" and around.children[0].type == ">(":
             return True
         inner, around = around, around.parent
     return False

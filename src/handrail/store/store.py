@@ -81,8 +81,10 @@ class Store:
         return SessionCheck(id, good, missing, damage, without, state, tuple(self._artifact_problems(id)))
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong in the file as a whole."""
-        return self._database.problems() if self.path.exists() else []
+        """What SQLite finds wrong in the file as a whole; or that the file is gone while its end marks remain."""
+        if self.path.exists():
+            return self._database.problems()
+        return [gone] if (gone := self._gone()) else []
 
     def export(self, id: str) -> Iterator[str]:
         """The session as JSON lines, artifacts as base64; `load` reads them."""
@@ -150,7 +152,7 @@ class Store:
             number, end = self._find(id), self._end(id)[0]
             known = number is not None or end is not None  # one that has an end mark and no events was lost
             if exists and not known:
-                raise HandrailError(f"there is no session {id!r} in {self.path}")
+                raise self._unknown(id)
             if known and not exists:
                 raise HandrailError(f"session {id!r} is already in {self.path}; go on with it by Session.resume")
             stored = StoredSession(self._database, claim, EndMark(self._ends, id), id, number)
@@ -203,7 +205,22 @@ class Store:
             return Rows(self._database, id, number, end)
         if end is not None:
             raise DamagedSession(self.path, id, "it has none of the session's events", 0, end.count)
-        raise HandrailError(f"there is no session {id!r} in {self.path}")
+        raise self._unknown(id)
+
+    def _unknown(self, id: str) -> HandrailError:
+        gone = "" if self.path.exists() else self._gone()
+        return HandrailError(f"there is no session {id!r} in {self.path}" + (f": {gone}" if gone else ""))
+
+    def _gone(self) -> str:
+        """What to say of a file that is not there; empty if no session was ever written to it."""
+        count = len(self._marks())
+        if not count:
+            return ""
+        sessions = "1 session" if count == 1 else f"{count} sessions"
+        return (
+            f"{self.path} is gone, and the end marks of {sessions} are beside it. Restore the file from a copy; "
+            f"if you removed it on purpose, remove {self._ends} too"
+        )
 
     def _summary(self, number: int, id: str, folded: int, text: str, digest: bytes | None) -> Summary | None:
         """None for a session without events: one that is about to begin, or was removed just now."""
@@ -214,8 +231,16 @@ class Store:
         except UNREADABLE:
             if not self._database.has(number):
                 return None
-            return replace(known[1].summary(id, running=running), state="damaged")
+            good = self._good_part(number, id, *known).summary(id, running=running)
+            return replace(good, state="damaged", updated=good.updated or self.path.stat().st_mtime)
         return made.summary(id, running=running) if made.created else None
+
+    def _good_part(self, number: int, id: str, folded: int, digest: Digest) -> Digest:
+        """The digest of what comes before the damage."""
+        with suppress(*UNREADABLE):
+            for event in Rows(self._database, id, number, self._end(id)[0]).read(folded):
+                digest = digest.after([event])
+        return digest
 
     def _digest(self, number: int, id: str, folded: int, digest: Digest) -> Digest:
         """The session's digest; what is new in it is kept for the next time, if the database can be written."""

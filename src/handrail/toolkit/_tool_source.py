@@ -79,8 +79,20 @@ class SourcedToolbox(Toolbox):
         """Ask the source for the tool of this name; `find` then gives it. While the source fails, it is unavailable."""
         if not self._may_ask(name):
             return
-        if not await self._answered(lambda: self._source.get(name), lambda given: self._take(name, given)):
+
+        async def get() -> Any:
+            try:
+                given = self._source.get(name)
+                return await given if isawaitable(given) else given
+            except KeyError as error:
+                return _none_if_unknown(name, error)
+
+        if not await self._answered(get, lambda given: self._take(name, given)):
             self._found[name] = _unavailable(name)
+        elif self._found[name].name == UNKNOWN:  # the answer names the tools that there are now
+            found = self._found
+            await self.refresh()
+            self._found = {**found, name: self._no_such(name)}
 
     def having(self, tool: Tool) -> "SourcedToolbox":
         """The same with this tool, which replaces one of the same name."""
@@ -115,7 +127,10 @@ class SourcedToolbox(Toolbox):
 
     def _get(self, name: str) -> Any:
         try:
-            given = self._source.get(name)
+            try:
+                given = self._source.get(name)
+            except KeyError as error:
+                given = _none_if_unknown(name, error)
         except Exception as error:  # noqa: BLE001 - a source may raise anything
             self._warn(f"The source of the tools failed: {describe_error(error)}.")
             return _unavailable(name)
@@ -150,7 +165,7 @@ class SourcedToolbox(Toolbox):
                 self._warn(f"The source's tool {tool.name} was left out: its name {why}. Rename it there.")
             else:
                 listed[tool.name] = tool
-        self._found.clear()
+        self._found = {}
         if listed != self._listed:
             self._listed = listed
             self._changes += 1
@@ -167,18 +182,19 @@ class SourcedToolbox(Toolbox):
         self._made = {key: made for key, made in self._made.items() if key in kept}
 
     def _take(self, name: str, given: Any) -> None:
-        self._found.pop(name, None)
-        if given is None:
-            self._found[name] = unknown_tool({key: each for key, each in self._listed.items() if key != name})
-            return
-        tool = self._as_tool(given)
+        tool = None if given is None else self._as_tool(given)
         if tool is not None and tool.name not in (name, UNAVAILABLE):
             self._warn(f"The source gave the tool {tool.name} when it was asked for {name}; it was left out.")
             tool = None
         if tool is not None and (why := _reserved(tool)):
             self._warn(f"The source's tool {name} was left out: its name {why}. Rename it there.")
             tool = None
-        self._found[name] = tool or unknown_tool(self._listed)
+        made = tool or self._no_such(name)  # first: it may list the tools anew
+        self._found[name] = made
+
+    def _no_such(self, name: str) -> Tool:
+        """The tool that answers for a name that the source does not know. A plain source is asked for its tools."""
+        return unknown_tool({key: each for key, each in self._tools.items() if key != name})
 
     def _as_tool(self, given: object) -> Tool | None:
         """The tool; for an object that was given before and looks the same, the same one."""
@@ -202,6 +218,14 @@ class SourcedToolbox(Toolbox):
 
 
 UNAVAILABLE: Final = "unavailable_tool"
+UNKNOWN: Final = unknown_tool({}).name
+
+
+def _none_if_unknown(name: str, error: KeyError) -> Any:
+    """Take `tools[name]` of a dictionary that lacks the name for None; raise any other KeyError again."""
+    if error.args != (name,):
+        raise error
+    return None
 
 
 def _reserved(tool: Tool) -> str:

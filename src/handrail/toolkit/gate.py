@@ -54,7 +54,7 @@ class Counts:
 class Repeats:
     """The failures of one task, and its last success: what gates/breaker.py compares the next call with."""
 
-    __slots__ = ("arguments", "count", "digest", "failures", "key", "tool")
+    __slots__ = ("arguments", "count", "digest", "failures", "keys", "tool")
 
     def __init__(self) -> None:
         self.failures: dict[str, dict[str, tuple[str, int]]] = {}
@@ -69,8 +69,8 @@ class Repeats:
         """Equal results in a row."""
         self.digest = ""
         """Of the result; empty after the first, which need not be compared unless the call comes again."""
-        self.key = ""
-        """Of the call as it was sent; empty until it came once too often."""
+        self.keys: set[str] = set()
+        """Of the call, in each way in which it was sent again."""
 
 
 class SessionState:
