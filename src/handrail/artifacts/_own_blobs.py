@@ -44,7 +44,7 @@ class OwnBlobs:
         self._kind = type(blobs).__name__
         self.place = f"in {self._kind}"
         self._wrong: set[str] = set()
-        """What could not be read as it was written: it is put again even where the store has it."""
+        """Keys of contents that could not be read back unchanged: they are put again even if the store has them."""
         self._starting = threading.Lock()
         self._removing: ThreadPoolExecutor | None = None
 
@@ -119,7 +119,7 @@ class OwnBlobs:
 
 
 def _holding(file: Path) -> Path:
-    """The link by which a file on its way in holds its content."""
+    """The link by which an unfinished file holds its content."""
     return file.with_name(f"{file.name}-held")
 
 
@@ -132,7 +132,7 @@ def _links(path: Path) -> int:
 
 @contextmanager
 def _locked(home: Path, key: str) -> Iterator[None]:
-    """Only one thread of one process counts the links of a key, or removes it. Keys with one beginning share a lock."""
+    """Lock a key: only one thread of one process counts its links or removes it. Keys with one prefix share a lock."""
     locks = home / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(locks / key[:2], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -15,7 +15,7 @@ _LOCK: Final = "in-use"
 
 
 class PrivateDirectory:
-    """Created at first use, by any thread. Its lock tells later processes whether the owner is alive."""
+    """A directory created at first use, by any thread. Its lock tells later processes whether the owner is alive."""
 
     def __init__(self) -> None:
         self._making = threading.Lock()
@@ -42,7 +42,7 @@ class PrivateDirectory:
             return self._path
 
     def close(self) -> None:
-        """Remove it with its contents. May be called twice; a later use creates a new one."""
+        """Remove the directory with its contents. May be called twice; a later use creates a new one."""
         with self._making:
             if self._end is not None:
                 self._end()
