@@ -27,11 +27,11 @@ from handrail.store.stored import StoredSession
 from handrail.store.summary import Digest, Summary
 
 UNREADABLE: Final = (HandrailError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
-"""Raised by reading what is not an event, or not a summary."""
+"""Exceptions of reading a row that is not an event, or not a summary."""
 
 
 class Store:
-    """Many sessions may write to it at once, in one process or in several; each session belongs to one at a time.
+    """Sessions in one database. Many may write at once, in one process or in several; each belongs to one at a time.
 
     Nothing is created before the first session begins. Only this user can read what it keeps. With `blobs` the bytes of
     artifacts are there instead of beside it.
@@ -81,7 +81,7 @@ class Store:
         return SessionCheck(id, good, missing, damage, without, state, tuple(self._artifact_problems(id)))
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong in the file as a whole."""
+        """Problems that SQLite finds in the file as a whole."""
         return self._database.problems() if self.path.exists() else []
 
     def export(self, id: str) -> Iterator[str]:
@@ -206,7 +206,7 @@ class Store:
         raise HandrailError(f"there is no session {id!r} in {self.path}")
 
     def _summary(self, number: int, id: str, folded: int, text: str, digest: bytes | None) -> Summary | None:
-        """None for a session without events: one that is about to begin, or was removed just now."""
+        """A summary; None for a session without events, which is about to begin or was removed just now."""
         running = is_claimed(self._claims, id)
         known = _known_digest(id, folded, text, digest)
         try:
@@ -329,7 +329,7 @@ def _check_place(path: Path) -> None:
 
 
 def _known_digest(id: str, folded: int, text: str, digest: bytes | None) -> tuple[int, Digest]:
-    """How many events a kept summary is of, and the summary; none of them if it was changed. It is made again."""
+    """Number of events in a stored summary, and the summary; none if it was changed, and it is made again."""
     try:
         if digest is None or digest == _summary_digest(id, folded, text):
             return folded, Digest.from_json(text)
@@ -347,5 +347,5 @@ def _new_id() -> str:
 
 
 def _forked(first: Event, id: str, at: int) -> Event:
-    """The first event of a fork says what it was forked from."""
+    """The first event of a fork, which names the session that was forked."""
     return replace(first, data={**first.data, "forked_from": {"session": id, "event": at}})
