@@ -34,7 +34,7 @@ FAMILIES: Final = {
     "google": "gemini",
     "ollama": "llama|qwen|mistral|gemma|phi|deepseek",
 }
-"""How the names of each provider's models begin."""
+"""Prefixes of the names of each provider's models."""
 ADDRESSED: Final = frozenset({"openai-chat", "ollama", "openai"})
 """Providers whose models have no `@` inside their names."""
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
@@ -81,7 +81,7 @@ def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -
 
 
 def _installed(name: str, extra: str, load: Callable[[], T]) -> T:
-    """What `load` gives. Raises HandrailError if a package of the extra is missing."""
+    """The value that `load` returns. Raises HandrailError if a package of the extra is missing."""
     try:
         return load()
     except ImportError as error:
