@@ -16,11 +16,11 @@ CUT: Final[Mapping[str, frozenset[str | None]]] = {
     "openai-responses": frozenset({"incomplete", "failed", "cancelled", "in_progress", "queued"}),
     "anthropic": frozenset({"max_tokens", "model_context_window_exceeded", "refusal", None}),
 }
-"""Why an answer ended, where its last call may lack a part. None: the connection ended before the provider told."""
+"""Stop reasons after which the last call may lack a part. None: the connection ended before the provider gave one."""
 OWN_ID: Final = "gemini_call_"
 """The beginning of the id of a call to which Gemini gave none."""
 Ended = tuple[list[Call], bool]
-"""The calls of an answer, and whether the last of them may lack a part."""
+"""Calls of an answer, and whether the last call may lack a part."""
 
 
 def calls_from(provider: str, response: object) -> list[Call]:
@@ -183,7 +183,7 @@ def _to_responses(answered: Answered) -> list[dict[str, Any]]:
 
 
 def _to_anthropic(answered: Answered) -> list[dict[str, Any]]:
-    """One message: all results of an answer must be in the next one."""
+    """All results of an answer as one message: Anthropic wants them in the message that follows."""
     blocks: list[dict[str, Any]] = []
     for call, result in answered:
         content: list[dict[str, Any]] = [{"type": "text", "text": text_of(result, call.name)}]
@@ -196,7 +196,7 @@ def _to_anthropic(answered: Answered) -> list[dict[str, Any]]:
 
 
 def _to_gemini(answered: Answered) -> list[dict[str, Any]]:
-    """One content. The bytes of a picture are bytes, as the SDK takes them."""
+    """All results as one content. Picture data are bytes, as the SDK takes them."""
     parts: list[dict[str, Any]] = []
     for call, result in answered:
         response: dict[str, Any] = {"name": call.name, "response": sendable_data(result.to_envelope(call.name))}
