@@ -49,7 +49,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=.*", re.DOT
 _INPUT: Final = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """Words with which a shell, or `source`, reads its input."""
 MAX_INNER_COUNT: Final = 50
-"""Commands that are looked for in the words of one."""
+"""Number of commands that are looked for in the words of one."""
 _NUMBER: Final = re.compile(r"[0-9][0-9.,a-fx]*[smhd%]?")
 
 

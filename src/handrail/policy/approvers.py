@@ -12,7 +12,7 @@ from handrail.misuse import expect, expect_number, refuse
 
 
 def wait_of(approver: object) -> float:
-    """The seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
+    """Seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
     return checked_wait("the approver's wait", getattr(approver, "wait", APPROVAL_WAIT), APPROVAL_WAIT)
 
 
@@ -36,7 +36,7 @@ async def deny_all(request: ApprovalRequest) -> Decision:
 
 
 class _NeverAnswers:
-    """Never answers; `wait` is how many seconds Handrail waits for it."""
+    """An approver that never answers; `wait` is how many seconds Handrail waits for it."""
 
     def __init__(self, wait: float) -> None:
         self.wait = wait

@@ -25,7 +25,7 @@ _LAST_WORD: Final = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)$")
 
 
 class ToolTraits(Protocol):
-    """What a policy knows of a tool."""
+    """The part of a tool that a policy reads."""
 
     @property
     def name(self) -> str: ...
