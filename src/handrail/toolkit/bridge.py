@@ -48,7 +48,7 @@ def _without_loop() -> Context:
 
 
 def _misused(given: object) -> str:
-    """What to write instead of `run_sync(given)`."""
+    """The advice for a misused `run_sync(given)`: what to write instead."""
     entered = hasattr(type(given), "__aenter__")
     what = repr(given) if entered else shown(given)
     use = ", use it there with `async with … as …:`," if entered else ""

@@ -41,7 +41,7 @@ class HostedTool:
 
 
 def refusal(name: str) -> str:
-    """What a call of a hosted tool is answered."""
+    """The answer to a call of a hosted tool."""
     return f"{name} is run by the model's provider itself, and cannot be called here. Use another tool."
 
 
