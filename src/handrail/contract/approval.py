@@ -25,14 +25,14 @@ class ApprovalRequest:
     text: str
     """The call as plain text of at most 40 lines, with tabs, control and bidi characters made visible."""
     repairs: tuple[str, ...]
-    """What preflight changed: each value before and after."""
+    """Changes that preflight made: each value before and after."""
     reason: str
     """Why approval is needed."""
     suggested_rule: str
     """The exact rule that `Decision.remember()` would add."""
     sandbox: str
     expires_at: float
-    """Seconds since the epoch; later answers are ignored."""
+    """End of the wait for an answer, in seconds since the epoch; later answers are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,6 @@ class Decision:
 
 
 Approver = Callable[[ApprovalRequest], Awaitable[Decision] | Decision]
-"""`async def`, or `def`, which runs in a thread of its own. If nobody can be asked, it raises Unavailable.
+"""A function that answers requests: `async def`, or `def`, which runs in a thread. Raises Unavailable if nobody can.
 
 May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel."""

@@ -1,4 +1,4 @@
-"""Blobs: where the bytes of artifacts are kept, for those who bring a store of their own."""
+"""Blobs: storage for the bytes of artifacts, for programs that bring a store of their own."""
 
 from typing import BinaryIO, Protocol
 
@@ -13,7 +13,7 @@ class Blobs(Protocol):
     """
 
     def put(self, key: str, content: BinaryIO) -> None:
-        """Store everything in `content`, a file open for reading. Replaces what has this key; all of it or nothing."""
+        """Store all of `content`, a file open for reading, in place of the key's old content: all or nothing."""
         ...
 
     def read(self, key: str, start: int, length: int) -> bytes:
@@ -25,5 +25,5 @@ class Blobs(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Remove it: no session holds it any more. There may be no such key."""
+        """Remove a key that no session holds any more. The key may be absent."""
         ...

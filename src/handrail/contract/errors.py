@@ -41,7 +41,7 @@ class WeakerThanAsked(HandrailError):
 
 
 class ToolFailed(Exception):
-    """Raise it in a tool's body to answer the model with exactly this Failure."""
+    """An answer for the model: raise it in a tool's body to answer with exactly this Failure."""
 
     def __init__(self, failure: "Failure") -> None:
         if isinstance(failure, str):

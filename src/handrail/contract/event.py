@@ -48,20 +48,20 @@ EVENT_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {each: {} for each in ge
     "tools_loaded": {"tools": list},
     "run_ended": {"reason": str, "text": str},
 }
-"""By type of event: the data without which a stored session can be neither listed nor resumed."""
+"""Data fields, by type of event, without which a stored session can be neither listed nor resumed."""
 
 _put: Final = object.__setattr__
 
 
 class _Unsealed:
-    """What an Event is while it is made: to fill in a frozen object takes three times as long."""
+    """An Event under construction: filling in a frozen object takes three times as long."""
 
     __slots__ = ("call_id", "data", "parent", "seq", "time", "type")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`seq` counts from 0 without gaps; every accepted call has one call_started and exactly one call_ended.
+    """One entry of a transcript. `seq` counts from 0 without gaps; each call has one call_started and one call_ended.
 
     Live output is joined: a call's first piece is a `call_output` at once, then at most 20 of them come a second, each
     with the newest 64 KiB of its stream, and the rest before `call_ended`; a background job's come after that too.
@@ -99,4 +99,4 @@ class Event:
 
 
 Reader = Callable[[Event], Awaitable[None] | None]
-"""Receives every event through its own queue. A reader that raises or blocks is dropped with a warning."""
+"""Receiver of every event, through a queue of its own. A reader that raises or blocks is dropped with a warning."""

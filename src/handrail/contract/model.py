@@ -31,7 +31,7 @@ class Message:
     images: tuple[Image, ...] = ()
     """Pictures that the user shows; those of a result are inside its value."""
     keep: Any = None
-    """What the model that wrote this message wants back unchanged: JSON that only it understands."""
+    """Data that the model which wrote this message wants back unchanged: JSON that only this model understands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Usage:
     cost: float | None = None
 
     def as_data(self) -> dict[str, float | None]:
-        """For an event. `dataclasses.asdict` copies each number as if it were a tree, which is slow."""
+        """The counts as data for an event. `dataclasses.asdict` copies numbers as if they were trees: slow."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -70,7 +70,7 @@ class Turn:
     stop: Stop = "end"
     usage: Usage = Usage()
     keep: Any = None
-    """Goes back to the same model, unchanged, with this answer's message."""
+    """Data that goes back to the same model, unchanged, with this answer's message."""
 
     def __post_init__(self) -> None:
         listed = isinstance(self.calls, tuple | list)

@@ -20,10 +20,10 @@ RETRY_MAY_HELP: Final[frozenset[str]] = frozenset({"invalid_args", "timeout", "e
 REFUSALS: Final[frozenset[str]] = frozenset(
     {"invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout"}
 )
-"""Kinds that mean: the body did not run. They do not spend the call budget."""
+"""Failure kinds after which the body did not run. They do not spend the call budget."""
 SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Pictures that providers can look at; a request with another type would be refused. Google takes no GIF."""
+"""Media types of pictures that providers accept; a request with another type would be refused. Google takes no GIF."""
 LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
 
 
@@ -34,14 +34,14 @@ class Image:
     data: bytes = field(repr=False)
     media_type: str = "image/png"
     ref: str | None = field(default=None, repr=False, compare=False)
-    """The artifact that holds it, once a result has; the model can pass it on."""
+    """The artifact that holds the picture, after a result has; the model can pass it on."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, bytes):
             refuse("Image.data", self.data, "the bytes of the picture: Image(Path('plot.png').read_bytes())")
 
     def to_wire(self) -> dict[str, Any]:
-        """What the text envelope says of it: never the bytes."""
+        """The picture as the text envelope describes it: never the bytes."""
         wire: dict[str, Any] = {"kind": "image", "media_type": self.media_type, "size": len(self.data)}
         return wire if self.ref is None else {**wire, "$artifact": self.ref}
 
@@ -98,17 +98,17 @@ class Success:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Failure:
-    """Everything that is not an answer. The message says what happened, to which field, and what to do next."""
+    """A call without an answer. The message says what happened, to which field, and what to do next."""
 
     kind: FailureKind
     message: str
     field: str | None
     expected: str | None
     data: Mapping[str, Any]
-    """More about it, such as the output of a command that was ended; empty where there is nothing."""
+    """Details, such as the output of a command that was ended; empty if there are none."""
     warnings: tuple[str, ...]
     retryable: bool
-    """Whether the same call may work later; by kind unless it was given."""
+    """Whether the same call may work later; decided by the kind unless given."""
     ok: ClassVar[Literal[False]] = False
     value: ClassVar[Any] = None
 
@@ -188,7 +188,7 @@ def sendable_data(value: Any) -> Any:
 
 
 def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
-    """Every picture in a result's value, and where it is."""
+    """Every picture in a result's value, with its path."""
     if isinstance(value, Image):
         return [(list(path), value)]
     if isinstance(value, Mapping):
@@ -199,7 +199,7 @@ def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[s
 
 
 def with_image(value: Any, path: Sequence[str | int], image: Image) -> Any:
-    """`value` with the picture at this place; what is on the way is copied."""
+    """`value` with the picture at this path; the containers on the way are copied."""
     if not path:
         return image
     key, *rest = path
