@@ -28,7 +28,7 @@ ALL: Final = (*CODING, ask_user, complete, script, search_tools, task)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
-    """`read_only` changes nothing; `coding` also writes and runs commands.
+    """A selection of the built-in tools: `read_only` changes nothing; `coding` also writes and runs commands.
 
     `all` also asks the user, finds deferred tools, starts tasks, runs scripts that call tools, and ends work.
     """

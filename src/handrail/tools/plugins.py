@@ -25,7 +25,7 @@ class Plugin:
     """The package that it comes from, and its version."""
     tools: tuple[Tool, ...] = ()
     problem: str = ""
-    """Why none of its tools are offered; empty if they are."""
+    """Reason why none of its tools are offered; empty if they are."""
 
 
 def plugins() -> list[Plugin]:
@@ -85,7 +85,7 @@ def _source(point: importlib.metadata.EntryPoint) -> str:
 
 
 def _tools(given: Any) -> Iterable[Tool]:
-    """What an entry point names: a tool, or a list of tools."""
+    """The tools that an entry point names: one, or a list."""
     if isinstance(given, Toolbox | list | tuple):
         return Toolbox(given)
     if given is None or isinstance(given, type):
