@@ -27,7 +27,7 @@ from handrail.misuse import misuse
 T = TypeVar("T")
 P = ParamSpec("P")
 _THREE_YEARS: Final = 1e8
-"""In seconds: longer than any event loop runs."""
+"""Delay of a timer that is never due, in seconds: longer than any event loop runs."""
 LOOP_CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks that the event loop which does the work still runs."""
 
@@ -64,7 +64,7 @@ _scope_types: Final[list[type[anyio.CancelScope]]] = []
 
 
 def cancel_scope() -> anyio.CancelScope:
-    """A cancel scope of anyio's for asyncio. anyio asks each time which library runs, and fills each scope in twice."""
+    """A cancel scope of anyio's asyncio backend, made without anyio's search for the running library."""
     if not _scope_types:
         _scope_types.append(type(anyio.CancelScope()))
     return _scope_types[0]()
@@ -85,10 +85,10 @@ def in_cancelled_scope() -> bool:
 
 
 class _Waiting(dict[object, Callable[[], object]]):
-    """What is to be done when the running task waits."""
+    """Functions to call when the running task first waits."""
 
     soon = False
-    """Whether the event loop will do it in its next turn."""
+    """Whether the event loop will call them in its next turn."""
 
     def act(self) -> None:
         self.soon = False
@@ -97,7 +97,7 @@ class _Waiting(dict[object, Callable[[], object]]):
 
 
 def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
-    """What is put in here is called when the running task first waits, unless it was taken out before.
+    """Table of functions that are called when the running task first waits, unless they are removed before that.
 
     A timer for each call, which is nearly always cancelled at once, would cost a tenth of the call.
     """
@@ -111,7 +111,7 @@ def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
 
 
 def context_for_callbacks() -> Context:
-    """A copy of the running context. A function that runs in it, in no task, may start tasks in a group of anyio's.
+    """A copy of the running context. A function that runs in the copy, in no task, may start tasks in an anyio group.
 
     Where sniffio is installed, anyio asks it which library runs; and it knows only of tasks and of what anyio started.
     """
@@ -179,7 +179,7 @@ class _LoopEnd:
 
     @staticmethod
     def of(loop: Any) -> "_LoopEnd":
-        """The one of this event loop, which alone keeps it alive."""
+        """The object of this event loop. Only the loop's timer keeps the object alive."""
         known: Callable[[], _LoopEnd | None] = vars(loop).get("_handrail_end", lambda: None)
         end = known()
         if end is None:
@@ -217,7 +217,7 @@ class OwnLoop:
         self._claim(loop_here())
 
     def here(self) -> bool:
-        """Whether it is the running loop. A loop that no longer runs is replaced by the running one."""
+        """Whether this object's loop is the running one. A loop that no longer runs is replaced by the running one."""
         current = running_loop()
         if self.loop is current:
             return True
@@ -291,7 +291,7 @@ class _RemoteWork:
             self.error = error
 
     def _ended(self, task: Any) -> None:
-        """Called also for a task that is cancelled before it begins."""
+        """Note the end of the task, also of one that was cancelled before it began."""
         if task.cancelled() or task.exception() is not None:
             self.error = Unavailable("The work was cancelled because its event loop ended.", retryable=False)
         call_on(self._back, self._done.set)

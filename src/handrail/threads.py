@@ -121,7 +121,7 @@ def in_lasting_thread(function: Callable[[], T]) -> T:
 
 
 _lasting: "dict[int, SimpleQueue[tuple[Work, threading.Event]]]" = {}
-"""By process: what its lasting thread is asked to do."""
+"""Queue of the lasting thread's work, by process id."""
 _lasting_lock = threading.Lock()
 
 
