@@ -65,6 +65,7 @@ _scope_types: Final[list[type[anyio.CancelScope]]] = []
 
 def cancel_scope() -> anyio.CancelScope:
     """A cancel scope of anyio's asyncio backend, made without anyio's search for the running library."""
+    # anyio.CancelScope() looks up the running library at each call and initialises the scope twice; this is per call.
     if not _scope_types:
         _scope_types.append(type(anyio.CancelScope()))
     return _scope_types[0]()
@@ -101,11 +102,13 @@ def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
 
     A timer for each call, which is nearly always cancelled at once, would cost a tenth of the call.
     """
+    # An attribute of the loop goes when the loop goes; a table of loops here would keep dead ones alive.
     waiting: _Waiting | None = vars(loop).get("_handrail_waiting")
     if waiting is None:
         waiting = vars(loop)["_handrail_waiting"] = _Waiting()
     if not waiting.soon:
         waiting.soon = True
+        # An empty context, so that the callback holds nothing of the call that asked for it.
         loop.call_soon(waiting.act, context=Context())
     return waiting
 
@@ -163,6 +166,7 @@ def when_loop_closes(act: Callable[[], object]) -> Callable[[], object]:
     if loop is None:
         return lambda: None
     acts, key = _LoopEnd.of(loop).acts, object()
+    # Weak: a sandbox that its owner dropped must be freed now, not when the loop ends.
     if isinstance(act, MethodType):
         acts[key] = weakref.WeakMethod(act, lambda _: acts.pop(key, None))
     else:
@@ -183,8 +187,11 @@ class _LoopEnd:
         known: Callable[[], _LoopEnd | None] = vars(loop).get("_handrail_end", lambda: None)
         end = known()
         if end is None:
+            # asyncio has no hook for the end of a loop, but close() drops all timers: `__del__` is that hook.
             end = _LoopEnd()
+            # An empty context: a copy would keep its variables alive as long as the loop.
             loop.call_later(_THREE_YEARS, end, context=Context())
+            # Only a weak reference: a strong one on the loop would outlive close(), and `__del__` would come late.
             vars(loop)["_handrail_end"] = weakref.ref(end)
         return end
 
@@ -221,6 +228,7 @@ class OwnLoop:
         current = running_loop()
         if self.loop is current:
             return True
+        # Two loops in two threads may ask at once; only one of them may become the owner.
         with _claiming:
             if self.loop is None or not self.loop.is_running():
                 self._claim(current)
@@ -270,6 +278,7 @@ class _RemoteWork:
 
     async def over(self) -> None:
         """Wait until the work, or its event loop, has ended."""
+        # A loop that was stopped tells nobody, so the wait looks at it now and then.
         while not self._done.is_set():
             with anyio.move_on_after(LOOP_CHECK_INTERVAL):
                 await self._done.wait()
@@ -356,6 +365,7 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         await closing()
 
+    # In a task of its own, because `task.cancel()` passes anyio's shield and would end `closing` half-way.
     task = asyncio.create_task(run())
     cancelled: BaseException | None = None
     with anyio.CancelScope(shield=True):
@@ -363,7 +373,7 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
             try:
                 await asyncio.wait((task,))
             except asyncio.CancelledError as error:
-                cancelled = error
+                cancelled = error  # keep waiting; the last cancellation is raised after the work
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     task.result()

@@ -22,6 +22,7 @@ OWN_ROOMS: Final = (
 
 LOG: Final = logging.getLogger("handrail")
 LOG.addHandler(logging.NullHandler())
+# Weak: a session that ended must not be kept alive by the log, nor its secrets searched for any longer.
 _cleaning: "Final[WeakSet[Callable[[str], str]]]" = WeakSet()
 
 

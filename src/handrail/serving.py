@@ -250,6 +250,7 @@ class _Server(uvicorn.Server):
         self._complained = -COMPLAINT_SECONDS
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # No sockets for uvicorn: it would accept by asyncio, whose accept loop is the one replaced here.
         await super().startup(sockets=[])
         self.started_up.set()
 

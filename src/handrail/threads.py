@@ -37,7 +37,7 @@ class Work:
         self.value: Any = None
         self.error: BaseException | None = None
         self._run = function
-        self._context = copy_context()
+        self._context = copy_context()  # the body sees the caller's context variables, as with asyncio.to_thread
         self._on_late = on_late
         self._lock = threading.Lock()
         self._left = False
@@ -52,6 +52,7 @@ class Work:
         try:
             await self._woken.wait()
         except BaseException:
+            # Under the lock, so that exactly one side reports: the caller its value, or the thread `on_late`.
             with self._lock:
                 self._left = not self._done
             raise
@@ -95,6 +96,7 @@ async def in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
     """Call it in a thread and wait for its end, even when cancelled. As many run at once as anyio allows threads."""
     outcome: list[T] = []
     work = Work(lambda: outcome.append(function(*arguments)))
+    # A thread cannot be stopped: without the wait, a cancelled function would go on writing unseen.
     async with anyio.to_thread.current_default_thread_limiter():
         await finish(work.seen_to_end)
     return outcome[0]
@@ -133,6 +135,7 @@ def _serve_all(queue: "SimpleQueue[tuple[Work, threading.Event]]") -> None:
         del work
 
 
+# A stack: the thread that was busy last is taken first, and the others can go cold. deque.pop is atomic, so no lock.
 _idle: "deque[SimpleQueue[Work]]" = deque()
 
 
@@ -149,7 +152,7 @@ def _serve(queue: "SimpleQueue[Work]") -> None:
     while True:
         work = queue.get()
         work.execute()
-        del work
+        del work  # an idle thread must not keep the last body's arguments and value alive
         if len(_idle) >= IDLE_THREADS:
             return
         _idle.append(queue)

@@ -41,6 +41,7 @@ class _Ends(BaseCallbackHandler):
 
 
 _ENDS: Final = _Ends()
+# LangChain adds the default of this variable to the callbacks of every run: no user has to pass it.
 register_configure_hook(ContextVar("handrail_ends", default=_ENDS), inheritable=True)
 
 

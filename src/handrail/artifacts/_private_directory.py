@@ -37,6 +37,7 @@ class PrivateDirectory:
                 lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 os.rename(fresh, path / _LOCK)  # so nobody sees the lock file unlocked while the owner is alive
+                # finalize also runs at the exit of the program, which `__del__` need not.
                 self._end = weakref.finalize(self, _remove, path, lock, os.getpid())
                 self._path = path
             return self._path
@@ -56,6 +57,7 @@ def sweep() -> int:
         with suppress(OSError):
             if entry.is_symlink() or entry.stat().st_uid != os.getuid():
                 continue
+            # Others can write in the temporary directory: follow no link, and do not block on a pipe.
             lock = os.open(entry / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

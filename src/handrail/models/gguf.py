@@ -72,6 +72,7 @@ class Gguf:
         send, receive = anyio.create_memory_object_stream[Any](MAX_WAITING_COUNT)
         post = partial(anyio.from_thread.run_sync, token=anyio.lowlevel.current_token())
         work = partial(self._work, self._request(messages, tools, system), send, post, left)
+        # A daemon: the library cannot be interrupted between tokens, and must not keep the program from exiting.
         Thread(target=work, name=self.name, daemon=True).start()
         try:
             async for chunk in receive:

@@ -175,7 +175,7 @@ class Database:
             except Locked:
                 if monotonic() > end:
                     raise
-            sleep(random() * STORE_RETRY_PAUSE_SECONDS)
+            sleep(random() * STORE_RETRY_PAUSE_SECONDS)  # random, so that two waiters do not collide again
 
     def add_session(self, id: str) -> int:
         """Add a session; return its number, which is never used again. Raises Unavailable."""
@@ -277,7 +277,7 @@ class Database:
         """Open mode for a read-only store. SQLite cannot use its `-wal` there, unless its `-shm` exists too."""
         wal, shm = (self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))
         if not wal.exists() or wal.stat().st_size == 0:
-            return "ro&immutable=1"
+            return "ro&immutable=1"  # without it SQLite would create `-wal` and `-shm`, which it may not
         if not shm.exists():
             raise HandrailError(
                 f"{self.path} may not be written, and its last events are still in {wal.name}: "
@@ -307,9 +307,11 @@ class Database:
                     f"the store {self.path} has an old format: it can be read only where it can be written"
                 )
             return
+        # With WAL, NORMAL loses no commit when a process dies, only when the machine does, and saves an fsync per call.
         connection.execute("PRAGMA synchronous = NORMAL")
         for left in reversed(range(OPEN_TRIES)):  # several processes may create one store at once
             try:
+                # WAL: readers such as `handrail sessions` do not block the session that writes, nor it them.
                 connection.execute("PRAGMA journal_mode = WAL")
                 _migrate(connection)
                 return
@@ -332,6 +334,7 @@ class Database:
 
 
 def _let_go(connection: sqlite3.Connection, owner: int) -> None:
+    # SQLite forbids even to close a connection in a forked child: it could delete the log that the parent writes.
     if owner != os.getpid():
         INHERITED.append(connection)
         return
@@ -344,6 +347,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
         return
     with transaction(connection):
+        # Asked again inside the transaction: another process may have migrated the file meanwhile.
         done = connection.execute("PRAGMA user_version").fetchone()[0]
         for statement in (each for migration in MIGRATIONS[done:] for each in migration):
             connection.execute(statement)

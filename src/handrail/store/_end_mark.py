@@ -63,6 +63,7 @@ class EndMark:
         try:
             if self._file is None:
                 self._open()
+            # One pwrite of a constant length: a reader sees the old line, the new one, or one with a wrong checksum.
             os.pwrite(self._file, b"%08x %b" % (crc32(line), line), 0)  # type: ignore[arg-type]
         except OSError:
             pass
