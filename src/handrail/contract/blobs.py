@@ -10,6 +10,28 @@ class Blobs(Protocol):
     several at once, and may take their time. Whatever they raise fails one call, never the session. Bytes are checked
     after they are read, so a store need not check them. Two directories of artifacts must not have keys in common: give
     each a prefix of its own.
+
+    Example:
+        ```python
+        class InMemory:
+            def __init__(self):
+                self.kept = {}
+            def put(self, key, content):
+                self.kept[key] = content.read()
+            def read(self, key, start, length):
+                return self.kept[key][start : start + length]
+            def has(self, key):
+                return key in self.kept
+            def remove(self, key):
+                self.kept.pop(key, None)
+
+        blobs: Blobs = InMemory()
+        artifacts = Artifacts(blobs=blobs)
+        kept = await artifacts.scope("s1").put("three pages")
+        print(await artifacts.scope("s1").read(kept.ref), len(blobs.kept))
+        artifacts.close()
+        #> b'three pages' 1
+        ```
     """
 
     def put(self, key: str, content: BinaryIO) -> None:

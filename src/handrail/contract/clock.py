@@ -15,7 +15,25 @@ class Limit(Protocol):
 
 
 class Clock(Protocol):
-    """A clock with nested limits. `pause` pauses this clock and its parents, with all their limits."""
+    """A clock with nested limits. `pause` pauses this clock and its parents, with all their limits.
+
+    Example:
+        ```python
+        import anyio
+
+        @tool
+        async def patient(context: Context) -> str:
+            "Wait within a limit."
+            clock: Clock = context.clock
+            with clock.limit(0.01) as limit:
+                await anyio.sleep(60)
+            return "stopped" if limit.passed else "done"
+
+        async with Session([patient]) as session:
+            print((await session.call("patient")).value)
+        #> stopped
+        ```
+    """
 
     def limit(self, seconds: float) -> AbstractContextManager[Limit]:
         """End the block after `seconds` of unpaused time, without an exception."""

@@ -71,6 +71,23 @@ class Event:
 
     `traceback` is there if somebody raised: at most 16 KiB of text for people. No answer to the model contains it.
     `duration_ms` is what the call itself took: waiting for a person, or for its lane, does not count.
+
+    Example:
+        ```python
+        def show(event: Event) -> None:
+            if event.type.startswith("call_"):
+                print(event.type, event.call_id)
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], readers=[show]) as session:
+            await session.call("add", {"a": 41})
+        #> call_started call_1
+        #> call_running call_1
+        #> call_ended call_1
+        ```
     """
 
     seq: int

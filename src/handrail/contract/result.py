@@ -29,7 +29,21 @@ LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TI
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture for the model. It travels beside the text, in each provider's own form."""
+    """A picture for the model. It travels beside the text, in each provider's own form.
+
+    Example:
+        ```python
+        @tool
+        def snapshot() -> Image:
+            "Take a picture."
+            return Image(b"GIF89a", "image/gif")
+
+        async with Session([snapshot]) as session:
+            picture = (await session.call("snapshot")).value
+            print(picture.media_type, picture.base64())
+        #> image/gif R0lGODlh
+        ```
+    """
 
     data: bytes = field(repr=False)
     media_type: str = "image/png"
@@ -52,7 +66,21 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRef:
-    """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in."""
+    """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in.
+
+    Example:
+        ```python
+        @tool
+        async def report(context: Context) -> ArtifactRef:
+            "Write a report."
+            return await context.artifacts.put("three pages", name="report.txt")
+
+        async with Session([report]) as session:
+            kept = (await session.call("report")).value
+            print(kept.name, kept.size, await session.artifacts.read(kept.ref, 6, 5))
+        #> report.txt 11 b'pages'
+        ```
+    """
 
     ref: str
     size: int = 0
@@ -74,6 +102,15 @@ class Success:
     """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it.
 
     It has a Failure's fields too, all of them empty, so that a Result can be read without asking which one it is.
+
+    Example:
+        ```python
+        result = Success({"sum": 42})
+        print(result.ok, result.value["sum"], result.kind)
+        print(result.to_envelope("add"))
+        #> True 42 None
+        #> {'ok': True, 'tool': 'add', 'result': {'sum': 42}}
+        ```
     """
 
     value: Any
@@ -98,7 +135,15 @@ class Success:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Failure:
-    """A call without an answer. The message says what happened, to which field, and what to do next."""
+    """A call without an answer. The message says what happened, to which field, and what to do next.
+
+    Example:
+        ```python
+        failure = Failure("not_found", "There is no file a.txt. Files here: b.txt.", field="path")
+        print(failure.ok, failure.kind, failure.retryable)
+        #> False not_found False
+        ```
+    """
 
     kind: FailureKind
     message: str
@@ -152,6 +197,20 @@ class Failure:
 
 
 Result = Success | Failure
+"""The one honest answer to a call: a Success or a Failure. Both have the same fields.
+
+Example:
+    ```python
+    def add(a: int, b: int = 1) -> int:
+        "Add two numbers."
+        return a + b
+
+    async with Session([add]) as session:
+        result: Result = await session.call("add", {"a": 41})
+        print(result.value if result.ok else result.message)
+    #> 42
+    ```
+"""
 
 
 def to_wire(value: Any) -> Any:
@@ -213,6 +272,15 @@ def read_envelope(text: str, *, strict: bool = True) -> Result:
 
     A text that begins with one of the legacy prefixes is the Failure it stands for; any other text that is not an
     envelope raises BadEnvelope, or is `Success({"text": text})` unless `strict`.
+
+    Example:
+        ```python
+        text = '{"ok": false, "kind": "timeout", "message": "It took too long.", "tool": "bash", "retryable": true}'
+        print(read_envelope(text).kind)
+        print(read_envelope("plain text", strict=False).value)
+        #> timeout
+        #> {'text': 'plain text'}
+        ```
     """
     if not isinstance(text, str):
         write = (

@@ -36,6 +36,17 @@ class Truncated(str):
     """The beginning of a text, a line that says how much is missing and where it is, and the end.
 
     It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
+
+    Example:
+        ```python
+        text = Truncated("begin", "end", left_out=992, total=1000)
+        print(text)
+        print(text.head, text.tail, text.left_out)
+        #> begin
+        #> [… 992 of 1,000 characters left out]
+        #> end
+        #> begin end 992
+        ```
     """
 
     __slots__ = ("_ends", "_starts", "left_out", "total", "whole")

@@ -51,6 +51,7 @@ class _NeverAnswers:
 
 
 never_answers = _NeverAnswers(0.05)
+"""An approver that never answers, so that tests can see a request expire, after 0.05 seconds."""
 
 
 def edit_with(arguments: Mapping[str, Any]) -> Approver:

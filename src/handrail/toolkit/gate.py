@@ -280,9 +280,11 @@ class Step:
 
 
 Next = Callable[[Step], Awaitable[Result]]
+"""The rest of the pipeline, as a gate gets it: awaiting it runs the later gates and the tool's body."""
 OWN: Final = "handrail."
 """The package whose gates are known to return a Result."""
 Gate = Callable[[Step, Next], Awaitable[Result]]
+"""An async function around a tool's body: it passes the call on, answers it, or changes the result."""
 
 
 def fold(gates: Sequence[Gate]) -> Next:
