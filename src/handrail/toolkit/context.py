@@ -25,7 +25,25 @@ State = TypeVar("State", default=Any)
 
 
 class Host(Protocol):
-    """The program that runs a session, such as an agent loop. An ability it lacks raises ToolFailed(unavailable)."""
+    """The program that runs a session, such as an agent loop. An ability it lacks raises ToolFailed(unavailable).
+
+    Example:
+        ```python
+        class Program:
+            async def ask(self, question, choices=()):
+                return "blue"
+
+        @tool
+        async def colour(context: Context) -> str:
+            "Ask for a colour."
+            host: Host = context.host
+            return await host.ask("Which colour?")
+
+        async with Session([colour], host=Program()) as session:
+            print((await session.call("colour")).value)
+        #> blue
+        ```
+    """
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Ask the person a question and wait for the answer."""
@@ -93,6 +111,21 @@ class Context(Generic[State]):
     """A tool body's view of one call. After the call, a job that it started may still `show`.
 
     `Context[Settings]` gives the type of the session's state.
+
+    Example:
+        ```python
+        @tool
+        async def count(context: Context) -> int:
+            "Count the calls of this session."
+            memory = context.memory("count")
+            memory["n"] = memory.get("n", 0) + 1
+            context.show(f"call {context.call.id}")
+            return memory["n"]
+
+        async with Session([count]) as session:
+            print([(await session.call("count")).value for _ in range(2)])
+        #> [1, 2]
+        ```
     """
 
     __slots__ = ("_is_uncut", "_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")

@@ -156,7 +156,23 @@ def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
 
 
 class Step:
-    """One call on its way through the gates. They read it, and fill in what later gates need."""
+    """One call on its way through the gates. They read it, and fill in what later gates need.
+
+    Example:
+        ```python
+        async def audit(step: Step, proceed: Next) -> Result:
+            print(step.tool.name, dict(step.arguments))
+            return await proceed(step)
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], gates=(*STANDARD[:-1], audit, STANDARD[-1])) as session:
+            await session.call("add", '{"a": "41"}')
+        #> add {'a': 41}
+        ```
+    """
 
     __slots__ = (
         "_session",
@@ -280,11 +296,43 @@ class Step:
 
 
 Next = Callable[[Step], Awaitable[Result]]
-"""The rest of the pipeline, as a gate gets it: awaiting it runs the later gates and the tool's body."""
+"""The rest of the pipeline, as a gate gets it: awaiting it runs the later gates and the tool's body.
+
+Example:
+    ```python
+    async def shout(step: Step, proceed: Next) -> Result:
+        result = await proceed(step)
+        return Success(result.value.upper()) if result.ok else result
+
+    def greet(name: str) -> str:
+        "Greet somebody."
+        return f"hello {name}"
+
+    async with Session([greet], gates=(*STANDARD[:-1], shout, STANDARD[-1])) as session:
+        print((await session.call("greet", {"name": "Ada"})).value)
+    #> HELLO ADA
+    ```
+"""
 OWN: Final = "handrail."
 """The package whose gates are known to return a Result."""
 Gate = Callable[[Step, Next], Awaitable[Result]]
-"""An async function around a tool's body: it passes the call on, answers it, or changes the result."""
+"""An async function around a tool's body: it passes the call on, answers it, or changes the result.
+
+Example:
+    ```python
+    async def closed(step: Step, proceed: Next) -> Result:
+        return Failure("rejected", "The shop is closed. Come back tomorrow.")
+
+    gate: Gate = closed
+    def buy(thing: str) -> str:
+        "Buy something."
+        return thing
+
+    async with Session([buy], gates=(*STANDARD[:-1], gate, STANDARD[-1])) as session:
+        print((await session.call("buy", {"thing": "tea"})).message)
+    #> The shop is closed. Come back tomorrow.
+    ```
+"""
 
 
 def fold(gates: Sequence[Gate]) -> Next:

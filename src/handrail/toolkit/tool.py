@@ -81,6 +81,18 @@ class Tool(Generic[P, R]):
     """A tool, checked when it is made: one that exists can be offered to a model. `body(context, arguments)` answers.
 
     Calling the tool calls the plain function that `@tool` made it of, without gates: for that function's own tests.
+
+    Example:
+        ```python
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        def forecast(context, arguments):
+            return f"{arguments['city']}: sunny"
+
+        weather = Tool("weather", schema, forecast, description="Tell the weather.")
+        async with Session([weather]) as session:
+            print((await session.call("weather", {"city": "Oslo"})).value)
+        #> Oslo: sunny
+        ```
     """
 
     name: str
@@ -208,6 +220,17 @@ def tool(
         validate: refuses arguments that the schema accepts and the function does not, by raising ToolFailed or
             ValueError. It gets the arguments that were sent, converted, and runs before anybody is asked.
         **options: those of Tool, such as risk, effects, timeout, needs, returns and blank.
+
+    Example:
+        ```python
+        @tool(effects=["reads"], timeout=10)
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        print(add.name, add.timeout, add(41))
+        #> add 10 42
+        ```
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
         wrong, known = sorted(unknown), ("name", "description", "isolate", "validate", *ToolOptions.__annotations__)

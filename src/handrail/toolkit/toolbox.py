@@ -57,6 +57,17 @@ class Toolbox:
 
     Such an object has `__call__(context, arguments)`, `__call__(ctx, **arguments)`, or `execute(**arguments)`, which
     may take the Context too, as `ctx`. Each is a `def` or an `async def`.
+
+    Example:
+        ```python
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        box = Toolbox([add])
+        print(box.names(), box.schemas("anthropic")[0]["name"])
+        #> ['add'] add
+        ```
     """
 
     sourced = waits = False
