@@ -45,6 +45,13 @@ class Rule:
     """`TOOL`, `TOOL(glob)` on its first required property, `TOOL(field=glob)`, `risk:high` or `effect:writes`.
 
     `match` and `no_match` are example values; creating the rule fails if one of them comes out otherwise.
+
+    Example:
+        ```python
+        rule = Rule("bash(git *)", match=["git status"], no_match=["rm x"])
+        print(Policy(allow=[rule]).allow[0].pattern)
+        #> bash(git *)
+        ```
     """
 
     pattern: str
