@@ -13,7 +13,19 @@ MarkState = Literal["fits", "none", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class SessionCheck:
-    """Findings of a check of one session."""
+    """Findings of a check of one session.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        check: SessionCheck = store.check(store.sessions()[0].id)
+        print(check.missing, repr(check.damage))
+        store.close()
+        #> 0 ''
+        ```
+    """
 
     id: str
     events: int

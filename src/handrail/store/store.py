@@ -35,6 +35,16 @@ class Store:
 
     Nothing is created before the first session begins. Only this user can read what it keeps. With `blobs` the bytes of
     artifacts are there instead of beside it.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        print([summary.title for summary in store.sessions()])
+        store.close()
+        #> ['What is 41 + 1?']
+        ```
     """
 
     def __init__(self, path: str | Path, *, blobs: Blobs | None = None) -> None:

@@ -13,7 +13,19 @@ MAX_TITLE: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One session in a list. `state` is running, interrupted, idle, or the reason for which the last run ended."""
+    """One session in a list. `state` is running, interrupted, idle, or the reason for which the last run ended.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        summary: Summary = store.sessions()[0]
+        print(summary.title, summary.state, summary.calls)
+        store.close()
+        #> What is 41 + 1? done 0
+        ```
+    """
 
     id: str
     title: str
