@@ -275,6 +275,14 @@ class Artifacts(Scope):
 
     Without a directory they are in a private one, which is created when needed and removed by `close`. With `blobs` the
     bytes are there, and the directory only says which session has which.
+
+    Example:
+        ```python
+        artifacts = Artifacts("kept")
+        kept = await artifacts.scope("s1").put("three pages", name="report.txt")
+        print(await artifacts.read(kept.ref, 6, 5))
+        #> b'pages'
+        ```
     """
 
     def __init__(self, directory: str | PathLike[str] | None = None, *, blobs: Blobs | None = None) -> None:
