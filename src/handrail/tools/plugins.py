@@ -49,7 +49,15 @@ def every_tool(say: Callable[[str], object]) -> list[Tool]:
 
 
 def plugin_tools() -> list[Tool]:
-    """The tools of every installed plugin. One that is broken is left out with a warning."""
+    """The tools of every installed plugin. One that is broken is left out with a warning.
+
+    Example:
+        ```python
+        tools = [*builtin_tools(), *plugin_tools()]
+        print("bash" in Toolbox(tools).names())
+        #> True
+        ```
+    """
     found = plugins()
     for plugin in found:
         if plugin.problem:
