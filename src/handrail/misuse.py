@@ -20,7 +20,17 @@ C = TypeVar("C")
 
 
 class HandrailError(Exception):
-    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
+    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model.
+
+    Example:
+        ```python
+        try:
+            Policy(mode="careful")
+        except HandrailError as error:
+            print(error)
+        #> policy mode 'careful' is not one of contained, ask, strict, open
+        ```
+    """
 
 
 def expect(name: str, given: object, kind: type, write: str) -> None:

@@ -33,6 +33,13 @@ class Scrubber:
     """Replaces secrets by `[secret]`; made from the secrets themselves. Raises HandrailError for one that is too short.
 
     White space around a secret is ignored. Calling it is the same as calling `text`.
+
+    Example:
+        ```python
+        scrubber = Scrubber(["sk-5f3a9c21"])
+        print(scrubber.text("key=sk-5f3a9c21"), scrubber.data({"key": "sk-5f3a9c21"}))
+        #> key=[secret] {'key': '[secret]'}
+        ```
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
