@@ -29,6 +29,16 @@ def calls_from(provider: str, response: object) -> list[Call]:
     Args:
         provider: openai (chat completions), openai-responses, anthropic or gemini.
         response: what the provider's SDK returned, or the same as a dict.
+
+    Example:
+        ```python
+        from handrail.adapters import calls_from
+
+        response = {"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [
+            {"id": "c1", "function": {"name": "add", "arguments": '{"a": "41"}'}}]}}]}
+        print(calls_from("openai", response)[0].arguments)
+        #> {"a": "41"}
+        ```
     """
     calls: list[Call]
     calls, cut = _of(provider, _READERS)(response)
@@ -41,6 +51,14 @@ def answers_for(provider: str, calls: Sequence[Call], results: Sequence[Result])
     """The results as messages to append to the conversation, after the model's own: each call has its answer.
 
     Pictures are in the result where the provider takes them there, and otherwise in a message after it.
+
+    Example:
+        ```python
+        from handrail.adapters import answers_for
+
+        print(answers_for("openai", [Call("c1", "add", "{}")], [Success(42)]))
+        #> [{'role': 'tool', 'tool_call_id': 'c1', 'content': '{"ok":true,"tool":"add","result":42}'}]
+        ```
     """
     write = _of(provider, _WRITERS)
     expect("calls", calls, Sequence, "the list that calls_from returned")

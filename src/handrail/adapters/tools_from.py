@@ -31,6 +31,20 @@ def tools_from(framework_tools: Iterable[Any]) -> list[Tool]:
 
     One that needs the framework's run context is refused, by name, with a HandrailError. No framework says what a
     tool may do to the world: use `dataclasses.replace(tool, effects=["writes"])`.
+
+    Example:
+        ```python
+        from handrail.adapters import tools_from
+        from pydantic_ai import Tool as FrameworkTool
+
+        def shout(text: str) -> str:
+            "Shout a text."
+            return text.upper()
+
+        async with Session(tools_from([FrameworkTool(shout)]), policy=Policy(mode="open")) as session:
+            print((await session.call("shout", {"text": "hello"})).value)
+        #> HELLO
+        ```
     """
     if isinstance(framework_tools, Mapping | str) or not isinstance(framework_tools, Iterable):
         raise HandrailError(f"tools_from() takes a list of tools, not {shown(framework_tools)}")

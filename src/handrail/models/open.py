@@ -49,6 +49,14 @@ def open_model(name: str, **options: Any) -> Model:
     ask_line. Nothing is sent before the model is asked.
 
     Raises HandrailError for a wrong name or option, a missing key, and a package that is not installed.
+
+    Example:
+        ```python
+        from handrail.models import open_model
+
+        print(open_model("openai-chat:qwen3@http://127.0.0.1:8080/v1", window=32_000).window)
+        #> 32000
+        ```
     """
     calls = options.pop("calls", "native")
     if calls not in ("native", "text"):

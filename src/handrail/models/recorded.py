@@ -35,6 +35,17 @@ class Recording:
 
     The key of the model, every text in `secrets`, and the secrets of the session that asks it are replaced before
     anything is written.
+
+    Example:
+        ```python
+        from handrail.models import Recording, open_model
+
+        async with Agent(Recording(ScriptedModel(["It is 42."]), "talk.jsonl")) as agent:
+            await agent.run("What is 41 + 1?")
+        async with Agent(open_model("recorded:talk.jsonl")) as agent:
+            print((await agent.run("What is 41 + 1?")).text)
+        #> It is 42.
+        ```
     """
 
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Sequence[str] = ()) -> None:

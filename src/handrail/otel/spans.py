@@ -42,6 +42,19 @@ class Tracing:
     Args:
         tracer_provider: where spans go; the program's global one if None.
         content: whether spans also contain what was said: arguments, results, messages, errors and tracebacks.
+
+    Example:
+        ```python
+        from handrail.otel import Tracing
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], tracing=Tracing()) as session:  # spans go to the program's tracer provider
+            print((await session.call("add", {"a": 41})).value)
+        #> 42
+        ```
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, content: bool = False) -> None:

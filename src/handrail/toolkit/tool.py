@@ -227,7 +227,6 @@ def tool(
         def add(a: int, b: int = 1) -> int:
             "Add two numbers."
             return a + b
-
         print(add.name, add.timeout, add(41))
         #> add 10 42
         ```
