@@ -31,9 +31,9 @@ TITLES = [
 PROMISE = "Run your model's tool calls safely: checked arguments, a real sandbox, one honest result each."
 
 
-def block(beginning: str) -> str:
-    """The one program of the README that begins like this."""
-    (found,) = [text for text in blocks("README.md", "python") if text.startswith(beginning)]
+def block(beginning: str, page: str = "README.md") -> str:
+    """The one program of a page that begins like this."""
+    (found,) = [text for text in blocks(page, "python") if text.startswith(beginning)]
     return found
 
 
@@ -72,8 +72,8 @@ def section(title: str) -> str:
     return read("README.md").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def lines_of(beginning: str) -> list[str]:
-    return [line for line in block(beginning).splitlines() if line.strip() and not line.startswith("#")]
+def lines_of(beginning: str, page: str = "README.md") -> list[str]:
+    return [line for line in block(beginning, page).splitlines() if line.strip() and not line.startswith("#")]
 
 
 TEN = "from handrail import Session, builtin_tools, open_sandbox, run_sync\n"
@@ -106,10 +106,13 @@ async def test_seven_lines_give_an_agent_of_the_framework_a_jail_on_the_project(
     assert said["result"]["stdout"].endswith(f"{tmp_path.name}\n"), "nothing else is there"
 
 
-@pytest.mark.parametrize("beginning", [TEN, SEVEN, "from typing"])
-def test_each_program_of_the_readme_can_be_pasted_by_itself(beginning: str) -> None:
+AGENTS = [("from typing", "README.md"), ("from anthropic", "docs/framework.md")]
+
+
+@pytest.mark.parametrize(("beginning", "page"), [(TEN, "README.md"), (SEVEN, "README.md"), *AGENTS])
+def test_each_program_of_the_readme_can_be_pasted_by_itself(beginning: str, page: str) -> None:
     """It takes no name from a block before it."""
-    text = block(beginning)
+    text = block(beginning, page)
     assert used(f"{text}\nfrom_an_earlier_block") - defined(text) - set(dir(builtins)) == {"from_an_earlier_block"}
 
 
@@ -130,8 +133,9 @@ def test_the_first_page_leads_to_every_page_of_the_guide() -> None:
     assert pages - set(re.findall(r"\]\((.*?)\)", read("docs/index.md"))) == set()
 
 
-def test_a_whole_agent_is_about_fifteen_lines() -> None:
-    assert len(lines_of("from typing")) <= 15
+@pytest.mark.parametrize(("beginning", "page"), AGENTS)
+def test_a_whole_agent_is_about_fifteen_lines(beginning: str, page: str) -> None:
+    assert len(lines_of(beginning, page)) <= 15
 
 
 # The order of one turn
