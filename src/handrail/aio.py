@@ -196,7 +196,7 @@ class _LoopEnd:
         return end
 
     def __call__(self) -> None:
-        """Never called: the timer is never due."""
+        """Do nothing: the timer is never due."""
 
     def __del__(self) -> None:
         if (

@@ -26,7 +26,7 @@ IDLE_THREADS = 16
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether it is an `async def`, or an object that has one as its `__call__`: no thread is needed for it."""
+    """Whether a function is an `async def`, or an object with an async `__call__`: it needs no thread."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
@@ -77,7 +77,7 @@ class Work:
         return self._left
 
     def execute(self) -> None:
-        """In the thread: run the body, keep its outcome, and wake the caller if it still waits."""
+        """Run the body, in the thread, keep its outcome, and wake the caller if it still waits."""
         try:
             self.value = self._context.run(self._run)
         except BaseException as error:  # noqa: BLE001 - every outcome of a body belongs to its caller

@@ -1,4 +1,4 @@
-"""The agents in the README and in docs/framework.md, on the SDKs of OpenAI and Anthropic, against a provider's server that is not ours."""
+"""The agents in the README and the guide, on OpenAI's and Anthropic's SDKs, against a server that is not ours."""
 
 import json
 from pathlib import Path

@@ -159,7 +159,7 @@ def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) 
 
 
 def excerpt(text: str, most: int) -> list[str]:
-    """At most `most` lines of a text, and MAX_ARGUMENT_CHARS characters of them; what is left out is counted."""
+    """The ends of a text in at most `most` lines and MAX_ARGUMENT_CHARS characters; the rest is counted."""
     lines = text.split("\n")
     if len(lines) > most:
         head, tail = most // 2, most - most // 2 - 1

@@ -88,7 +88,7 @@ class Rule:
                     raise HandrailError(f"rule {self.pattern!r} {verb} its {name} example {example!r}")
 
     def is_about(self, tool: ToolTraits) -> bool:
-        """Whether it may apply to a call of this tool; without parentheses it applies to every call."""
+        """Whether the rule may apply to a call of this tool; without parentheses it applies to every call."""
         if self.kind == "tool":
             return glob_matches(self.subject, tool.name)
         return self.subject == tool.risk if self.kind == "risk" else self.subject in tool.effects

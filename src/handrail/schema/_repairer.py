@@ -30,7 +30,7 @@ class GaveUp(Exception):
 
 
 class Consequences:
-    """Which fields are consequential, by the schema; each path is looked up once."""
+    """The fields that are consequential by the schema; each path is looked up once."""
 
     def __init__(self, spec: Callable[[Location], Spec]) -> None:
         self._spec = spec

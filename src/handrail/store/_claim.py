@@ -57,7 +57,7 @@ class Claim:
 
 
 def _try(file: int, kind: int) -> bool:
-    """Whether it could be locked now: by one who writes, or by those who look."""
+    """Whether the file could be locked now: exclusively to write, or shared to look."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

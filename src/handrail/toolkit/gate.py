@@ -133,7 +133,7 @@ class SessionState:
         return rules
 
     def lacks(self, tool: Tool) -> str:
-        """Which needs of the tool the sandbox does not enforce, as a sentence without a full stop; "" if none."""
+        """The tool's needs that the sandbox does not enforce, as a sentence without a full stop; "" if none."""
         if tool not in self._lacks:
             _make_room(self._lacks)
             self._lacks[tool] = _lacks(tool, self.sandbox)

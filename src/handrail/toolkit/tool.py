@@ -125,7 +125,7 @@ class Tool(Generic[P, R]):
     returns: Returns = field(default="value", kw_only=True)
     """Form of the body's return value: a value, or an envelope, `{"ok": …}`, as a dict or as JSON text."""
     polls: bool = field(default=False, kw_only=True)
-    """Whether it is made to be called again and again until something changes: equal results in a row are no loop."""
+    """Whether the tool is meant to be called until something changes: equal results in a row are no loop."""
     varies: Collection[str] = field(default=frozenset(), kw_only=True)
     """Fields of its result, at any depth, that differ though nothing has changed: ids, times."""
     blank: Blank | None = field(default=None, kw_only=True)

@@ -71,7 +71,7 @@ class Toolbox:
     """
 
     sourced = waits = False
-    """Whether its tools come from a ToolSource, and whether that must be awaited."""
+    """Whether the tools come from a ToolSource, and whether that must be awaited."""
     warnings: Mapping[str, None] = MappingProxyType({})
     """Tools of the source that were left out, and why."""
 
