@@ -27,7 +27,7 @@ from handrail.misuse import misuse
 T = TypeVar("T")
 P = ParamSpec("P")
 _THREE_YEARS: Final = 1e8
-"""In seconds: longer than any event loop runs."""
+"""Delay of a timer that is never due, in seconds: longer than any event loop runs."""
 LOOP_CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks that the event loop which does the work still runs."""
 
@@ -64,7 +64,8 @@ _scope_types: Final[list[type[anyio.CancelScope]]] = []
 
 
 def cancel_scope() -> anyio.CancelScope:
-    """A cancel scope of anyio's for asyncio. anyio asks each time which library runs, and fills each scope in twice."""
+    """A cancel scope of anyio's asyncio backend, made without anyio's search for the running library."""
+    # anyio.CancelScope() looks up the running library at each call and initialises the scope twice; this is per call.
     if not _scope_types:
         _scope_types.append(type(anyio.CancelScope()))
     return _scope_types[0]()
@@ -85,10 +86,10 @@ def in_cancelled_scope() -> bool:
 
 
 class _Waiting(dict[object, Callable[[], object]]):
-    """What is to be done when the running task waits."""
+    """Functions to call when the running task first waits."""
 
     soon = False
-    """Whether the event loop will do it in its next turn."""
+    """Whether the event loop will call them in its next turn."""
 
     def act(self) -> None:
         self.soon = False
@@ -97,15 +98,17 @@ class _Waiting(dict[object, Callable[[], object]]):
 
 
 def when_waiting(loop: Any) -> dict[object, Callable[[], object]]:
-    """What is put in here is called when the running task first waits, unless it was taken out before.
+    """Table of functions that are called when the running task first waits, unless they are removed before that.
 
     A timer for each call, which is nearly always cancelled at once, would cost a tenth of the call.
     """
+    # An attribute of the loop goes when the loop goes; a table of loops here would keep dead ones alive.
     waiting: _Waiting | None = vars(loop).get("_handrail_waiting")
     if waiting is None:
         waiting = vars(loop)["_handrail_waiting"] = _Waiting()
     if not waiting.soon:
         waiting.soon = True
+        # An empty context, so that the callback holds nothing of the call that asked for it.
         loop.call_soon(waiting.act, context=Context())
     return waiting
 
@@ -152,6 +155,7 @@ def when_loop_closes(act: Callable[[], object]) -> Callable[[], object]:
     if loop is None:
         return lambda: None
     acts, key = _LoopEnd.of(loop).acts, object()
+    # Weak: a sandbox that its owner dropped must be freed now, not when the loop ends.
     if isinstance(act, MethodType):
         acts[key] = weakref.WeakMethod(act, lambda _: acts.pop(key, None))
     else:
@@ -168,17 +172,20 @@ class _LoopEnd:
 
     @staticmethod
     def of(loop: Any) -> "_LoopEnd":
-        """The one of this event loop, which alone keeps it alive."""
+        """The object of this event loop. Only the loop's timer keeps the object alive."""
         known: Callable[[], _LoopEnd | None] = vars(loop).get("_handrail_end", lambda: None)
         end = known()
         if end is None:
+            # asyncio has no hook for the end of a loop, but close() drops all timers: `__del__` is that hook.
             end = _LoopEnd()
+            # An empty context: a copy would keep its variables alive as long as the loop.
             loop.call_later(_THREE_YEARS, end, context=Context())
+            # Only a weak reference: a strong one on the loop would outlive close(), and `__del__` would come late.
             vars(loop)["_handrail_end"] = weakref.ref(end)
         return end
 
     def __call__(self) -> None:
-        """Never called: the timer is never due."""
+        """Do nothing: the timer is never due."""
 
     def __del__(self) -> None:
         if (
@@ -206,10 +213,11 @@ class OwnLoop:
         self._claim(loop_here())
 
     def here(self) -> bool:
-        """Whether it is the running loop. A loop that no longer runs is replaced by the running one."""
+        """Whether this object's loop is the running one. A loop that no longer runs is replaced by the running one."""
         current = running_loop()
         if self.loop is current:
             return True
+        # Two loops in two threads may ask at once; only one of them may become the owner.
         with _claiming:
             if self.loop is None or not self.loop.is_running():
                 self._claim(current)
@@ -259,6 +267,7 @@ class _RemoteWork:
 
     async def over(self) -> None:
         """Wait until the work, or its event loop, has ended."""
+        # A loop that was stopped tells nobody, so the wait looks at it now and then.
         while not self._done.is_set():
             with anyio.move_on_after(LOOP_CHECK_INTERVAL):
                 await self._done.wait()
@@ -280,7 +289,7 @@ class _RemoteWork:
             self.error = error
 
     def _ended(self, task: Any) -> None:
-        """Called also for a task that is cancelled before it begins."""
+        """Note the end of the task, also of one that was cancelled before it began."""
         if task.cancelled() or task.exception() is not None:
             self.error = Unavailable("The work was cancelled because its event loop ended.", retryable=False)
         call_on(self._back, self._done.set)
@@ -345,6 +354,7 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         await closing()
 
+    # In a task of its own, because `task.cancel()` passes anyio's shield and would end `closing` half-way.
     task = asyncio.create_task(run())
     cancelled: BaseException | None = None
     if isinstance(sys.exc_info()[1], GeneratorExit):
@@ -359,7 +369,7 @@ async def finish(closing: Callable[[], Awaitable[None]]) -> None:
             try:
                 await asyncio.wait((task,))
             except asyncio.CancelledError as error:
-                cancelled = error
+                cancelled = error  # keep waiting; the last cancellation is raised after the work
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     task.result()

@@ -23,12 +23,12 @@ class Lazy:
     """
 
     def __init__(self, name: str) -> None:
-        self.__dict__[""] = name
+        self.__dict__[""] = name  # under a key that no attribute of a module can have
         _named.add(name)
 
     def __getattr__(self, attribute: str) -> Any:
         value = getattr(import_module(self.__dict__[""]), attribute)
-        self.__dict__[attribute] = value
+        self.__dict__[attribute] = value  # so that `__getattr__` is not called again for it
         return value
 
 

@@ -10,11 +10,11 @@ from weakref import WeakSet
 from handrail.contract.errors import describe_error
 
 TRACEBACK_LIMIT: Final = 16 << 10
-"""Bytes of a traceback."""
+"""Size of a traceback, in bytes."""
 HEAD_LIMIT: Final = 6 << 10
-"""Bytes of its beginning, when its middle is left out."""
+"""Size of a traceback's beginning, in bytes, if its middle is left out."""
 MAX_EXCEPTIONS_COUNT: Final = 1_000
-"""Exceptions in a chain or a group that are formatted. A group of groups can have more than memory has."""
+"""Number of exceptions in a chain or group that are formatted. A group of groups can have more than memory has."""
 OWN_ROOMS: Final = (
     "handrail.agent", "handrail.aio", "handrail.gates.", "handrail.session.", "handrail.threads", "handrail.toolkit.",
 )  # fmt: skip
@@ -22,6 +22,7 @@ OWN_ROOMS: Final = (
 
 LOG: Final = logging.getLogger("handrail")
 LOG.addHandler(logging.NullHandler())
+# Weak: a session that ended must not be kept alive by the log, nor its secrets searched for any longer.
 _cleaning: "Final[WeakSet[Callable[[str], str]]]" = WeakSet()
 
 
@@ -31,7 +32,7 @@ class RemoteTraceback(Exception):
     def __init__(self, text: str, raised: str = "") -> None:
         super().__init__(text)
         self.raised = raised
-        """The type of what was raised there, where it could not be brought here."""
+        """Type of the exception in the other process, if it could not be brought here."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -85,7 +86,7 @@ def _log(what: str, error: BaseException, text: str, level: int) -> None:
 
 
 def _type_name(error: BaseException) -> str:
-    """The type of the error; of one that was raised in another process, the type there."""
+    """The type of the error; for one raised in another process, the type there."""
     try:
         if isinstance(error.__cause__, RemoteTraceback) and error.__cause__.raised:
             return error.__cause__.raised

@@ -11,16 +11,26 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 MAX_SHOWN_CHARS: Final = 60
-"""Characters of a value that a message repeats."""
+"""Length of a value that a message repeats, in characters."""
 MAX_JUDGED_NAMES_COUNT: Final = 6
-"""Names that are compared closely with one that is not known."""
+"""Number of known names that are compared closely with an unknown one."""
 MAX_ID_CHARS: Final = 200
-"""Characters of a session's id."""
+"""Length of a session's id, in characters."""
 C = TypeVar("C")
 
 
 class HandrailError(Exception):
-    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
+    """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model.
+
+    Example:
+        ```python
+        try:
+            Policy(mode="careful")
+        except HandrailError as error:
+            print(error)
+        #> policy mode 'careful' is not one of contained, ask, strict, open
+        ```
+    """
 
 
 def expect(name: str, given: object, kind: type, write: str) -> None:
@@ -99,7 +109,7 @@ def nearest(given: str, known: Collection[str]) -> str:
 
 
 def misuse(function: Callable[..., Any], args: tuple[object, ...], named: Mapping[str, object]) -> str:
-    """What is wrong with the arguments of a call, and what to write; "" when they fit the function's signature."""
+    """The mistake in the arguments of a call, and what to write; "" when they fit the function's signature."""
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **named)
@@ -139,7 +149,7 @@ def explains_misuse(cls: type[C]) -> type[C]:
 
 
 class AsyncWith:
-    """For what is used with `async with`: a plain `with` is told so."""
+    """Mixin for classes used with `async with`: a plain `with` is told so."""
 
     if not TYPE_CHECKING:  # a type checker refuses a plain `with` by itself
 

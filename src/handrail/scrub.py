@@ -19,9 +19,9 @@ from handrail.misuse import refuse
 
 REPLACEMENT: Final = "[secret]"
 SHORTEST: Final = 4
-"""Characters that a secret has at least: shorter ones would be found in every text."""
+"""Length of the shortest secret, in characters: shorter ones would be found in every text."""
 MAX_HELD_CHARS: Final = 64 << 10
-"""Characters that a stream keeps back at most."""
+"""Number of characters that a stream keeps back at most."""
 TOO_DEEP: Final = "nested too deeply to be scrubbed, and left out"
 _IN_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=")
 _BREAK: Final = re.compile(r"[\r\n]+|\\[rn]")
@@ -30,9 +30,16 @@ Span = tuple[int, int]
 
 
 class Scrubber:
-    """Made from the secrets themselves. Raises HandrailError for one that is too short.
+    """Replaces secrets by `[secret]`; made from the secrets themselves. Raises HandrailError for one that is too short.
 
     White space around a secret is ignored. Calling it is the same as calling `text`.
+
+    Example:
+        ```python
+        scrubber = Scrubber(["sk-5f3a9c21"])
+        print(scrubber.text("key=sk-5f3a9c21"), scrubber.data({"key": "sk-5f3a9c21"}))
+        #> key=[secret] {'key': '[secret]'}
+        ```
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -58,7 +65,7 @@ class Scrubber:
         return _replaced(text, spans) if spans else text
 
     def bytes(self, data: bytes) -> bytes:
-        """The same for UTF-8 text, or anything else, as bytes."""
+        """Bytes without secrets, whether they are UTF-8 text or anything else."""
         text = bytes(data).decode("latin-1")
         spans = self._bytes.spans(text)
         return _replaced(text, spans).encode("latin-1") if spans else data
@@ -81,11 +88,11 @@ class Scrubber:
         )  # fmt: skip
 
     def stream(self) -> "Stream":
-        """For text that comes in pieces: a secret may be split over two of them."""
+        """A Stream for text that comes in pieces: a secret may be split over two of them."""
         return Stream(self._texts)
 
     def byte_stream(self) -> "ByteStream":
-        """The same for bytes."""
+        """A ByteStream for bytes that come in pieces."""
         return ByteStream(self._bytes)
 
     def _data(self, value: Any) -> Any:
@@ -109,7 +116,7 @@ class Scrubber:
         return replace(value, name=self._data(value.name)) if isinstance(value, ArtifactRef) else value
 
     def _excerpt(self, part: Truncated) -> Truncated:
-        """Also where the cut went through a secret: then half of it is at the edge."""
+        """A truncated text without secrets, also without half a secret at the edge of the cut."""
         head, tail = part.head, part.tail
         if begun := self._texts.held(head):
             head = head[: len(head) - begun] + (REPLACEMENT if begun >= SHORTEST else head[len(head) - begun :])
@@ -122,14 +129,14 @@ class Scrubber:
 
 
 class Stream:
-    """Text in pieces. What might be the beginning of a secret waits for the next piece, or for the end."""
+    """Text in pieces. A possible beginning of a secret waits for the next piece, or for the end."""
 
     def __init__(self, forms: "_Forms") -> None:
         self._forms = forms
         self._held = ""
 
     def add(self, text: str) -> str:
-        """What can be shown now, which may be nothing."""
+        """The text that can be shown now, which may be empty."""
         text = self._held + text
         spans = self._forms.spans(text)
         end = len(text) - self._forms.held(text)
@@ -142,7 +149,7 @@ class Stream:
         return _replaced(text[:end], [(start, min(stop, end)) for start, stop in spans if start < end])
 
     def end(self) -> str:
-        """The rest."""
+        """The rest of the text."""
         text, self._held = self._held, ""
         return _replaced(text, self._forms.spans(text))
 
@@ -161,7 +168,7 @@ class ByteStream:
 
 
 class _Forms:
-    """What to look for in a text."""
+    """The forms of secrets to look for in a text."""
 
     def __init__(self, plain: Iterable[str], encoded: Iterable[str]) -> None:
         self.plain = frozenset(plain)
@@ -171,7 +178,7 @@ class _Forms:
         self._first = re.compile(f"[{re.escape(first)}]" if first else "(?!)")
 
     def spans(self, text: str) -> list[Span]:
-        """Where secrets are, in order; those that overlap are one."""
+        """Positions of secrets, in order; overlapping ones are merged."""
         found = [(at, at + len(form)) for form in self.plain for at in _places(text, form)]
         found += self._in_base64(text)
         merged: list[Span] = []
@@ -183,7 +190,7 @@ class _Forms:
         return merged
 
     def held(self, text: str) -> int:
-        """How many characters at the end may be the beginning of a secret."""
+        """Number of characters at the end that may be the beginning of a secret."""
         tail = text[-self.longest :]
         plain = _begun(tail, self._first, self.plain)
         wide = text[-2 * self.longest :]
@@ -192,13 +199,13 @@ class _Forms:
         return max(plain, len(wide) - places[-encoded] if encoded else 0)
 
     def ended(self, text: str) -> int:
-        """How many characters at the start may be the end of a secret."""
+        """Number of characters at the start that may be the end of a secret."""
         lengths = range(min(len(text), self.longest - 1), SHORTEST - 1, -1)
         forms = (*self.plain, *self._encoded)
         return next((size for size in lengths if any(each.endswith(text[:size]) for each in forms)), 0)
 
     def _in_base64(self, text: str) -> Iterator[Span]:
-        """The characters next to a match are part of it: they hold some bits of the secret."""
+        """Widen a match by the characters next to it: they hold some bits of the secret."""
         joined = _BREAK.sub("", text) if "\n" in text or "\\" in text or "\r" in text else text
         present = [core for core in self._encoded if core in joined]
         if not present:
@@ -239,7 +246,7 @@ def _written(value: str) -> set[str]:
 
 
 def _in_base64(value: str) -> set[str]:
-    """For each of three offsets, the characters that do not depend on what is around the secret."""
+    """The characters, for each of three offsets, that do not depend on the text around the secret."""
     data = value.encode("utf-8", "surrogatepass")
     cores = set()
     for offset, unsure in ((0, 0), (1, 2), (2, 3)):
@@ -250,7 +257,7 @@ def _in_base64(value: str) -> set[str]:
 
 
 def _joined(text: str) -> tuple[str, Sequence[int]]:
-    """The text without line breaks, and where each of its characters was."""
+    """The text without line breaks, and the original position of each character."""
     pieces, places, last = [], list[int](), 0
     for found in _BREAK.finditer(text):
         pieces.append(text[last : found.start()])
@@ -262,7 +269,7 @@ def _joined(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _begun(text: str, first: re.Pattern[str], forms: Iterable[str]) -> int:
-    """The length of the longest end of the text with which a form begins."""
+    """Length of the longest suffix of the text that is a prefix of a secret."""
     for found in first.finditer(text):
         rest = text[found.start() :]
         if any(len(rest) < len(form) and form.startswith(rest) for form in forms):

@@ -26,13 +26,13 @@ from handrail.aio import running_loop
 from handrail.contract.errors import HandrailError
 
 MIN_TOKEN_CHARS: Final = 16
-"""Characters of the shortest token that is accepted."""
+"""Length of the shortest token that is accepted, in characters."""
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE: Final = ("0.0.0.0", "::", "")
 BACKLOG_COUNT: Final = 512
-"""Connections that the kernel holds until they are accepted."""
+"""Number of connections that the kernel holds until they are accepted."""
 ACCEPT_PAUSE_SECONDS: Final = 0.25
-"""Seconds until the next attempt to accept a connection, when no file could be closed for it."""
+"""Seconds until the next attempt to accept a connection, if no file could be closed for it."""
 COMPLAINT_SECONDS: Final = 60.0
 """Seconds between two log entries about files that have run out."""
 Owed = Literal["", "headers", "body"]
@@ -42,24 +42,24 @@ log = logging.getLogger("handrail")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingLimits:
-    """What one server grants its clients."""
+    """Limits on one server's clients."""
 
     header_seconds: float = 10.0
-    """From the connection, or the last answer, to the end of a request's headers."""
+    """Seconds from the connection, or the last answer, to the end of a request's headers."""
     body_seconds: float = 60.0
-    """From the end of a request's headers to the end of its body."""
+    """Seconds from the end of a request's headers to the end of its body."""
     idle_seconds: int = 5
-    """Until a connection without a request is closed."""
+    """Seconds until a connection without a request is closed."""
     close_seconds: int = 3
-    """Until requests that still run are cancelled, when the server ends."""
+    """Seconds until requests that still run are cancelled, when the server ends."""
     connections: int = 1_000
-    """Open at once; never more than half of the files that this process may open."""
+    """Number of connections open at once; never more than half of the files that this process may open."""
     requests_per_client: int = 256
-    """Open at once, streams of events among them; never more than half of all connections."""
+    """Number of one client's open requests, event streams included; never more than half of all connections."""
 
 
 class BearerTokens:
-    """The tokens that are accepted. Each is a client of its own."""
+    """Accepted tokens. Each token is a client of its own."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         if not tokens or isinstance(tokens, str):
@@ -104,7 +104,7 @@ class Connections(ServerState):
         self._most_requests = min(limits.requests_per_client, max(1, self._most // 2))
         self._strangers: dict[Connection, None] = {}
         self._resting: dict[Connection, None] = {}
-        """Of known clients, without a request. The longest open is the first, in both."""
+        """Connections of known clients without a request. Both tables begin with the oldest connection."""
         self._requests: Counter[str] = Counter()
 
     def enter(self, connection: "Connection") -> None:
@@ -117,7 +117,7 @@ class Connections(ServerState):
         self._resting.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Whether one more connection fits. For it, the longest open one that serves no known client is dropped."""
+        """Whether one more connection fits. To make room, the oldest one that serves no known client is dropped."""
         return len(self.connections) < self._most or self.drop_one()
 
     def drop_one(self) -> bool:
@@ -145,7 +145,7 @@ class Connections(ServerState):
 
 
 class Connection(H11Protocol):
-    """One connection. What its client owes has a deadline, which no single byte extends."""
+    """One connection. The rest of a request has a deadline, which no single byte extends."""
 
     def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: Any, _loop: Any = None) -> None:
         super().__init__(config, server_state, app_state, _loop)
@@ -173,20 +173,20 @@ class Connection(H11Protocol):
         self._stop_watching()
 
     def shutdown(self) -> None:
-        """End it soon; at once if it waits for the rest of a request."""
+        """End the connection soon; at once if it waits for the rest of a request."""
         if self._owes == "body":
             self.drop()
         else:
             super().shutdown()
 
     def drop(self) -> None:
-        """Close it at once, whatever is unsent."""
+        """Close the connection at once, whatever is unsent."""
         self._all.leave(self)
         self.connections.discard(self)
         self.transport.abort()
 
     def _watch(self) -> None:
-        """Begin a deadline when the client begins to owe something else than before."""
+        """Begin a deadline when the client owes another part of a request than before."""
         owes: Owed = ""
         if self.conn.their_state is h11.IDLE:
             owes = "headers"
@@ -240,7 +240,7 @@ async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Accepts connections itself: asyncio repeats a failed attempt 2,048 times at once, and logs each."""
+    """A server that accepts connections itself: asyncio repeats a failed attempt 2,048 times at once, and logs each."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections, listening: socket.socket) -> None:
         super().__init__(config)
@@ -250,6 +250,7 @@ class _Server(uvicorn.Server):
         self._complained = -COMPLAINT_SECONDS
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        # No sockets for uvicorn: it would accept by asyncio, whose accept loop is the one replaced here.
         await super().startup(sockets=[])
         self.started_up.set()
 
@@ -326,7 +327,7 @@ async def serve_app(
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises HandrailError that says what is wrong with the address."""
+    """A listening socket. Raises HandrailError that says what is wrong with the address."""
     try:
         family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family[0], socket.SOCK_STREAM)
@@ -345,13 +346,13 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def hosts_of(host: str, port: int) -> list[str]:
-    """The values of a Host header by which a server that listens there may be reached."""
+    """Values of a Host header by which a server that listens at this address may be reached."""
     names = names_of(host)
     return [f"{name}:{port}" for name in names] + (names if port == 80 else [])
 
 
 def names_of(host: str) -> list[str]:
-    """The names by which a browser or a program may reach a server that listens there."""
+    """Names by which a browser or a program may reach a server that listens at this address."""
     named = f"[{host}]" if ":" in host else host
     if host not in EVERYWHERE:
         return sorted({named, *LOOPBACK})
@@ -362,7 +363,7 @@ def names_of(host: str) -> list[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach a server that listens there."""
+    """Whether only programs of this machine reach a server that listens at this address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:  # a name

@@ -24,7 +24,7 @@ IDLE_THREADS = 16
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether it is an `async def`, or an object that has one as its `__call__`: no thread is needed for it."""
+    """Whether a function is an `async def`, or an object with an async `__call__`: it needs no thread."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
@@ -35,7 +35,7 @@ class Work:
         self.value: Any = None
         self.error: BaseException | None = None
         self._run = function
-        self._context = copy_context()
+        self._context = copy_context()  # the body sees the caller's context variables, as with asyncio.to_thread
         self._on_late = on_late
         self._lock = threading.Lock()
         self._left = False
@@ -50,6 +50,7 @@ class Work:
         try:
             await self._woken.wait()
         except BaseException:
+            # Under the lock, so that exactly one side reports: the caller its value, or the thread `on_late`.
             with self._lock:
                 self._left = not self._done
             raise
@@ -74,7 +75,7 @@ class Work:
         return self._left
 
     def execute(self) -> None:
-        """In the thread: run the body, keep its outcome, and wake the caller if it still waits."""
+        """Run the body, in the thread, keep its outcome, and wake the caller if it still waits."""
         try:
             self.value = self._context.run(self._run)
         except BaseException as error:  # noqa: BLE001 - every outcome of a body belongs to its caller
@@ -93,6 +94,7 @@ async def in_thread(function: Callable[[*Ts], T], *arguments: *Ts) -> T:
     """Call it in a thread and wait for its end, even when cancelled. As many run at once as anyio allows threads."""
     outcome: list[T] = []
     work = Work(lambda: outcome.append(function(*arguments)))
+    # A thread cannot be stopped: without the wait, a cancelled function would go on writing unseen.
     async with anyio.to_thread.current_default_thread_limiter():
         await finish(work.seen_to_end)
     return outcome[0]
@@ -114,7 +116,7 @@ def _serve(queue: "SimpleQueue[Work]") -> None:
     while True:
         work = queue.get()
         work.execute()
-        del work
+        del work  # an idle thread must not keep the last body's arguments and value alive
         if len(_idle) >= IDLE_THREADS:
             return
         _idle.append(queue)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tests.house import modules, rules
+from tests.house import modules, rules, words
 from tests.house.rules import Rule
 
 PROMISE = '"""It promises something small."""\n'
@@ -222,5 +222,18 @@ PLANTED = [
         kept("tools/a.py", PROMISE + "@tool\ndef a(): ...\n"),
         kept("gates/a.py", PROMISE + "async def a(step, proceed): ...\n"),
         kept("cli/__init__.py", PROMISE),
+    ),
+    *for_rule(
+        words.docstrings_begin_with_their_subject,
+        caught("schema/a.py", '"""What a schema says about it."""\n'),
+        caught("schema/b.py", PROMISE + 'class B:\n    """Who is asked about a call."""\n'),
+        caught("schema/c.py", PROMISE + 'async def c():\n    """\n    By name: the tools."""\n'),
+        caught("schema/d.py", PROMISE + 'D = 1\n"""Of so many times, one is tried."""\n'),
+        caught("schema/e.py", PROMISE + 'class E:\n    e: int\n    """One whose value is known."""\n'),
+        caught("schema/f.py", PROMISE + 'class F:\n    def f(self):\n        self.g = 1\n        """As it was."""\n'),
+        caught("schema/g.py", PROMISE + 'def g():\n    """Where nothing is yet."""\n'),
+        kept("schema/h.py", PROMISE + 'def h():\n    """Whether it fits. What does not fit is left out."""\n'),
+        kept("schema/i.py", PROMISE + 'I = 1\n"""Ask, and say: As if."""\nx = "What is that?"\n'),
+        kept("schema/j.py", PROMISE + 'J = 1\n"""Bytes of one offer."""\n'),
     ),
 ]

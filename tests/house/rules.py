@@ -12,6 +12,7 @@ from tests.house.modules import (
     no_module_is_a_scrap,
 )
 from tests.house.reading import functions, imported, lines, package, room, sources, texts, tree
+from tests.house.words import docstrings_begin_with_their_subject
 
 Rule = Callable[[Path], list[str]]
 
@@ -414,4 +415,5 @@ RULES: tuple[Rule, ...] = (
     helpers_have_a_leading_underscore,
     modules_with_an_underscore_stay_in_their_room,
     no_module_is_a_scrap,
+    docstrings_begin_with_their_subject,
 )

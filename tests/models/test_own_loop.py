@@ -1,4 +1,4 @@
-"""The agents in the README, on the SDKs of OpenAI and Anthropic, against a provider's server that is not ours."""
+"""The agents in the README and the guide, on OpenAI's and Anthropic's SDKs, against a server that is not ours."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,8 @@ from tests.models.wire import Wire
 from tests.test_readme import block
 
 pytestmark = pytest.mark.anyio
+ANTHROPIC = ("from anthropic", "docs/framework.md")
+MODEL = "claude-opus-5"
 
 
 @tool
@@ -23,10 +25,9 @@ def look(path: str) -> list[Any]:
     return [path, Image(PNG)] if path == "a.txt" else [path]
 
 
-def readme() -> dict[str, Any]:
+def pasted(beginning: str, page: str) -> dict[str, Any]:
     scope: dict[str, Any] = {}
-    for beginning in ("from typing", "from anthropic"):
-        exec(compile(block(beginning), "README.md", "exec"), scope)
+    exec(compile(block(beginning, page), page, "exec"), scope)
     return scope
 
 
@@ -46,7 +47,9 @@ def check(results: list[dict[str, Any]]) -> None:
 
 async def test_the_openai_agent_of_the_readme_works_in_a_jail_and_answers(wire: Wire, tmp_path: Path) -> None:
     async with AsyncOpenAI(api_key=KEY, base_url=f"{wire.url}/v1") as client:
-        text = await readme()["openai_agent"](client, "gpt-5", "what is in notes.txt", notes(tmp_path))
+        text = await pasted("from typing", "README.md")["openai_agent"](
+            client, "gpt-5", "what is in notes.txt", notes(tmp_path)
+        )
     assert text == "It was read."
     asked, *answers = wire.seen[1].body["messages"][1:]
     assert [call["id"] for call in asked["tool_calls"]] == [answer["tool_call_id"] for answer in answers]
@@ -54,9 +57,9 @@ async def test_the_openai_agent_of_the_readme_works_in_a_jail_and_answers(wire: 
     assert "bash" in [each["function"]["name"] for each in wire.seen[0].body["tools"]]
 
 
-async def test_the_anthropic_agent_of_the_readme_works_in_a_jail_and_answers(wire: Wire, tmp_path: Path) -> None:
+async def test_the_anthropic_agent_of_the_guide_works_in_a_jail_and_answers(wire: Wire, tmp_path: Path) -> None:
     async with AsyncAnthropic(api_key=KEY, base_url=wire.url) as client:
-        text = await readme()["anthropic_agent"](client, "claude-opus-5", "what is in notes.txt", notes(tmp_path))
+        text = await pasted(*ANTHROPIC)["anthropic_agent"](client, MODEL, "what is in notes.txt", notes(tmp_path))
     assert text == "It was read."
     asked, answer = wire.seen[1].body["messages"][1:]
     uses = [each["id"] for each in asked["content"] if each["type"] == "tool_use"]
@@ -65,9 +68,9 @@ async def test_the_anthropic_agent_of_the_readme_works_in_a_jail_and_answers(wir
     check([json.loads(each["content"][0]["text"]) for each in answer["content"]])
 
 
-async def test_the_anthropic_agent_of_the_readme_goes_on_after_failures(wire: Wire, tmp_path: Path) -> None:
+async def test_the_anthropic_agent_of_the_guide_goes_on_after_failures(wire: Wire, tmp_path: Path) -> None:
     async with AsyncAnthropic(api_key=KEY, base_url=wire.url) as client:
-        text = await readme()["anthropic_agent"](client, "claude-opus-5", "two files", str(tmp_path))
+        text = await pasted(*ANTHROPIC)["anthropic_agent"](client, MODEL, "two files", str(tmp_path))
     assert text == "Both were seen."
     answer = wire.seen[1].body["messages"][2]
     assert [each["is_error"] for each in answer["content"]] == [True, True]

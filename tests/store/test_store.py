@@ -323,11 +323,14 @@ def test_a_store_is_closed_by_whoever_closes_it_when_python_ends(tmp_path: Path)
 
 async def test_a_store_is_closed_also_when_its_connection_is_collected_before_it(tmp_path: Path) -> None:
     """Objects that are collected together go in the order in which the last collection met them."""
-    stores, before = [Store(tmp_path / "sessions.db")], {*map(id, gc.get_objects())}
+    def connections() -> list[sqlite3.Connection]:
+        return [each for each in gc.get_objects() if type(each) is sqlite3.Connection]
+
+    stores, before = [Store(tmp_path / "sessions.db")], connections()
     async with Session([add], store=stores[0], id="s") as session:
         await session.call("add", {"a": 1, "b": 1})
     del session
-    first = [each for each in gc.get_objects() if type(each) is sqlite3.Connection and id(each) not in before]
+    first = [each for each in connections() if each not in before]
     assert len(first) == 1
     stores = [*stores]  # met later than the connection
     gc.collect()

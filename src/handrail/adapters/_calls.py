@@ -16,7 +16,7 @@ NO_RUNS: Final = Budget(calls=None, refusals=None)
 
 
 def checked(session: Session, approval: Approval = "ours") -> Session:
-    """The session. Raises HandrailError for anything else.
+    """The session itself. Raises HandrailError for anything that is not an open session.
 
     Where the framework asks, its approvals come later: a call that needs one ends, and comes again when it has it.
     """
@@ -35,13 +35,13 @@ async def _defer(request: ApprovalRequest) -> Decision:
 
 
 def deferred(result: Result, name: str) -> dict[str, Any] | None:
-    """What a person is to approve before this call of the tool can run; None where it did not wait for that."""
+    """The approval that this call of the tool waits for; None if the call waits for none."""
     approval = result.data.get("approval") if result.kind == "rejected" else None
     return approval if isinstance(approval, dict) and approval.get("tool") == name else None
 
 
 def without_runs(session: Session) -> Session:
-    """The session for a framework that does not say where a run begins, so that nobody calls `begin_run`.
+    """The session for a framework that does not say when a run begins, so nobody calls `begin_run`.
 
     The default budget, which is that of one run, would refuse every call after the 500th. One that was chosen stays.
     """
@@ -51,7 +51,7 @@ def without_runs(session: Session) -> Session:
 
 
 def with_runs(session: Session) -> Session:
-    """The session for a framework that says where a run begins: with the default budget, unless one was chosen."""
+    """The session for a framework that says when a run begins: the default budget, unless one was chosen."""
     if session.shared.budget is NO_RUNS:
         session.shared.budget = DEFAULT_BUDGET
     return session

@@ -19,13 +19,13 @@ from handrail.adapters._live_output import Show
 from handrail.aio import Task, this_task
 
 _runs: ContextVar[tuple[UUID, ...]] = ContextVar("handrail_runs", default=())
-"""The runs that this is inside of, the outermost first."""
+"""LangChain runs around the current task, the outermost first."""
 _calls: Final[dict[UUID, set[Task]]] = {}
-"""By run: the tasks in which its calls are running."""
+"""Tasks of the calls in progress, by LangChain run."""
 
 
 class _Ends(BaseCallbackHandler):
-    """Is told of every run of LangChain in this program."""
+    """Callback for the end of every LangChain run in this program."""
 
     run_inline = True  # in the task of the run, whose context the tools inherit
 
@@ -41,12 +41,13 @@ class _Ends(BaseCallbackHandler):
 
 
 _ENDS: Final = _Ends()
+# LangChain adds the default of this variable to the callbacks of every run: no user has to pass it.
 register_configure_hook(ContextVar("handrail_ends", default=_ENDS), inheritable=True)
 
 
 @contextmanager
 def ends_with_its_run() -> Iterator[None]:
-    """Cancel this task if one of the runs that it is inside of is cancelled meanwhile."""
+    """Cancel this task if one of the LangChain runs around the task is cancelled meanwhile."""
     task, runs = this_task(), _runs.get()
     for run in runs:
         _calls.setdefault(run, set()).add(task)
@@ -60,7 +61,7 @@ def ends_with_its_run() -> Iterator[None]:
 
 
 def shown_in_its_run(name: str, id: str | None) -> Show | None:
-    """Shows what a call prints in the stream of its graph; None outside of one."""
+    """Function that writes a call's output to the stream of its graph; None outside a graph."""
     try:
         write = get_stream_writer()
     except (RuntimeError, KeyError):  # outside of a run, or in one that is not a graph's

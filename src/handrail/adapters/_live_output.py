@@ -1,4 +1,4 @@
-"""What running calls show, given to a framework as it comes: one reader of a session's events for all of them."""
+"""Live output of running calls, passed to a framework as it comes: one reader of a session's events for all calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,15 +12,15 @@ from handrail.log import report
 from handrail.session.session import Session
 
 Show = Callable[[str, str], Awaitable[object]]
-"""Is given a stream (stdout, stderr, progress) and a piece of what the call shows on it."""
+"""Receiver of live output: called with a stream (stdout, stderr, progress) and a piece of text."""
 
 
 class _Live:
-    """Reads the events of a session while one of its calls is to be shown."""
+    """Reader of a session's events while at least one of its calls is shown."""
 
     def __init__(self) -> None:
         self.shown: dict[str, tuple[Show, anyio.Event]] = {}
-        """By the id of a call: to whom it is shown, and what is set when all of it was."""
+        """Receiver of the output and the event that is set after the last piece, by the id of a call."""
         self.reading = False
 
     async def read(self, session: Session, start: int) -> None:
@@ -54,7 +54,7 @@ _all: WeakKeyDictionary[Session, _Live] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def shown(session: Session, id: str, show: Show) -> AsyncIterator[None]:
-    """Show what the call with this id prints; at the end of the block all of it was shown."""
+    """Show the output of the call with this id; all of the output was shown when the block ends."""
     if not session.own_loop.here():  # the call runs on another event loop, and so would whoever shows it
         yield
         return

@@ -27,7 +27,7 @@ from handrail.sandbox.sandbox import Sandbox
 
 
 class SandboxWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem):
-    """An open sandbox. Whoever opened it closes it."""
+    """A workspace over an open sandbox. The opener of the sandbox closes it."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

@@ -67,7 +67,7 @@ class HandrailSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """A timeout ends the whole tree, and is not tried again: what the command did before would be done twice."""
+        """Run a command. A timeout ends the whole tree and is not retried, since a retry could repeat side effects."""
         if user is not None:
             raise theirs.SandboxUserUnsupportedError(f"a command cannot run as {user!r}: the sandbox has one user")
         try:
@@ -105,7 +105,7 @@ def _text(done: Completed, stream: StreamName) -> str:
 
 @contextmanager
 def _available(file: str | None = None) -> Iterator[None]:
-    """Errors as Inspect wants them: of a file with its name."""
+    """Raise errors in the form that Inspect expects: file errors carry the file's name."""
     try:
         yield
     except Unavailable as error:

@@ -39,7 +39,7 @@ def tools(session: Session) -> list[BaseTool]:
 
 
 def middleware(session: Session) -> AgentMiddleware[Any, Any, Any]:
-    """For `create_agent(middleware=…)`: each run of the agent is a run of the session.
+    """Middleware for `create_agent(middleware=…)`: each run of the agent is a run of the session.
 
     And arguments that are not JSON reach the session. Without it such a call ends the agent's run, silently.
     """

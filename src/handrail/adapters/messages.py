@@ -16,11 +16,11 @@ CUT: Final[Mapping[str, frozenset[str | None]]] = {
     "openai-responses": frozenset({"incomplete", "failed", "cancelled", "in_progress", "queued"}),
     "anthropic": frozenset({"max_tokens", "model_context_window_exceeded", "refusal", None}),
 }
-"""Why an answer ended, where its last call may lack a part. None: the connection ended before the provider told."""
+"""Stop reasons after which the last call may lack a part. None: the connection ended before the provider gave one."""
 OWN_ID: Final = "gemini_call_"
 """The beginning of the id of a call to which Gemini gave none."""
 Ended = tuple[list[Call], bool]
-"""The calls of an answer, and whether the last of them may lack a part."""
+"""Calls of an answer, and whether the last call may lack a part."""
 
 
 def calls_from(provider: str, response: object) -> list[Call]:
@@ -29,6 +29,16 @@ def calls_from(provider: str, response: object) -> list[Call]:
     Args:
         provider: openai (chat completions), openai-responses, anthropic or gemini.
         response: what the provider's SDK returned, or the same as a dict.
+
+    Example:
+        ```python
+        from handrail.adapters import calls_from
+
+        response = {"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [
+            {"id": "c1", "function": {"name": "add", "arguments": '{"a": "41"}'}}]}}]}
+        print(calls_from("openai", response)[0].arguments)
+        #> {"a": "41"}
+        ```
     """
     calls: list[Call]
     calls, cut = _of(provider, _READERS)(response)
@@ -41,6 +51,14 @@ def answers_for(provider: str, calls: Sequence[Call], results: Sequence[Result])
     """The results as messages to append to the conversation, after the model's own: each call has its answer.
 
     Pictures are in the result where the provider takes them there, and otherwise in a message after it.
+
+    Example:
+        ```python
+        from handrail.adapters import answers_for
+
+        print(answers_for("openai", [Call("c1", "add", "{}")], [Success(42)]))
+        #> [{'role': 'tool', 'tool_call_id': 'c1', 'content': '{"ok":true,"tool":"add","result":42}'}]
+        ```
     """
     write = _of(provider, _WRITERS)
     expect("calls", calls, Sequence, "the list that calls_from returned")
@@ -183,7 +201,7 @@ def _to_responses(answered: Answered) -> list[dict[str, Any]]:
 
 
 def _to_anthropic(answered: Answered) -> list[dict[str, Any]]:
-    """One message: all results of an answer must be in the next one."""
+    """All results of an answer as one message: Anthropic wants them in the message that follows."""
     blocks: list[dict[str, Any]] = []
     for call, result in answered:
         content: list[dict[str, Any]] = [{"type": "text", "text": text_of(result, call.name)}]
@@ -196,7 +214,7 @@ def _to_anthropic(answered: Answered) -> list[dict[str, Any]]:
 
 
 def _to_gemini(answered: Answered) -> list[dict[str, Any]]:
-    """One content. The bytes of a picture are bytes, as the SDK takes them."""
+    """All results as one content. Picture data are bytes, as the SDK takes them."""
     parts: list[dict[str, Any]] = []
     for call, result in answered:
         response: dict[str, Any] = {"name": call.name, "response": sendable_data(result.to_envelope(call.name))}

@@ -44,7 +44,7 @@ class _AsWritten(dict[str, Any]):
 
 
 class _AnyArguments:
-    """Takes every text: the session repairs and validates it."""
+    """A validator that accepts any text: the session repairs and validates the arguments."""
 
     def validate_json(self, input: str | bytes | bytearray, **options: Any) -> dict[str, Any]:
         text = input if isinstance(input, str) else input.decode("utf-8", "replace")
@@ -69,7 +69,7 @@ class _Toolset(AbstractToolset[Any]):
         self._session = session
         self._asks = asks  # otherwise the model is told what waits for approval
         self._asked: dict[str | None, str] = {}
-        """By the id of a call that waits for approval: the hash of its arguments."""
+        """Hash of the arguments, by the id of a call that waits for approval."""
         self._made: tuple[list[Any], dict[str, ToolsetTool[Any]]] = ([], {})
 
     @property

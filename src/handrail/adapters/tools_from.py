@@ -19,11 +19,11 @@ from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import as_tool
 
 TO_THE_MODEL: Final = frozenset({"ModelRetry", "ToolException"})
-"""Errors by which a framework's tool speaks to the model."""
+"""Exceptions by which a framework's tool sends a message to the model."""
 LONGEST: Final = 2_000
 DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 ONE_TEXT: Final = {"tool_input": {"type": "string"}}
-"""What a tool of LangChain takes that was made without a schema."""
+"""Schema for a LangChain tool that was made without one: a single text."""
 
 
 def tools_from(framework_tools: Iterable[Any]) -> list[Tool]:
@@ -31,6 +31,20 @@ def tools_from(framework_tools: Iterable[Any]) -> list[Tool]:
 
     One that needs the framework's run context is refused, by name, with a HandrailError. No framework says what a
     tool may do to the world: use `dataclasses.replace(tool, effects=["writes"])`.
+
+    Example:
+        ```python
+        from handrail.adapters import tools_from
+        from pydantic_ai import Tool as FrameworkTool
+
+        def shout(text: str) -> str:
+            "Shout a text."
+            return text.upper()
+
+        async with Session(tools_from([FrameworkTool(shout)]), policy=Policy(mode="open")) as session:
+            print((await session.call("shout", {"text": "hello"})).value)
+        #> HELLO
+        ```
     """
     if isinstance(framework_tools, Mapping | str) or not isinstance(framework_tools, Iterable):
         raise HandrailError(f"tools_from() takes a list of tools, not {shown(framework_tools)}")
@@ -139,7 +153,7 @@ def _annotations(function: Callable[..., Any]) -> list[Any]:
 
 
 def _answering(body: Body) -> Body:
-    """The body, whose values and errors are ours: pictures, and what it tells the model by an error."""
+    """The body with its values and errors converted to ours: pictures, and errors that are messages to the model."""
 
     async def waits(context: Context, arguments: Mapping[str, Any]) -> Any:
         try:
@@ -166,7 +180,7 @@ def _told(error: Exception) -> Exception:
 
 
 def _value(value: Any) -> Any:
-    """A value of a framework's own types as ours: what a ToolReturn returns, and texts and pictures."""
+    """A value of a framework's types as a value of ours: the content of a ToolReturn, texts and pictures."""
     kind = type(value).__name__
     if kind == "ToolReturn" and hasattr(value, "return_value"):
         return _value(value.return_value)

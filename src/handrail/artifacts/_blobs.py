@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, Protocol
 from handrail.contract.limits import MAX_ARTIFACT_BYTES
 
 PIECE: Final = 1 << 20
-"""Bytes that share one checksum."""
+"""Size of the pieces that have one checksum each, in bytes."""
 _CHECKSUM_BYTES: Final = 32
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 Fetch = Callable[[int, int], bytes]
@@ -53,31 +53,31 @@ class Blob:
 
 
 class Contents(Protocol):
-    """Where contents are. In a directory of artifacts, each has a file in `objects`, which sessions hold by a link."""
+    """Storage of contents. In a directory of artifacts, each has a file in `objects`, which sessions hold by a link."""
 
     inline: bool
     """Whether small contents are read and written without a thread."""
     place: str
-    """Where they are, in a sentence."""
+    """Location of the contents, as a sentence."""
 
     def store(self, file: Path, blob: Blob) -> list[Path]:
-        """Store a complete file of `incoming`. Returns what a session may link, the permanent file first."""
+        """Store a complete file of `incoming`. Returns the files that a session may link, the permanent file first."""
         ...
 
     def stored(self, file: Path, digest: str) -> None:
-        """A session has linked what `store` returned, or nobody will."""
+        """Note that a session has linked a file which `store` returned, or that none will."""
         ...
 
     def read(self, path: Path, blob: Blob, start: int, length: int | None) -> bytes:
-        """A range, of what this link stands for. Raises Tampered, or FileNotFoundError if it is gone."""
+        """A range of the content behind this link. Raises Tampered, or FileNotFoundError if the content is gone."""
         ...
 
     def dropped(self, home: Path, digest: str) -> None:
-        """A session has removed its link: the content goes with the last one."""
+        """Note that a session has removed its link: the content is deleted with the last link."""
         ...
 
     def close(self) -> None:
-        """Complete what `dropped` began."""
+        """Finish the deletions that `dropped` began."""
         ...
 
 
@@ -135,7 +135,7 @@ class Writer:
         self._digest: str | None = None
 
     def add(self, data: bytes | memoryview) -> None:
-        """Append. After an OSError, such as a full disk, only `abandon` may follow."""
+        """Append bytes. After an OSError, such as a full disk, only `abandon` may follow."""
         rest = memoryview(data)
         if self._size + rest.nbytes > MAX_ARTIFACT_BYTES:
             raise ArtifactTooLarge
@@ -150,7 +150,7 @@ class Writer:
             rest = rest[len(part) :]
 
     def finish(self) -> tuple[Blob, list[Path]]:
-        """The blob, and the files that stand for it now, the permanent one first. Call `abandon` afterwards too."""
+        """The blob and its files, the permanent one first. Call `abandon` afterwards too."""
         if self._size % PIECE:
             self._end_piece()
         blob = Blob(self._size, bytes(self._checksums))
@@ -158,7 +158,7 @@ class Writer:
         return blob, self._contents.store(self._path, blob)
 
     def abandon(self) -> None:
-        """Remove the temporary file; a finished blob stays with those who hold it. May be called twice."""
+        """Remove the temporary file; a finished blob stays with the sessions that hold it. May be called twice."""
         with self._using:
             if self._file >= 0:
                 os.close(self._file)
@@ -174,7 +174,7 @@ class Writer:
 
 
 def checked(fetch: Fetch, name: str, blob: Blob, start: int, length: int | None) -> bytes:
-    """A range of bytes, shorter at the end. Raises Tampered if a piece differs, and what `fetch` raises."""
+    """A range of bytes, shorter at the end. Raises Tampered if a piece differs, and any exception of `fetch`."""
     end = blob.size if length is None else min(blob.size, start + length)
     first = start // PIECE * PIECE
     if start >= end:

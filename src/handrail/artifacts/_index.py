@@ -26,10 +26,10 @@ PREFIX: Final = "a_"
 _REFERENCE_DIGITS: Final = 32
 _SESSION_FILE: Final = "session.json"
 _CUT_LINE: Final = re.compile(rb"\n\[\xe2\x80\xa6 [\d,]+ (?:characters|bytes) were discarded here\]\n")
-"""The line in place of the middle of a long text: earlier versions wrote it, and did not mark the artifact."""
+"""Marker line in place of the middle of a long text: earlier versions wrote it without marking the artifact."""
 _MAX_CUT_LINE_BYTES: Final = 100
 _MIN_CUT_BYTES: Final = 64 << 10
-"""Bytes of the smallest artifact of an earlier version that may lack its middle."""
+"""Size of the smallest artifact of an earlier version that may lack its middle, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Entry:
     checksums: str
     pins: int = 0
     shown: bool = False
-    """Whether a result named it; then it stays."""
+    """Whether a result named the artifact; if so, a sweep keeps it."""
     incomplete: bool = False
 
     @property
@@ -67,14 +67,14 @@ class SessionArtifacts:
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """By reference; read from the disk when they are first asked for."""
+        """Entries by reference; read from disk on first use."""
         if self._entries is None:
             found = (self._entry(path) for path in self._directory.glob("a_*.json"))
             self._entries = {entry.ref: entry for entry in found if entry is not None}
         return self._entries
 
     def holds(self, ref: str) -> bool:
-        """Whether it has this artifact, and its link is there."""
+        """Whether the session has this artifact, and its link exists."""
         return ref in self.entries and self.link(ref).is_file()
 
     def link(self, ref: str) -> Path:
@@ -82,7 +82,7 @@ class SessionArtifacts:
         return self._directory / ref
 
     def read(self, entry: Entry, start: int, length: int | None) -> bytes:
-        """A range of its bytes. Raises as `Contents.read` does."""
+        """A range of an artifact's bytes. Raises the errors of `Contents.read`."""
         return self._contents.read(self.link(entry.ref), entry.blob, start, length)
 
     def add(
@@ -142,7 +142,7 @@ class SessionArtifacts:
         return entry if right else None
 
     def _was_cut(self, entry: Entry) -> bool:
-        """Whether an earlier version stored it without its middle. Contents elsewhere are not read for that."""
+        """Whether an earlier version stored the artifact without its middle. Contents elsewhere are not read."""
         is_text = entry.media_type.startswith("text/") or "json" in entry.media_type
         if not is_text or entry.size < _MIN_CUT_BYTES or not self._contents.inline:
             return False
@@ -200,7 +200,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 
 class Finishing(Protocol):
-    """A file that is complete but for its end."""
+    """A file that is complete except for its end."""
 
     def finish(self) -> tuple[Blob, list[Path]]: ...
 
@@ -253,7 +253,7 @@ class Index:
         return None
 
     def change(self, session: str | None, ref: str, *, pins: int = 0, shown: bool = False) -> bool:
-        """Change the pins, or note that it was shown. Unpinning drops an artifact without pins that was never shown."""
+        """Change the pins, or note that a result named it. Unpinning drops one without pins that no result named."""
         with self._lock:
             located = self.find(session, ref)
             if located is None:
@@ -282,7 +282,7 @@ class Index:
             return len(idle)
 
     def share(self, session: str | None, ref: str, to: str, *, pins: bool = False) -> bool:
-        """Add it to another session, if asked with its pins."""
+        """Add an artifact to another session, with its pins if asked."""
         with self._lock:
             located = self.find(session, ref)
             if located is None:
@@ -310,7 +310,7 @@ class Index:
                 self._parents.pop(name, None)
 
     def close(self) -> None:
-        """Forget everything, and remove a private directory, with what is kept elsewhere for it."""
+        """Forget everything, and remove a private directory, with the contents kept elsewhere for it."""
         with self._lock:
             for artifacts in () if self._directory or self.contents.inline else self._sessions.values():
                 artifacts.remove()

@@ -44,7 +44,7 @@ class OwnBlobs:
         self._kind = type(blobs).__name__
         self.place = f"in {self._kind}"
         self._wrong: set[str] = set()
-        """What could not be read as it was written: it is put again even where the store has it."""
+        """Keys of contents that could not be read back unchanged: they are put again even if the store has them."""
         self._starting = threading.Lock()
         self._removing: ThreadPoolExecutor | None = None
 
@@ -53,6 +53,7 @@ class OwnBlobs:
         home = file.parent.parent
         mark = home / "objects" / key
         with _locked(home, key):
+            # The count of links is the count of holders, kept by the file system: it survives a killed process.
             mark.touch(mode=0o600)
             os.link(mark, holding)  # from now on nobody removes it
         try:
@@ -80,6 +81,7 @@ class OwnBlobs:
     def dropped(self, home: Path, digest: str) -> None:
         with self._starting:
             if self._removing is None:
+                # One thread: the index is locked by the caller, and a slow store must not hold it up.
                 self._removing = ThreadPoolExecutor(1, "handrail-blobs")
             try:
                 self._removing.submit(self._remove, home, digest)
@@ -119,7 +121,7 @@ class OwnBlobs:
 
 
 def _holding(file: Path) -> Path:
-    """The link by which a file on its way in holds its content."""
+    """The link by which an unfinished file holds its content."""
     return file.with_name(f"{file.name}-held")
 
 
@@ -132,9 +134,10 @@ def _links(path: Path) -> int:
 
 @contextmanager
 def _locked(home: Path, key: str) -> Iterator[None]:
-    """Only one thread of one process counts the links of a key, or removes it. Keys with one beginning share a lock."""
+    """Lock a key: only one thread of one process counts its links or removes it. Keys with one prefix share a lock."""
     locks = home / "locks"
     locks.mkdir(mode=0o700, exist_ok=True)
+    # 256 lock files at most, never removed: unlinking a lock file races with one who is opening it.
     lock = os.open(locks / key[:2], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -15,7 +15,7 @@ _LOCK: Final = "in-use"
 
 
 class PrivateDirectory:
-    """Created at first use, by any thread. Its lock tells later processes whether the owner is alive."""
+    """A directory created at first use, by any thread. Its lock tells later processes whether the owner is alive."""
 
     def __init__(self) -> None:
         self._making = threading.Lock()
@@ -37,12 +37,13 @@ class PrivateDirectory:
                 lock = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 os.rename(fresh, path / _LOCK)  # so nobody sees the lock file unlocked while the owner is alive
+                # finalize also runs at the exit of the program, which `__del__` need not.
                 self._end = weakref.finalize(self, _remove, path, lock, os.getpid())
                 self._path = path
             return self._path
 
     def close(self) -> None:
-        """Remove it with its contents. May be called twice; a later use creates a new one."""
+        """Remove the directory with its contents. May be called twice; a later use creates a new one."""
         with self._making:
             if self._end is not None:
                 self._end()
@@ -56,6 +57,7 @@ def sweep() -> int:
         with suppress(OSError):
             if entry.is_symlink() or entry.stat().st_uid != os.getuid():
                 continue
+            # Others can write in the temporary directory: follow no link, and do not block on a pipe.
             lock = os.open(entry / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

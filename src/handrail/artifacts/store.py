@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from handrail.scrub import ByteStream, Scrubber
 
 INLINE_BYTES: Final = 64 << 10
-"""Bytes that are read or written directly; larger contents go to a thread."""
+"""Largest content that is read or written without a thread, in bytes."""
 BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 _OWNER: Final = ""
@@ -104,20 +104,20 @@ class Scope:
         return await self._in_thread(self._read, located, start, length)
 
     def read_now(self, ref: str | ArtifactRef) -> bytes:
-        """All its bytes, read in this thread."""
+        """All bytes of an artifact, read in this thread."""
         return self._read(self._located(ref), 0, None)
 
     def info(self, ref: str | ArtifactRef) -> ArtifactRef | None:
-        """Size, type and name, and whether it is incomplete; None if this session may not read it."""
+        """Size, type, name and completeness of an artifact; None if this session may not read it."""
         located = self._index.find(self._viewer, _reference(ref))
         return None if located is None else located[1].handle
 
     def has(self, ref: str | ArtifactRef) -> bool:
-        """Whether it exists and this session may read it."""
+        """Whether the artifact exists and this session may read it."""
         return self._index.find(self._viewer, _reference(ref)) is not None
 
     def fault(self, ref: str | ArtifactRef) -> str:
-        """Why its content cannot take the place of an argument, as the end of a sentence; "" if it can."""
+        """Why an artifact's content cannot replace an argument, as the end of a sentence; "" if it can."""
         info = self.info(ref)
         if info is None:
             return "there is no such artifact"
@@ -126,7 +126,7 @@ class Scope:
         return ""
 
     def pin(self, ref: str | ArtifactRef) -> None:
-        """Keep it until `unpin`; pins are counted."""
+        """Keep an artifact until `unpin`; pins are counted."""
         self._require(self._index.change(self._viewer, _reference(ref), pins=1), ref)
 
     def unpin(self, ref: str | ArtifactRef) -> None:
@@ -134,11 +134,11 @@ class Scope:
         self._require(self._index.change(self._viewer, _reference(ref), pins=-1), ref)
 
     def show(self, ref: str | ArtifactRef) -> bool:
-        """Note that a result names it, so that it stays. False if there is no such artifact."""
+        """Note that a result names the artifact, so that a sweep keeps it. False if there is no such artifact."""
         return self._index.change(self._viewer, _reference(ref), shown=True)
 
     def share(self, ref: str | ArtifactRef, session: str) -> None:
-        """Let another session read it too."""
+        """Let another session read an artifact too."""
         self._require(self._index.share(self._viewer, _reference(ref), session), ref)
 
     def sweep(self) -> int:
@@ -146,7 +146,7 @@ class Scope:
         return self._index.sweep(self._viewer)
 
     def own(self) -> list[ArtifactRef]:
-        """What this session and its descendants stored and a result named."""
+        """Artifacts that this session and its descendants stored and a result named."""
         return [entry.handle for _, entry in self._index.below(self._session) if entry.shown]
 
     def child(self, session: str) -> "Scope":
@@ -155,11 +155,11 @@ class Scope:
         return Scope(self._index, session, scrubber=self._scrubber)
 
     def without(self, scrubber: "Scrubber") -> "Scope":
-        """The same scope; what is stored through it has no secrets in it, unless it is a picture, sound or film."""
+        """The same scope with a scrubber: new content is stored without secrets, except pictures, sound and film."""
         return Scope(self._index, self._session, sees_all=self._viewer is None, scrubber=scrubber)
 
     def clean(self, text: str) -> str:
-        """The text without the secrets that nothing stored through this scope contains."""
+        """The text without the secrets of this scope's scrubber."""
         return text if self._scrubber is None else self._scrubber.text(text)
 
     def fork(self, session: str) -> "Scope":
@@ -169,7 +169,7 @@ class Scope:
         return Scope(self._index, session, scrubber=self._scrubber)
 
     async def _in_thread(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """Do it in a thread. Nobody who is cancelled waits for a store of the user's own."""
+        """Call a function in a thread. A cancelled caller does not wait for a user's own store."""
         if self._index.contents.inline:
             return await in_thread(work, *arguments)
         value: T = await Work(partial(work, *arguments)).wait()
@@ -228,7 +228,7 @@ class Scope:
 
 
 class _CleanWriter:
-    """A Writer that is given everything without secrets."""
+    """A Writer that removes secrets from everything it is given."""
 
     def __init__(self, writer: Writer, stream: "ByteStream") -> None:
         self._writer, self._stream = writer, stream
@@ -275,6 +275,14 @@ class Artifacts(Scope):
 
     Without a directory they are in a private one, which is created when needed and removed by `close`. With `blobs` the
     bytes are there, and the directory only says which session has which.
+
+    Example:
+        ```python
+        artifacts = Artifacts("kept")
+        kept = await artifacts.scope("s1").put("three pages", name="report.txt")
+        print(await artifacts.read(kept.ref, 6, 5))
+        #> b'pages'
+        ```
     """
 
     def __init__(self, directory: str | PathLike[str] | None = None, *, blobs: Blobs | None = None) -> None:
@@ -314,11 +322,11 @@ class Artifacts(Scope):
     def incoming(
         self, session_id: str, ref: str, media_type: str, name: str | None, pins: int, incomplete: bool | None
     ) -> "Incoming":
-        """An artifact that comes back in pieces, as `contents` gave it. None for `incomplete`: its mark is unknown."""
+        """An artifact that is loaded in pieces, as `contents` gave it. None for `incomplete`: the mark is unknown."""
         return Incoming(self._index, session_id, ArtifactRef(ref, 0, media_type, name), pins, incomplete)
 
     def forget(self, session_id: str) -> None:
-        """Drop all artifacts of a session and its descendants. What other sessions have too, they keep."""
+        """Drop all artifacts of a session and its descendants. Other sessions keep the ones they hold too."""
         self._index.forget(session_id)
 
     def close(self) -> None:
@@ -335,7 +343,7 @@ class Artifacts(Scope):
 
 
 class Incoming:
-    """An artifact on its way into a session. Leaving `finish` out, or calling `abandon`, adds nothing."""
+    """An artifact that is being loaded into a session. Without `finish`, or after `abandon`, nothing is added."""
 
     def __init__(self, index: Index, session: str, handle: ArtifactRef, pins: int, incomplete: bool | None) -> None:
         self._index, self._session, self._handle, self._pins = index, session, handle, pins
@@ -344,7 +352,7 @@ class Incoming:
         self.add, self.abandon = self._writer.add, self._writer.abandon
 
     def finish(self) -> None:
-        """Add it. Raises HandrailError if its bytes are not those that its reference names."""
+        """Add the artifact. Raises HandrailError if its bytes do not match its reference."""
         try:
             handle = self._handle
             made = self._index.add(self._session, self._writer, handle.media_type, handle.name, self._incomplete)

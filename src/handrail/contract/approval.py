@@ -13,7 +13,25 @@ Answer = Literal["approve", "remember", "edit", "deny", "skip", "defer"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """Rendered by Handrail from the arguments, never by the model. A decision applies to exactly these fields."""
+    """Rendered by Handrail from the arguments, never by the model. A decision applies to exactly these fields.
+
+    Example:
+        ```python
+        def ask(request: ApprovalRequest) -> Decision:
+            print(request.reason)
+            return Decision.approve()
+
+        @tool(effects=["reaches_out"])
+        def publish(text: str) -> str:
+            "Publish a text."
+            return "published"
+
+        async with Session([publish], approver=ask) as session:
+            print((await session.call("publish", {"text": "hello"})).value)
+        #> publish (reaches_out) is not confined by a sandbox
+        #> published
+        ```
+    """
 
     id: str
     call_id: str
@@ -25,19 +43,28 @@ class ApprovalRequest:
     text: str
     """The call as plain text of at most 40 lines, with tabs, control and bidi characters made visible."""
     repairs: tuple[str, ...]
-    """What preflight changed: each value before and after."""
+    """Changes that preflight made: each value before and after."""
     reason: str
     """Why approval is needed."""
     suggested_rule: str
     """The exact rule that `Decision.remember()` would add."""
     sandbox: str
     expires_at: float
-    """Seconds since the epoch; later answers are ignored."""
+    """End of the wait for an answer, in seconds since the epoch; later answers are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The person's answer. Create it with one of the six class methods."""
+    """The person's answer. Create it with one of the six class methods.
+
+    Example:
+        ```python
+        print(Decision.deny("Not in this project.").message)
+        print(Decision.edit({"text": "bye"}).arguments)
+        #> Not in this project.
+        #> {'text': 'bye'}
+        ```
+    """
 
     verdict: Answer
     arguments: Mapping[str, Any] | None = None
@@ -85,6 +112,25 @@ class Decision:
 
 
 Approver = Callable[[ApprovalRequest], Awaitable[Decision] | Decision]
-"""`async def`, or `def`, which runs in a thread of its own. If nobody can be asked, it raises Unavailable.
+"""A function that answers requests: `async def`, or `def`, which runs in a thread. Raises Unavailable if nobody can.
 
-May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel."""
+May carry `.wait`, the seconds to wait for an answer: 300, or 55 on a detached channel.
+
+Example:
+    ```python
+    def only_short(request: ApprovalRequest) -> Decision:
+        return Decision.approve() if len(request.arguments["text"]) < 10 else Decision.deny("Too long.")
+
+    @tool(effects=["reaches_out"])
+    def publish(text: str) -> str:
+        "Publish a text."
+        return "published"
+
+    approver: Approver = only_short
+    async with Session([publish], approver=approver) as session:
+        print((await session.call("publish", {"text": "hello"})).value)
+        print((await session.call("publish", {"text": "a long text"})).kind)
+    #> published
+    #> user_denied
+    ```
+"""

@@ -1,4 +1,4 @@
-"""Blobs: where the bytes of artifacts are kept, for those who bring a store of their own."""
+"""Blobs: storage for the bytes of artifacts, for programs that bring a store of their own."""
 
 from typing import BinaryIO, Protocol
 
@@ -10,10 +10,32 @@ class Blobs(Protocol):
     several at once, and may take their time. Whatever they raise fails one call, never the session. Bytes are checked
     after they are read, so a store need not check them. Two directories of artifacts must not have keys in common: give
     each a prefix of its own.
+
+    Example:
+        ```python
+        class InMemory:
+            def __init__(self):
+                self.kept = {}
+            def put(self, key, content):
+                self.kept[key] = content.read()
+            def read(self, key, start, length):
+                return self.kept[key][start : start + length]
+            def has(self, key):
+                return key in self.kept
+            def remove(self, key):
+                self.kept.pop(key, None)
+
+        blobs: Blobs = InMemory()
+        artifacts = Artifacts(blobs=blobs)
+        kept = await artifacts.scope("s1").put("three pages")
+        print(await artifacts.scope("s1").read(kept.ref), len(blobs.kept))
+        artifacts.close()
+        #> b'three pages' 1
+        ```
     """
 
     def put(self, key: str, content: BinaryIO) -> None:
-        """Store everything in `content`, a file open for reading. Replaces what has this key; all of it or nothing."""
+        """Store all of `content`, a file open for reading, in place of the key's old content: all or nothing."""
         ...
 
     def read(self, key: str, start: int, length: int) -> bytes:
@@ -25,5 +47,5 @@ class Blobs(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Remove it: no session holds it any more. There may be no such key."""
+        """Remove a key that no session holds any more. The key may be absent."""
         ...

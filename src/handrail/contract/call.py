@@ -10,7 +10,20 @@ Arguments = str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to run one tool. It never changes after it is accepted."""
+    """One request to run one tool. It never changes after it is accepted.
+
+    Example:
+        ```python
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add]) as session:
+            results = await session.call_all([Call("c1", "add", '{"a": "41"}'), Call("c2", "add", {"a": 1, "b": 2})])
+            print([result.value for result in results])
+        #> [42, 3]
+        ```
+    """
 
     id: str
     name: str

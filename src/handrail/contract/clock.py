@@ -15,7 +15,25 @@ class Limit(Protocol):
 
 
 class Clock(Protocol):
-    """Limits nest. `pause` pauses this clock and its parents, with all their limits."""
+    """A clock with nested limits. `pause` pauses this clock and its parents, with all their limits.
+
+    Example:
+        ```python
+        import anyio
+
+        @tool
+        async def patient(context: Context) -> str:
+            "Wait within a limit."
+            clock: Clock = context.clock
+            with clock.limit(0.01) as limit:
+                await anyio.sleep(60)
+            return "stopped" if limit.passed else "done"
+
+        async with Session([patient]) as session:
+            print((await session.call("patient")).value)
+        #> stopped
+        ```
+    """
 
     def limit(self, seconds: float) -> AbstractContextManager[Limit]:
         """End the block after `seconds` of unpaused time, without an exception."""
@@ -27,7 +45,7 @@ class Clock(Protocol):
         """Seconds of unpaused time since the clock was started."""
 
     def grace(self) -> AbstractContextManager[None]:
-        """Let the block outlast the run's time budget by up to 5 s: it ends its work by `left`, and reports it."""
+        """Let the block outlast the run's time budget by up to 5 s, to end its work by `left` and report it."""
 
     def left(self) -> float:
         """Seconds left in the run's time budget: infinite without a budget, negative when it is exceeded."""

@@ -21,27 +21,102 @@ if TYPE_CHECKING:
 
 
 class NameConflict(HandrailError):
-    """Two tools have one name, or a tool has a name reserved for Handrail's own tools."""
+    """Two tools have one name, or a tool has a name reserved for Handrail's own tools.
+
+    Example:
+        ```python
+        def read(path: str) -> str:
+            "Read something else."
+            return path
+
+        try:
+            Toolbox([*builtin_tools(), read])
+        except NameConflict as error:
+            print(str(error).partition(":")[0])
+        #> two tools are called 'read'
+        ```
+    """
 
 
 class BadSchema(HandrailError):
-    """A JSON Schema that does not compile, or a type that has none."""
+    """A JSON Schema that does not compile, or a type that has none.
+
+    Example:
+        ```python
+        def paint(colour: complex | slice) -> None:
+            "Paint."
+
+        try:
+            tool(paint)
+        except BadSchema as error:
+            print(str(error).partition(";")[0])
+        #> tool paint: parameter 'colour' has no schema: <class 'slice'> is not a type that JSON can hold
+        ```
+    """
 
 
 class BadEnvelope(HandrailError, ValueError):
-    """A text that is not a result envelope."""
+    """A text that is not a result envelope.
+
+    Example:
+        ```python
+        try:
+            read_envelope("all went well")
+        except BadEnvelope:
+            print("not an envelope")
+        #> not an envelope
+        ```
+    """
 
 
 class BrokenDriver(HandrailError):
-    """A driver that breaks the contract in contract/driver.py."""
+    """A driver that breaks the contract in contract/driver.py.
+
+    Example:
+        ```python
+        class Half:
+            features = frozenset({"files"})
+
+        try:
+            async with open_sandbox(Half(), allow_weaker=True):
+                pass
+        except BrokenDriver as error:
+            print(error)
+        #> Half is not a Driver: missing start, …
+        ```
+    """
 
 
 class WeakerThanAsked(HandrailError):
-    """The machine offers weaker isolation than asked for, and allow_weaker was not given."""
+    """The machine offers weaker isolation than asked for, and allow_weaker was not given.
+
+    Example:
+        ```python
+        try:
+            async with open_sandbox("host"):
+                pass
+        except WeakerThanAsked as error:
+            print(str(error).partition(";")[0])
+        #> the host driver isolates nothing
+        ```
+    """
 
 
 class ToolFailed(Exception):
-    """Raise it in a tool's body to answer the model with exactly this Failure."""
+    """An answer for the model: raise it in a tool's body to answer with exactly this Failure.
+
+    Example:
+        ```python
+        def find(name: str) -> str:
+            "Find a person."
+            raise ToolFailed(Failure("not_found", f"Nobody is called {name}. Try the family name."))
+
+        async with Session([find]) as session:
+            result = await session.call("find", {"name": "Ada"})
+            print(result.kind, "-", result.message)
+        #> not_found - Nobody is called Ada. Try the family name.
+        ```
+    """
 
     def __init__(self, failure: "Failure") -> None:
         if isinstance(failure, str):
@@ -54,6 +129,18 @@ class Unavailable(Exception):
     """Something that the call needs is gone, busy or not ready yet. `retryable=False` if a retry cannot help.
 
     `remedy` is the part of the message that says what to install or set, for programs.
+
+    Example:
+        ```python
+        def ask(question: str) -> str:
+            "Ask the archive."
+            raise Unavailable("The archive is closed until 9.")
+
+        async with Session([ask]) as session:
+            result = await session.call("ask", {"question": "why?"})
+            print(result.kind, result.retryable)
+        #> unavailable True
+        ```
     """
 
     def __init__(self, message: str, *, retryable: bool = True, remedy: str = "") -> None:

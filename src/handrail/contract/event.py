@@ -48,20 +48,20 @@ EVENT_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {each: {} for each in ge
     "tools_loaded": {"tools": list},
     "run_ended": {"reason": str, "text": str},
 }
-"""By type of event: the data without which a stored session can be neither listed nor resumed."""
+"""Data fields, by type of event, without which a stored session can be neither listed nor resumed."""
 
 _put: Final = object.__setattr__
 
 
 class _Unsealed:
-    """What an Event is while it is made: to fill in a frozen object takes three times as long."""
+    """An Event under construction: filling in a frozen object takes three times as long."""
 
     __slots__ = ("call_id", "data", "parent", "seq", "time", "type")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`seq` counts from 0 without gaps; every accepted call has one call_started and exactly one call_ended.
+    """One entry of a transcript. `seq` counts from 0 without gaps; each call has one call_started and one call_ended.
 
     Live output is joined: a call's first piece is a `call_output` at once, then at most 20 of them come a second, each
     with the newest 64 KiB of its stream, and the rest before `call_ended`; a background job's come after that too.
@@ -71,6 +71,23 @@ class Event:
 
     `traceback` is there if somebody raised: at most 16 KiB of text for people. No answer to the model contains it.
     `duration_ms` is what the call itself took: waiting for a person, or for its lane, does not count.
+
+    Example:
+        ```python
+        def show(event: Event) -> None:
+            if event.type.startswith("call_"):
+                print(event.type, event.call_id)
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], readers=[show]) as session:
+            await session.call("add", {"a": 41})
+        #> call_started call_1
+        #> call_running call_1
+        #> call_ended call_1
+        ```
     """
 
     seq: int
@@ -99,4 +116,4 @@ class Event:
 
 
 Reader = Callable[[Event], Awaitable[None] | None]
-"""Receives every event through its own queue. A reader that raises or blocks is dropped with a warning."""
+"""Receiver of every event, through a queue of its own. A reader that raises or blocks is dropped with a warning."""

@@ -22,6 +22,15 @@ class Message:
 
     Two messages of the user's never follow each other, nor one of them results: what the user says then is the text
     of the message with the results, after them.
+
+    Example:
+        ```python
+        model = ScriptedModel(["It is 42."])
+        async with Agent(model) as agent:
+            await agent.run("What is 41 + 1?")
+            print(agent.messages[0] == Message("user", "What is 41 + 1?"), agent.messages[1].text)
+        #> True It is 42.
+        ```
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -31,12 +40,19 @@ class Message:
     images: tuple[Image, ...] = ()
     """Pictures that the user shows; those of a result are inside its value."""
     keep: Any = None
-    """What the model that wrote this message wants back unchanged: JSON that only it understands."""
+    """Data that the model which wrote this message wants back unchanged: JSON that only this model understands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens counted by the provider, and what they cost, in US dollars, where that is known."""
+    """Tokens counted by the provider, and what they cost, in US dollars, where that is known.
+
+    Example:
+        ```python
+        print(Usage(input_tokens=900, output_tokens=30) + Usage(input_tokens=1000, cost=0.01))
+        #> Usage(input_tokens=1900, output_tokens=30, cache_read=0, cache_write=0, reasoning=0, cost=0.01)
+        ```
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -46,7 +62,7 @@ class Usage:
     cost: float | None = None
 
     def as_data(self) -> dict[str, float | None]:
-        """For an event. `dataclasses.asdict` copies each number as if it were a tree, which is slow."""
+        """The counts as data for an event. `dataclasses.asdict` copies numbers as if they were trees: slow."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -63,14 +79,22 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A model's complete answer."""
+    """A model's complete answer.
+
+    Example:
+        ```python
+        turn = Turn("I add.", (Call("c1", "add", '{"a": 41}'),), "tool_use", usage=Usage(output_tokens=12))
+        print(turn.stop, turn.calls[0].name)
+        #> tool_use add
+        ```
+    """
 
     text: str = ""
     calls: tuple[Call, ...] = ()
     stop: Stop = "end"
     usage: Usage = Usage()
     keep: Any = None
-    """Goes back to the same model, unchanged, with this answer's message."""
+    """Data that goes back to the same model, unchanged, with this answer's message."""
 
     def __post_init__(self) -> None:
         listed = isinstance(self.calls, tuple | list)
@@ -81,21 +105,45 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the answer's text, while it is written."""
+    """A piece of the answer's text, while it is written.
+
+    Example:
+        ```python
+        async for piece in ScriptedModel(["Hello."]).ask([Message("user", "Hi.")], []):
+            if isinstance(piece, TextDelta):
+                print(piece.text)
+        #> Hello.
+        ```
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """A piece of the model's reasoning, while it is written."""
+    """A piece of the model's reasoning, while it is written.
+
+    Example:
+        ```python
+        print(ThinkingDelta("The user wants a sum.").text)
+        #> The user wants a sum.
+        ```
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of call number `index` of the answer, while they are written."""
+    """A piece of the arguments of call number `index` of the answer, while they are written.
+
+    Example:
+        ```python
+        piece = CallDelta(0, "add", '{"a": 4')
+        print(piece.index, piece.name, piece.text)
+        #> 0 add {"a": 4
+        ```
+    """
 
     index: int
     name: str
@@ -103,12 +151,33 @@ class CallDelta:
 
 
 ModelEvent = TextDelta | ThinkingDelta | CallDelta | Turn
+"""A piece of a model's answer while it is written, or at the end the whole answer, a Turn.
+
+Example:
+    ```python
+    async def answer(messages, tools, *, system=""):
+        events: list[ModelEvent] = [TextDelta("Hel"), TextDelta("lo."), Turn("Hello.")]
+        for event in events:
+            yield event
+
+    print([type(event).__name__ async for event in answer([], [])])
+    #> ['TextDelta', 'TextDelta', 'Turn']
+    ```
+"""
 
 
 class ModelFailed(Exception):
     """The model could not answer. `transient` errors (429, 5xx, connection) may be tried again.
 
     `retry_after` is the number of seconds that the provider asks to wait.
+
+    Example:
+        ```python
+        async with Agent(ScriptedModel([ModelFailed("The key is wrong.")])) as agent:
+            outcome = await agent.run("Hello?")
+            print(outcome.reason, "-", outcome.text)
+        #> model_error - ModelFailed: The key is wrong.
+        ```
     """
 
     def __init__(
@@ -130,6 +199,20 @@ class Model(Protocol):
     It may have `name`, `window` (tokens, 128,000 where it is absent) and `max_tokens` (of an answer: 8,192, and never
     more than a quarter of the window). One that writes down what it is asked may have `scrub`, a method that is
     called with the Scrubber of a session that has secrets.
+
+    Example:
+        ```python
+        class Parrot:
+            name, window, max_tokens = "parrot", 8_000, 1_000
+
+            async def ask(self, messages, tools, *, system=""):
+                yield Turn(messages[-1].text.upper())
+
+        model: Model = Parrot()
+        async with Agent(model) as agent:
+            print((await agent.run("hello")).text)
+        #> HELLO
+        ```
     """
 
     def ask(

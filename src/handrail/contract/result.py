@@ -20,28 +20,42 @@ RETRY_MAY_HELP: Final[frozenset[str]] = frozenset({"invalid_args", "timeout", "e
 REFUSALS: Final[frozenset[str]] = frozenset(
     {"invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout"}
 )
-"""Kinds that mean: the body did not run. They do not spend the call budget."""
+"""Failure kinds after which the body did not run. They do not spend the call budget."""
 SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Pictures that providers can look at; a request with another type would be refused. Google takes no GIF."""
+"""Media types of pictures that providers accept; a request with another type would be refused. Google takes no GIF."""
 LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture for the model. It travels beside the text, in each provider's own form."""
+    """A picture for the model. It travels beside the text, in each provider's own form.
+
+    Example:
+        ```python
+        @tool
+        def snapshot() -> Image:
+            "Take a picture."
+            return Image(b"GIF89a", "image/gif")
+
+        async with Session([snapshot]) as session:
+            picture = (await session.call("snapshot")).value
+            print(picture.media_type, picture.base64())
+        #> image/gif R0lGODlh
+        ```
+    """
 
     data: bytes = field(repr=False)
     media_type: str = "image/png"
     ref: str | None = field(default=None, repr=False, compare=False)
-    """The artifact that holds it, once a result has; the model can pass it on."""
+    """The artifact that holds the picture, after a result has; the model can pass it on."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, bytes):
             refuse("Image.data", self.data, "the bytes of the picture: Image(Path('plot.png').read_bytes())")
 
     def to_wire(self) -> dict[str, Any]:
-        """What the text envelope says of it: never the bytes."""
+        """The picture as the text envelope describes it: never the bytes."""
         wire: dict[str, Any] = {"kind": "image", "media_type": self.media_type, "size": len(self.data)}
         return wire if self.ref is None else {**wire, "$artifact": self.ref}
 
@@ -52,7 +66,21 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRef:
-    """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in."""
+    """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in.
+
+    Example:
+        ```python
+        @tool
+        async def report(context: Context) -> ArtifactRef:
+            "Write a report."
+            return await context.artifacts.put("three pages", name="report.txt")
+
+        async with Session([report]) as session:
+            kept = (await session.call("report")).value
+            print(kept.name, kept.size, await session.artifacts.read(kept.ref, 6, 5))
+        #> report.txt 11 b'pages'
+        ```
+    """
 
     ref: str
     size: int = 0
@@ -74,6 +102,15 @@ class Success:
     """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it.
 
     It has a Failure's fields too, all of them empty, so that a Result can be read without asking which one it is.
+
+    Example:
+        ```python
+        result = Success({"sum": 42})
+        print(result.ok, result.value["sum"], result.kind)
+        print(result.to_envelope("add"))
+        #> True 42 None
+        #> {'ok': True, 'tool': 'add', 'result': {'sum': 42}}
+        ```
     """
 
     value: Any
@@ -98,17 +135,25 @@ class Success:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Failure:
-    """Everything that is not an answer. The message says what happened, to which field, and what to do next."""
+    """A call without an answer. The message says what happened, to which field, and what to do next.
+
+    Example:
+        ```python
+        failure = Failure("not_found", "There is no file a.txt. Files here: b.txt.", field="path")
+        print(failure.ok, failure.kind, failure.retryable)
+        #> False not_found False
+        ```
+    """
 
     kind: FailureKind
     message: str
     field: str | None
     expected: str | None
     data: Mapping[str, Any]
-    """More about it, such as the output of a command that was ended; empty where there is nothing."""
+    """Details, such as the output of a command that was ended; empty if there are none."""
     warnings: tuple[str, ...]
     retryable: bool
-    """Whether the same call may work later; by kind unless it was given."""
+    """Whether the same call may work later; decided by the kind unless given."""
     ok: ClassVar[Literal[False]] = False
     value: ClassVar[Any] = None
 
@@ -152,6 +197,20 @@ class Failure:
 
 
 Result = Success | Failure
+"""The one honest answer to a call: a Success or a Failure. Both have the same fields.
+
+Example:
+    ```python
+    def add(a: int, b: int = 1) -> int:
+        "Add two numbers."
+        return a + b
+
+    async with Session([add]) as session:
+        result: Result = await session.call("add", {"a": 41})
+        print(result.value if result.ok else result.message)
+    #> 42
+    ```
+"""
 
 
 def to_wire(value: Any) -> Any:
@@ -188,7 +247,7 @@ def sendable_data(value: Any) -> Any:
 
 
 def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
-    """Every picture in a result's value, and where it is."""
+    """Every picture in a result's value, with its path."""
     if isinstance(value, Image):
         return [(list(path), value)]
     if isinstance(value, Mapping):
@@ -199,7 +258,7 @@ def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[s
 
 
 def with_image(value: Any, path: Sequence[str | int], image: Image) -> Any:
-    """`value` with the picture at this place; what is on the way is copied."""
+    """`value` with the picture at this path; the containers on the way are copied."""
     if not path:
         return image
     key, *rest = path
@@ -213,6 +272,15 @@ def read_envelope(text: str, *, strict: bool = True) -> Result:
 
     A text that begins with one of the legacy prefixes is the Failure it stands for; any other text that is not an
     envelope raises BadEnvelope, or is `Success({"text": text})` unless `strict`.
+
+    Example:
+        ```python
+        text = '{"ok": false, "kind": "timeout", "message": "It took too long.", "tool": "bash", "retryable": true}'
+        print(read_envelope(text).kind)
+        print(read_envelope("plain text", strict=False).value)
+        #> timeout
+        #> {'text': 'plain text'}
+        ```
     """
     if not isinstance(text, str):
         write = (

@@ -16,7 +16,7 @@ from handrail.toolkit.context import Context
 
 
 async def read_answer(context: Context, offer: Offer, answer: types.CallToolResult, checks: Validator | None) -> Result:
-    """`checks` is the output schema that the server declared."""
+    """Turn an answer into a Result. `checks` is the output schema that the server declared."""
     content = [await _read(context, block) for block in answer.content]
     structured = answer.structured_content
     text = "\n".join(part for part in content if isinstance(part, str))
@@ -79,7 +79,7 @@ def _broken(checks: Validator, structured: Any, *, given: bool) -> str:
 
 
 async def _read(context: Context, block: types.ContentBlock) -> Any:
-    """Text as text, pictures as Images, other bytes as artifacts, links as what they say."""
+    """Read one block: text as text, pictures as Images, other bytes as artifacts, links as their description."""
     match block:
         case types.TextContent():
             return block.text
@@ -117,7 +117,7 @@ async def _artifact(context: Context, data: str, media_type: str | None, name: s
 
 
 async def _kept(context: Context, content: list[Any]) -> list[Any]:
-    """The same with pictures as artifacts, for where a picture cannot stand."""
+    """The same value with pictures as artifacts, for positions where no picture is allowed."""
     return [await _as_artifact(context, part) if isinstance(part, Image) else part for part in content]
 
 

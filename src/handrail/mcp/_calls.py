@@ -84,7 +84,7 @@ async def _begin(context: Context, client: Caller, params: types.CallToolRequest
 
 
 def _as_given(arguments: Any) -> Arguments:
-    """What a session takes: an object, or the text that the model wrote in place of one."""
+    """The arguments for the session: an object, or the text that the model wrote instead of one."""
     return arguments if isinstance(arguments, Mapping | str) else json.dumps(arguments)
 
 
@@ -104,7 +104,7 @@ def _without_handle(arguments: Any) -> tuple[str, Any]:
 
 
 def _parked(client: Caller, state: str) -> tuple[str, Parked]:
-    """The call that a state names. Only this server writes states: one that a client made up was refused earlier."""
+    """The call that a state names. Only this server writes states: one that a client invented was refused earlier."""
     key = json.loads(state)["call"]
     if key not in client.parked:
         message = "The call that waited for an approval is no longer known; it ran only if it was approved before."
@@ -121,7 +121,7 @@ def _take_answer(parked: Parked, params: types.CallToolRequestParams) -> None:
 
 
 async def _follow(context: Context, client: Caller, parked: Parked, key: str) -> Answer:
-    """Show the call's output until it has ended or asks. It is cancelled if the last request that waits for it is."""
+    """Show the call's output until it ends or asks. Cancelling the last request that waits cancels the call."""
     answer: Answer | None = None
     parked.waiting += 1
     try:

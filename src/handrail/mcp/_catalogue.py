@@ -19,14 +19,14 @@ from handrail.toolkit.tool import Change, Tool
 from mcp import Client, types
 
 Run: TypeAlias = Callable[[Offer, Context, Mapping[str, Any]], Awaitable[Result]]
-"""Calls the tool that an Offer describes."""
+"""Function that calls the tool which an Offer describes."""
 MAX_QUOTED_CHARS: Final = 600
-"""Characters of a description that a person is shown, when it has changed."""
+"""Length of a changed description that a person is shown, in characters."""
 MAX_WARNINGS_COUNT: Final = 100
 
 
 class Catalogue:
-    """Definitions are pinned by hash: all at first sight of the server, a later one when a person agrees to it."""
+    """A server's tools, pinned by hash: all at first sight of the server, a later one when a person agrees to it."""
 
     def __init__(
         self, server: str, run: Run, *, trust: bool, pins: MutableMapping[str, str], timeout: float,
@@ -83,7 +83,7 @@ class Catalogue:
         )  # fmt: skip
 
     def _change(self, made: Offer) -> Change | None:
-        """What a person has to agree to, before the tool that was made of this offer may be called."""
+        """The change that a person must agree to before the tool made from this offer may be called."""
         current, pinned = self._offers.get(made.name), self._pins.get(made.name)
         if current is None or pinned == current.hash:
             return None
@@ -123,7 +123,7 @@ class Catalogue:
 
 
 async def _pages(client: Client) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
-    """By name: the tools as the server wrote them."""
+    """Tools by name, as the server wrote them."""
     raws: dict[str, Mapping[str, Any]] = {}
     warnings: list[str] = []
     cursor: str | None = None

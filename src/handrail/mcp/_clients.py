@@ -1,4 +1,4 @@
-"""Who calls: each client of the server has a session and a sandbox of its own, which are closed when it is idle."""
+"""Clients of the server: each has a session and a sandbox of its own, which are closed when the client is idle."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,11 +21,11 @@ from handrail.toolkit.tool import Tool, tool
 
 OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
 CALLS_KEPT: Final = 1_000
-"""Ended calls of a session whose events are kept."""
+"""Number of ended calls of a session whose events are kept."""
 MAX_SANDBOXES_COUNT: Final = 16
-"""Sandboxes that one client may have open besides its own."""
+"""Number of sandboxes that one client may have open besides its own."""
 MAX_PARKED_COUNT: Final = 256
-"""Calls of one client that are kept for a client that comes back for them."""
+"""Number of one client's calls that are kept until the client comes back for them."""
 log = logging.getLogger("handrail")
 
 
@@ -75,12 +75,12 @@ class ServedSession:
         return self._session
 
     def has_rested(self) -> bool:
-        """Whether nobody but the caller has used it for a while."""
+        """Whether nobody but the caller has used the session for a while."""
         return self._users == 1 and monotonic() - self._used > self._pause
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Meanwhile it is not idle."""
+        """Keep the session from becoming idle during the block."""
         self._users += 1
         try:
             yield
@@ -89,7 +89,7 @@ class ServedSession:
             self._used = monotonic()
 
     def close(self) -> None:
-        """Close it soon, whatever runs in it."""
+        """Close the session soon, whatever runs in it."""
         self._closing.set()
 
     async def _until_idle(self) -> None:
@@ -107,13 +107,13 @@ class Caller:
     def __init__(self, clients: "Clients", name: str, when_gone: Callable[[Callable[[], None]], None]) -> None:
         self._clients, self.name = clients, name
         self.when_gone = when_gone
-        """Calls what it is given when the client has left."""
+        """Registers a function to call when the client has left."""
         self.sessions: dict[str, ServedSession] = {}
-        """By handle; its own session has the empty one."""
+        """Sessions by handle; the client's own session has the empty handle."""
         self.parked: dict[str, Parked] = {}
 
     def served(self, handle: str = "") -> ServedSession:
-        """Its own session, opened if need be, or that of a sandbox that it opened. Raises ToolFailed(not_found)."""
+        """The client's own session, opened if need be, or that of a sandbox it opened. Raises ToolFailed(not_found)."""
         if handle in self.sessions:
             return self.sessions[handle]
         if handle:
@@ -122,7 +122,7 @@ class Caller:
         return self._open("")
 
     def park(self, parked: "Parked") -> str:
-        """Keep a call for a client that comes back for it. Returns what the client names it by."""
+        """Keep a call until the client comes back for it. Returns the name of the parked call."""
         while len(self.parked) >= MAX_PARKED_COUNT:  # what waits there ends by itself when nobody answers
             del self.parked[next(iter(self.parked))]
         key = urandom(16).hex()
@@ -130,7 +130,7 @@ class Caller:
         return key
 
     def close(self) -> None:
-        """Close all its sessions."""
+        """Close all sessions of the client."""
         for served in tuple(self.sessions.values()):
             served.close()
 
@@ -196,11 +196,11 @@ class Parked:
     def __init__(self, pending: Pending, session: Session, served: ServedSession, tool: str, start: int) -> None:
         self.pending, self.session, self.served, self.tool = pending, session, served, tool
         self.next_event = start
-        """The number of the first event that the client was not told."""
+        """Number of the first event that the client was not told."""
         self.progress = 0
         """Bytes of live output that the client was told."""
         self.waiting = 0
-        """Requests that wait for it now."""
+        """Number of requests that wait for the call now."""
 
 
 class Clients:
@@ -260,7 +260,7 @@ def who(context: ServerRequestContext[Any, Any]) -> str:
 
 
 def keep_few_events(session: Session) -> None:
-    """A server runs for weeks, so its sessions forget calls that ended long ago."""
+    """Limit the stored events: a server runs for weeks, so its sessions forget calls that ended long ago."""
     session.forget_calls_beyond(CALLS_KEPT)
 
 

@@ -26,18 +26,18 @@ class _Answer(RootModel[dict[str, Any]]):
 
 
 class Link:
-    """`changed` is called, and awaited, when the server says that its tools have changed."""
+    """A connection to a server. `changed` is awaited when the server says that its tools have changed."""
 
     def __init__(
         self, transport: AbstractAsyncContextManager[Any], changed: Callable[[Client], Awaitable[None]], ask: Ask | None
     ) -> None:
         self.client: Client | None = None
-        """Connected, or None before and after."""
+        """The connected client; None before and after."""
         self.ready, self.over = anyio.Event(), anyio.Event()
-        """Connected or given up; ended."""
+        """Events: `ready` is set when connected or given up, `over` when ended."""
         self.listed = False
         self.reason = ""
-        """Why it was lost."""
+        """Reason for the loss of the connection."""
         self._transport, self._changed, self._ask = transport, changed, ask
         self._stop, self._news = anyio.Event(), anyio.Event()
         self._task: Task | None = None
@@ -54,11 +54,11 @@ class Link:
 
     @property
     def lost(self) -> bool:
-        """Whether it was given up, or has ended."""
+        """Whether the connection was given up, or has ended."""
         return self._stop.is_set() or self.over.is_set()
 
     async def close(self) -> None:
-        """Close it, and end what serves it."""
+        """Close the connection, and end the task that serves it."""
         self.lose("it was closed")
         if not self.ready.is_set():
             self._cancel()
@@ -74,7 +74,7 @@ class Link:
             self._task.cancel()
 
     async def request(self, request: Any, progress: ProgressFnT | None = None) -> dict[str, Any]:
-        """The server's answer. Cancelling it cancels the request there."""
+        """The server's answer. Cancelling the wait cancels the request at the server."""
         if self.client is None:
             raise MCPError(types.CONNECTION_CLOSED, self.reason or "it is not connected")
         return (await self.client.session.send_request(request, _Answer, progress_callback=progress)).root
@@ -135,7 +135,7 @@ class Link:
 
 
 def _words(error: BaseException) -> str:
-    """What happened, without the groups around it."""
+    """The error's message, without the exception groups around it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

@@ -12,7 +12,7 @@ from handrail.session.session import Session
 from handrail.toolkit.tool import Tool
 
 ARTIFACTS: Final = "handrail://artifacts/"
-"""What the address of every artifact begins with; `?start=…&length=…` reads a range of bytes."""
+"""Prefix of every artifact's address; `?start=…&length=…` reads a range of bytes."""
 INCOMPLETE: Final = "Incomplete: a part of it was discarded before it was stored."
 INCOMPLETE_META: Final = {"handrail/incomplete": True}
 HANDLE: Final = "sandbox"
@@ -113,7 +113,7 @@ def _with_handle(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refers_elsewhere(schema: Any) -> bool:
-    """Whether it has a reference that would lead to another place inside an envelope."""
+    """Whether the schema has a reference that would lead to another place inside an envelope."""
     if isinstance(schema, Mapping):
         reference = schema.get("$ref")
         if isinstance(reference, str) and not reference.startswith("#/$defs/"):

@@ -41,7 +41,7 @@ def form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
 
 
 def decision(answer: types.ElicitResult) -> Decision:
-    """What the person decided. Everything that is not a clear yes is a no."""
+    """The person's decision. Everything that is not a clear yes is a no."""
     content = answer.content or {}
     chosen = content.get("decision")
     if answer.action == "accept" and chosen == _APPROVE:

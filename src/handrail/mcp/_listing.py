@@ -17,14 +17,14 @@ from handrail.schema.navigate import Schema, rewrite
 from handrail.schema.validate import Validator
 
 MAX_NAME_CHARS: Final = 64
-"""Characters of a tool's name with its server's."""
+"""Length of a tool's name with its server's, in characters."""
 MAX_ORIGINAL_CHARS: Final = 1_000
-"""Characters of a name that a server may give."""
+"""Length of a name that a server may give, in characters."""
 MAX_DESCRIPTION_CHARS: Final = 10_000
 MAX_RAW_DESCRIPTION_CHARS: Final = 40_000
-"""Characters of a description that are looked at; more than are shown, because hidden ones are removed."""
+"""Length of a description that is read, in characters; more than is shown, because hidden ones are removed."""
 MAX_SCHEMA_CHARS: Final = 256 << 10
-"""Characters of a schema as JSON: more would fill the model's context with one tool."""
+"""Size of a schema as JSON, in characters: more would fill the model's context with one tool."""
 RAW: Final = "handrail/raw"
 """The key of `_meta` under which a definition travels as the server wrote it."""
 EVERYTHING: Final[frozenset[Effect]] = frozenset({"reads", "writes", "executes", "reaches_out", "spends"})
@@ -38,22 +38,22 @@ class Offer:
     """One tool of a server."""
 
     name: str
-    """What the model calls it: `server__tool`."""
+    """The model's name for the tool: `server__tool`."""
     original: str
-    """What the server calls it."""
+    """The server's name for the tool."""
     description: str
     checks: Validator
     output: Mapping[str, Any] | None
     hash: str
-    """Of what the server wrote: its description, schemas and annotations."""
+    """Hash of the definition that the server wrote: description, schemas and annotations."""
     definition: Mapping[str, Any]
-    """The part of what the server wrote that is hashed."""
+    """The part of the server's definition that is hashed."""
     risk: Risk
     effects: frozenset[Effect]
 
 
 def wire_form(raw: Any) -> dict[str, Any] | None:
-    """A tool that passes any check of the protocol's form, and carries what the server wrote; None without a name.
+    """A tool that passes any check of the protocol's form, and carries the server's text; None without a name.
 
     One tool with a mistake must not cost the others: the protocol's own library refuses the whole list.
     """
@@ -89,7 +89,7 @@ def hash_of(definition: Mapping[str, Any]) -> str:
 
 
 def safe_names(server: str, originals: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """By original name: the name that the model is given. Every change that could confuse is a warning.
+    """The model's name for each tool, by original name. Every change that could confuse is a warning.
 
     Of names that would become one, those that were changed get a part of their hash; an unchanged one stays.
     """
@@ -109,7 +109,7 @@ def safe_names(server: str, originals: Sequence[str]) -> tuple[dict[str, str], l
 
 
 def make_offer(name: str, raw: Mapping[str, Any], *, trust: bool) -> tuple[Offer, list[str]]:
-    """The tool, and what of its definition is not enforced. Raises BadSchema, with the reason, if it cannot be used."""
+    """The tool, and the unenforced parts of its definition. Raises BadSchema, with the reason, if unusable."""
     warnings: list[str] = []
     definition = definition_of(raw)
     parameters = _checked_size("inputSchema", raw.get("inputSchema") if "inputSchema" in raw else {"type": "object"})
@@ -176,7 +176,7 @@ def _is_hidden(letter: str) -> bool:
 
 
 def _risk(annotations: Any) -> tuple[Risk, frozenset[Effect]]:
-    """What the annotations of a trusted server say; what they leave out has the protocol's own, careful default."""
+    """Risk by the annotations of a trusted server; a missing one has the protocol's own, careful default."""
     given = annotations if isinstance(annotations, Mapping) else {}
     hints = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
     world: frozenset[Effect] = frozenset({"reaches_out"}) if hints.get("openWorldHint", True) else frozenset()

@@ -12,9 +12,9 @@ from handrail.contract.limits import MCP_MAX_QUESTIONS_COUNT
 from handrail.mcp._listing import without_hidden
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""Given a server's question and the schema of its answer: the answer, or None if there is none."""
+"""Function that answers a server's question, given the schema of the answer; None declines."""
 MAX_QUESTION_CHARS: Final = 20_000
-"""Characters of a question that are passed on."""
+"""Length of a question that is passed on, in characters."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,17 +26,17 @@ class _Running:
 
 
 class Questions:
-    """Asks while the clocks of the calls are paused: a server does not always say for which of them it asks."""
+    """Answers to a server, given with all clocks paused: a server does not always say for which call it asks."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._calls: list[_Running] = []
         self._between = _Running(None)
-        """Questions since the last call began, while none runs."""
+        """Number of questions since the last call began, while none runs."""
 
     @contextmanager
     def during(self, clock: Clock) -> Iterator[None]:
-        """A call with this clock runs meanwhile."""
+        """Count a call with this clock as running during the block."""
         call, self._between = _Running(clock), _Running(None)
         self._calls.append(call)
         try:
@@ -59,7 +59,7 @@ class Questions:
 
 
 async def answer(ask: Ask, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """What the user says, with the schema's defaults where the answer leaves something out."""
+    """The user's answer, with the schema's defaults for the fields it leaves out."""
     if not isinstance(params, types.ElicitRequestFormParams):
         return types.ElicitResult(action="decline")  # a page that is to be opened in a browser
     given = await ask(without_hidden(params.message[:MAX_QUESTION_CHARS])[0], params.requested_schema)

@@ -15,9 +15,9 @@ from handrail.mcp._clients import Caller, Clients
 from handrail.mcp._content import ARTIFACTS, INCOMPLETE_META, described
 
 PAGE: Final = 100
-"""Artifacts in one answer to `resources/list`."""
+"""Number of artifacts in one answer to `resources/list`."""
 MAX_READ_BYTES: Final = 4 << 20
-"""Bytes of an artifact in one answer."""
+"""Size of the part of an artifact in one answer, in bytes."""
 Context = ServerRequestContext[Clients, Any]
 
 
@@ -37,7 +37,7 @@ async def list_resources(context: Context, params: types.PaginatedRequestParams 
 async def list_templates(
     context: Context, params: types.PaginatedRequestParams | None
 ) -> types.ListResourceTemplatesResult:
-    """How an artifact is read by range."""
+    """The template by which an artifact is read by range."""
     template = types.ResourceTemplate(
         name="artifact",
         uri_template=ARTIFACTS + "{ref}{?start,length}",
@@ -66,7 +66,7 @@ async def read_resource(context: Context, params: types.ReadResourceRequestParam
 
 
 def _contents(uri: str, handle: ArtifactRef, data: bytes) -> types.TextResourceContents | types.BlobResourceContents:
-    """As text where it is one; a range that cuts a character in two is given as bytes."""
+    """The content, as text if it is text; a range that cuts a character in two is given as bytes."""
     about: dict[str, Any] = {"uri": uri, "mimeType": handle.media_type}
     if handle.incomplete:
         about["_meta"] = INCOMPLETE_META

@@ -19,9 +19,9 @@ from handrail.mcp._listing import wire_form
 
 Incoming: TypeAlias = SessionMessage | Exception
 MAX_BLOCKS_COUNT: Final = 1_000
-"""Blocks of one answer that are kept as they are; the texts of further ones are joined."""
+"""Number of blocks of one answer that are kept unchanged; the texts of further blocks are joined."""
 MAX_PIECE_COUNT: Final = 500
-"""Blocks or tools that are looked at between two turns of other tasks."""
+"""Number of blocks or tools that are read between two turns of other tasks."""
 LEFT_OUT: Final = "handrail/left_out"
 """The key of an answer's `_meta` with the count of blocks that were left out."""
 UNREADABLE: Final = "handrail/unreadable"
@@ -30,7 +30,7 @@ _ID: Final = rb'"id"\s*:\s*(\d{1,15})'
 _ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*,")
 _ID_LAST: Final = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 _LOOKED_AT: Final = 400
-"""Bytes at either end of a message in which its id is looked for."""
+"""Size of either end of a message that is searched for its id, in bytes."""
 
 
 class Sifted:

@@ -21,17 +21,17 @@ from handrail.contract.limits import CONNECT_WAIT, MCP_END_WAIT, MCP_LARGEST_MES
 from handrail.mcp._sifting import Incoming, Sifted, unreadable_answer
 
 Ended: TypeAlias = Callable[[str], None]
-"""Called with the reason when the server is gone."""
+"""Function that is called with the reason when the server is gone."""
 QUEUED: Final = 256
-"""Messages to a server that wait while it does not read."""
+"""Number of messages to a server that wait while it does not read."""
 LOG_KEPT: Final = 64 << 10
-"""Bytes of what a server printed that are kept."""
+"""Size of a server's output that is kept, in bytes."""
 BETWEEN_STREAMS: Final = 0.25
-"""Seconds between two streams of events that are asked for, however soon a server ends them."""
+"""Time between two requests for a stream of events, in seconds, however soon a server ends the stream."""
 
 
 class Log:
-    """The end of what a server printed to stderr, and of lines on stdout that are not messages."""
+    """The end of a server's stderr, and of its stdout lines that are not messages."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -53,7 +53,7 @@ class Log:
 
 
 class TooLong(Exception):
-    """A message that is larger than any may be."""
+    """A message that exceeds the size limit."""
 
 
 class Lines:
@@ -83,7 +83,7 @@ class Lines:
 async def over_process(
     start: Callable[[], Awaitable[Process]], log: Log, ended: Ended
 ) -> AsyncIterator[tuple[Sifted, MemoryObjectSendStream[SessionMessage]]]:
-    """Messages as lines of a process's stdin and stdout. Its stderr goes into the log."""
+    """Messages as lines of a process's stdin and stdout. The process's stderr goes into the log."""
     process = await start()
     try:
         incoming, received = anyio.create_memory_object_stream[Incoming](0)
@@ -148,7 +148,7 @@ async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessag
 
 
 async def _end(process: Process) -> None:
-    """Close its input, which asks it to end; then TERM, then KILL, to the whole tree."""
+    """Close the server's input, which asks it to end; then TERM, then KILL, to the whole tree."""
     with suppress(BrokenPipeError, Unavailable):
         with anyio.move_on_after(MCP_END_WAIT):
             await process.send(None)
@@ -164,7 +164,7 @@ async def _end(process: Process) -> None:
 
 
 async def _drain(process: Process) -> None:
-    """Wait for its end; a process that is stuck writing does not read its input."""
+    """Read the output until the process ends; a process that is stuck writing does not read its input."""
     async for _ in process.output():
         pass
     await process.wait()
@@ -182,7 +182,7 @@ async def over_http(url: str, headers: Mapping[str, str], log: Log) -> AsyncIter
     turn, next_stream = anyio.Lock(), 0.0
 
     async def wait_for_turn(request: httpx2.Request) -> None:
-        """A server says how soon a stream that ended is asked for again, and may say: at once."""
+        """Delay the next stream: a server says how soon to ask again for one that ended, and may say: at once."""
         nonlocal next_stream
         if request.method == "GET":
             async with turn:

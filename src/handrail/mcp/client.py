@@ -44,12 +44,12 @@ from mcp import MCPError, types
 
 Privileges = Literal["dropped", "kept"]
 SERVER_NAME: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}", re.ASCII)
-"""No name ends in `_` or has two of them, so that `server__tool` can be read in one way."""
+"""Pattern of a server's name: no `_` at the end and no `__`, so that `server__tool` has one reading."""
 SENT: Final = "The call had been sent, so it may have taken effect; look before you repeat it."
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"(?! )[ -~\t]*(?<![ \t])", re.ASCII)
 MAX_REASON_CHARS: Final = 1_000
-"""Characters of a server's own words that a message quotes."""
+"""Length of a server's own words that a message quotes, in characters."""
 
 
 def connect(
@@ -119,7 +119,7 @@ def _words(name: str, command: str | Sequence[str] | None, url: str | None) -> t
 
 
 def _expect_url(name: str, url: str) -> None:
-    """Refuse what is not an address, without repeating it: it may hold a password or a key."""
+    """Refuse a text that is not an address, without repeating it: it may hold a password or a key."""
     try:
         if isinstance(url, str) and url.startswith(("http://", "https://")) and httpx2.URL(url).host:
             return
@@ -185,12 +185,12 @@ class ToolServer(AsyncWith):
 
     @property
     def tools(self) -> list[Tool]:
-        """For a Session: sorted by name. When the server's tools change, so does this list, in new sessions."""
+        """Tools for a Session, sorted by name. When the server's tools change, so does this list, in new sessions."""
         return list(self._catalogue.tools)
 
     @property
     def warnings(self) -> list[str]:
-        """What is not as the server wants it: names that were changed, tools that were left out, and why."""
+        """Deviations from the server's definitions: names that were changed, tools that were left out, and why."""
         return list(self._catalogue.warnings)
 
     @property
@@ -200,7 +200,7 @@ class ToolServer(AsyncWith):
 
     @property
     def protocol(self) -> str | None:
-        """The revision of the protocol that it speaks; None while it is not connected."""
+        """Revision of the protocol in use; None while the server is not connected."""
         client = None if self._link is None else self._link.client
         return None if client is None else client.protocol_version
 
@@ -329,7 +329,7 @@ class ToolServer(AsyncWith):
         return await read_answer(context, made, answer, self._catalogue.output_checks(made))
 
     async def _answered(self, link: Link, params: types.CallToolRequestParams, progress: ProgressFnT) -> dict[str, Any]:
-        """The server's answer, after the user has answered what it asked on the way."""
+        """The server's answer, after the user has answered the questions that the server asked first."""
         for _ in range(MCP_MAX_QUESTIONS_COUNT):
             raw = await link.request(types.CallToolRequest(params=params), progress)
             if raw.get("resultType") != "input_required" or self._ask is None:
@@ -357,7 +357,7 @@ class ToolServer(AsyncWith):
 
 
 def _machine(url: str) -> str:
-    """Where it is, without what may be secret: its user, its path and its query."""
+    """The server's address without parts that may be secret: its user, path and query."""
     parsed = httpx2.URL(url)
     return f"{parsed.scheme}://{parsed.netloc.decode('ascii', 'replace')}"
 

@@ -18,9 +18,9 @@ from handrail.contract.limits import MCP_CLIENT_IDLE, MCP_CLOSE_WAIT
 from handrail.serving import BearerTokens, ServingLimits, bound, hosts_of, serve_app
 
 MAX_REQUEST_BYTES: Final = 4 << 20
-"""Bytes of the largest HTTP request."""
+"""Size of the largest HTTP request, in bytes."""
 MAX_SESSIONS_PER_TOKEN_COUNT: Final = 64
-"""MCP sessions that one token may have open at once over HTTP."""
+"""Number of MCP sessions that one token may have open at once over HTTP."""
 
 
 async def serve_http(

@@ -1,4 +1,4 @@
-"""What went wrong at a provider, as one ModelFailed: what happened, and whether it may pass."""
+"""Turn a provider's error into one ModelFailed: what happened, and whether it may pass."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from handrail.contract.errors import describe_error
 from handrail.contract.model import FailedKind, ModelFailed
 
 MAX_MESSAGE_CHARS: Final = 600
-"""Characters of what the provider said."""
+"""Length of the provider's message that is kept, in characters."""
 KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
     (raised.ModelContextWindowExceededError, "context", False, "the conversation is longer than the model can read"),
     (raised.ModelAuthenticationError, "key", False, "the key was refused; check api_key"),
@@ -23,11 +23,11 @@ KINDS: Final[tuple[tuple[type[Exception], FailedKind, bool, str], ...]] = (
     (raised.ModelServerError, "error", True, "the provider failed"),
     (raised.ModelRequestRejectedError, "error", False, "the provider refused the request"),
 )
-"""The first that fits: the kind, whether it may pass, and what happened."""
+"""Kinds of errors, tried in order: the kind, whether it may pass, and what happened."""
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)s", re.ASCII)
 UNREACHABLE: Final = "the provider could not be reached"
 LATER: Final = frozenset({408, 409, 425})
-"""HTTP statuses that say: try again."""
+"""HTTP statuses after which a retry may succeed."""
 
 
 def failed(
@@ -72,7 +72,7 @@ def _judged(error: Exception, streaming: bool) -> tuple[FailedKind, bool, str]:
 
 
 def _said(error: Exception) -> str:
-    """What the provider said about it, without the rest of its answer."""
+    """The provider's message about the error, without the rest of its answer."""
     status = f"HTTP {error.status_code}" if isinstance(error, raised.ModelHTTPError) else ""
     body: Any = vars(error).get("body")
     message = _message_in(body) or (json.dumps(body, ensure_ascii=False) if body and status else "")
@@ -81,7 +81,7 @@ def _said(error: Exception) -> str:
 
 
 def _asked_to_wait(body: Any) -> float | None:
-    """The seconds that Google asks for, which it says in the answer instead of a header: `"retryDelay": "2s"`."""
+    """Seconds to wait by Google's answer, which has them in its body instead of a header: `"retryDelay": "2s"`."""
     error = body.get("error") if isinstance(body, dict) else None
     details = error.get("details") if isinstance(error, dict) else None
     for detail in details if isinstance(details, list) else ():

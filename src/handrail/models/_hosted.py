@@ -12,7 +12,7 @@ _added: Final[ContextVar[Sequence[Mapping[str, Any]]]] = ContextVar("added", def
 
 
 class AddingClient(httpx2.AsyncClient):
-    """Adds definitions to the tools of a request: the library above it knows only some of them, each by a class."""
+    """HTTP client that adds definitions to a request's tools: the library above knows only some, each by a class."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if added := _added.get():
@@ -28,7 +28,7 @@ class AddingClient(httpx2.AsyncClient):
 
 @contextmanager
 def adding(definitions: Sequence[Mapping[str, Any]]) -> Iterator[None]:
-    """Requests that are sent in this block have these tools too."""
+    """Add these tools to requests that are sent in this block."""
     token = _added.set(definitions)
     try:
         yield

@@ -15,7 +15,7 @@ from handrail.contract.result import IMAGE_TYPES, Image, images_in
 
 NO_GIF: Final = frozenset({"google"})
 TEXT_RESULTS: Final = frozenset({"openai-chat", "ollama"})
-"""Their results are text alone, so the pictures of a result follow in the next message."""
+"""Providers whose results are text alone: the pictures of a result follow in the next message."""
 
 
 class History:
@@ -82,7 +82,7 @@ class History:
         return parts.BinaryContent(image.data, media_type=image.media_type)
 
     def _answer(self, message: Message) -> parts.ModelResponse | None:
-        """What the model said, as it wants it back; None for an empty answer, which providers refuse."""
+        """The model's answer in the provider's form; None for an empty answer, which providers refuse."""
         kept = self._kept(message)
         if kept is not None:
             return kept
@@ -110,7 +110,7 @@ class History:
 
     @staticmethod
     def keep(response: parts.ModelResponse) -> Any:
-        """What must go back with this answer, as JSON; None if its text and calls say everything."""
+        """Data that must go back with this answer, as JSON; None if its text and calls say everything."""
         if all(_is_plain(part) for part in response.parts):
             return None
         [kept] = parts.ModelMessagesTypeAdapter.dump_python([response], mode="json", exclude_none=True)

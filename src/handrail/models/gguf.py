@@ -28,9 +28,9 @@ The tools, each with the JSON Schema of its arguments:
 """
 _BEGUN: Final = re.compile(r'\s*\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*')
 MAGIC: Final = b"GGUF"
-"""The first bytes of every such file."""
+"""First bytes of every GGUF file."""
 MAX_WAITING_COUNT: Final = 1_000_000
-"""Tokens that may wait to be read."""
+"""Number of tokens that may wait to be read."""
 SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p", "seed", "repeat_penalty")
 
 
@@ -72,6 +72,7 @@ class Gguf:
         send, receive = anyio.create_memory_object_stream[Any](MAX_WAITING_COUNT)
         post = partial(anyio.from_thread.run_sync, token=anyio.lowlevel.current_token())
         work = partial(self._work, self._request(messages, tools, system), send, post, left)
+        # A daemon: the library cannot be interrupted between tokens, and must not keep the program from exiting.
         Thread(target=work, name=self.name, daemon=True).start()
         try:
             async for chunk in receive:
@@ -99,7 +100,7 @@ class Gguf:
         return request
 
     def _work(self, request: dict[str, Any], send: Any, post: Callable[..., Any], left: Event) -> None:
-        """In a thread of its own, which no event loop waits for."""
+        """Answer in a thread of its own, which no event loop waits for."""
 
         def took(chunk: Any) -> bool:
             try:

@@ -34,7 +34,7 @@ FAMILIES: Final = {
     "google": "gemini",
     "ollama": "llama|qwen|mistral|gemma|phi|deepseek",
 }
-"""How the names of each provider's models begin."""
+"""Prefixes of the names of each provider's models."""
 ADDRESSED: Final = frozenset({"openai-chat", "ollama", "openai"})
 """Providers whose models have no `@` inside their names."""
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
@@ -49,6 +49,14 @@ def open_model(name: str, **options: Any) -> Model:
     ask_line. Nothing is sent before the model is asked.
 
     Raises HandrailError for a wrong name or option, a missing key, and a package that is not installed.
+
+    Example:
+        ```python
+        from handrail.models import open_model
+
+        print(open_model("openai-chat:qwen3@http://127.0.0.1:8080/v1", window=32_000).window)
+        #> 32000
+        ```
     """
     calls = options.pop("calls", "native")
     if calls not in ("native", "text"):
@@ -81,7 +89,7 @@ def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -
 
 
 def _installed(name: str, extra: str, load: Callable[[], T]) -> T:
-    """What `load` gives. Raises HandrailError if a package of the extra is missing."""
+    """The value that `load` returns. Raises HandrailError if a package of the extra is missing."""
     try:
         return load()
     except ImportError as error:

@@ -19,7 +19,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_]+=")
 
 
 class Person:
-    """Each line that `ask_line` returns is an answer: one call, or the text that ends the work; None means: no more.
+    """A person who types the answers. Each line of `ask_line` is a call, or the text that ends the work; None: no more.
 
     `ask_line` is a plain function that may block, such as `input`; it is given the text to show first.
     """
@@ -57,7 +57,7 @@ class Person:
 
 
 def _lines(messages: Sequence[Message], start: int, known: Sequence[str]) -> list[str]:
-    """What is new, as the model would read it."""
+    """New messages, as the model would read them."""
     lines = [f"{HELP} Tools: {', '.join(known) or 'none'}."] if start == 0 else []
     calls: tuple[Call, ...] = ()
     for number, message in enumerate(messages):

@@ -46,11 +46,11 @@ else:
     _genai = Lazy("google.genai.client")
 
 KINDS: Final = {"openai": "openai-responses"}
-"""What the library calls a provider, where we call it otherwise."""
+"""The library's name for a provider, if it differs from ours."""
 KEYS: Final = {"anthropic": "ANTHROPIC", "google": "GEMINI", "openai": "OPENAI", "openai-chat": "OPENAI"}
-"""By provider: how the variable with its key begins."""
+"""Prefix of the variable that holds the key, by provider."""
 EXPORTS: Final = {"openai": "openai-responses", "openai-chat": "openai", "ollama": "openai", "google": "gemini"}
-"""Whose rules a tool's schema follows, where they have another name."""
+"""Name of the schema rules for a provider's tools, if it differs from the provider's."""
 SETTINGS: Final = frozenset(ModelSettings.__annotations__) - {"max_retries", "request_timeout", "first_event_timeout"}
 STOPS: Final[Mapping[str, Stop]] = {
     "stop": "end",
@@ -59,7 +59,7 @@ STOPS: Final[Mapping[str, Stop]] = {
     "content_filter": "refused",
 }
 SEARCH: Final = "tool_search"
-"""What the library calls a provider's own search for tools that are deferred."""
+"""The library's name for a provider's own search for deferred tools."""
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
 
@@ -164,7 +164,7 @@ class ProviderModel:
         self.window = window or client.context_window or (LOCAL_WINDOW if local else HOSTED_WINDOW)
         self.max_tokens = settings.get("max_tokens") or min(ANSWER_TOKENS, self.window // 4)
         self.secrets = tuple(secrets)
-        """What no recording of this model may contain."""
+        """Texts that no recording of this model may contain."""
         self._client = client
         self._provider = provider
         self._settings = ModelSettings(**settings)  # type: ignore[typeddict-item]
@@ -204,7 +204,7 @@ class ProviderModel:
         yield _turn(response, self.name, priced=not self._unpriced)
 
     def _definition(self, tool: Mapping[str, Any]) -> ToolDefinition | None:
-        """The tool by the provider's rules; None for one that it would refuse together with the whole request.
+        """The tool by the provider's rules; None for one that would make the provider refuse the whole request.
 
         None also for one that a provider runs itself, and for a deferred one that this model cannot search for.
         """
@@ -228,11 +228,11 @@ class ProviderModel:
 
 
 class _Pieces:
-    """What a person can be shown while the answer is written."""
+    """Deltas that a person can be shown while the answer is written."""
 
     def __init__(self) -> None:
         self._calls: dict[int, tuple[int, str]] = {}
-        """By the number of the part: the number of the call, and its name."""
+        """Number and name of each call, by the number of its part."""
 
     def of(self, event: parts.ModelResponseStreamEvent) -> Iterator[ModelEvent]:
         if isinstance(event, parts.PartStartEvent):
@@ -260,7 +260,7 @@ class _Pieces:
 
 
 def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
-    """The whole answer. Raises ModelFailed for one that has no end."""
+    """The whole answer. Raises ModelFailed for an answer without an end."""
     written = (response.provider_details or {}).get("finish_reason")
     if response.state == "incomplete" or not (written or response.finish_reason == "content_filter"):
         raise ModelFailed(f"{name}: the answer ended before it was complete", transient=True, kind="cut")
@@ -280,7 +280,7 @@ def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
 
 
 def _usage(response: parts.ModelResponse, *, priced: bool) -> Usage:
-    """What the answer took. A server on this machine has no price, whatever its model is called."""
+    """Tokens and cost of the answer. A server on this machine has no price, whatever its model is called."""
     used, cost = response.usage, None
     try:
         if not priced:

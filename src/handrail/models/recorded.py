@@ -27,14 +27,25 @@ from handrail.scrub import SHORTEST, Scrubber
 
 VERSION: Final = 1
 SHOWN: Final = 200
-"""Characters of a difference that a message shows."""
+"""Length of a difference that a message shows, in characters."""
 
 
 class Recording:
-    """A model that writes down what it is asked and what it answers. The file must not exist yet; it is private.
+    """A model that records its requests and answers. The file must not exist yet; it is private.
 
     The key of the model, every text in `secrets`, and the secrets of the session that asks it are replaced before
     anything is written.
+
+    Example:
+        ```python
+        from handrail.models import Recording, open_model
+
+        async with Agent(Recording(ScriptedModel(["It is 42."]), "talk.jsonl")) as agent:
+            await agent.run("What is 41 + 1?")
+        async with Agent(open_model("recorded:talk.jsonl")) as agent:
+            print((await agent.run("What is 41 + 1?")).text)
+        #> It is 42.
+        ```
     """
 
     def __init__(self, model: Model, path: str | os.PathLike[str], *, secrets: Sequence[str] = ()) -> None:
@@ -77,7 +88,7 @@ class Recording:
                 await close()
 
     def _question(self, told: Sequence[Any]) -> dict[str, Any]:
-        """What is new since the last question that was written, and after how many messages it comes."""
+        """New messages since the last recorded request, and the number of messages before them."""
         same = 0
         for old, new in zip(self._told, told, strict=False):
             if old != new:
@@ -86,7 +97,7 @@ class Recording:
         return {"after": same, "messages": told[same:]}
 
     def scrub(self, scrubber: Scrubber) -> None:
-        """Write nothing from now on that this one replaces."""
+        """Write nothing from now on that this Scrubber replaces."""
         if scrubber not in self._scrubbers:
             self._scrubbers.append(scrubber)
 
@@ -99,7 +110,7 @@ class Recording:
 
 
 class Recorded:
-    """A recorded conversation, played back: it answers as then, if it is told the same as then.
+    """A recorded conversation, played back: replays the recorded answers while requests match.
 
     User texts and calls are compared, with `strict` results too. The first difference ends the playback. `secrets`
     are the texts that were hidden when it was recorded.
@@ -155,7 +166,7 @@ def _scrubber(secrets: Sequence[str]) -> Scrubber:
 
 
 def _without(scrubber: Scrubber, pieces: Sequence[Any]) -> list[Any]:
-    """The pieces of an answer, in which a secret may be split: [kind, …, text]."""
+    """The pieces of an answer without secrets, which may be split over them: [kind, …, text]."""
     texts: dict[tuple[Any, ...], list[str]] = {}
     for *key, text in pieces:
         texts.setdefault(tuple(key), []).append(str(text))
@@ -166,7 +177,7 @@ def _without(scrubber: Scrubber, pieces: Sequence[Any]) -> list[Any]:
 
 
 def _joined(told: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages as they are sent now: what a user said after results or another text is joined to it."""
+    """The messages as they are sent now: a user's text after results, or after another text, is joined to it."""
     made: list[Mapping[str, Any]] = []
     for message in told:
         if message["role"] == "user" and made and made[-1]["role"] != "assistant":
@@ -197,7 +208,7 @@ def _unequal(what: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _arguments(call: Mapping[str, Any]) -> Any:
-    """What the arguments mean, however they are spaced."""
+    """The value of the arguments, however they are spaced."""
     try:
         return json.loads(call["arguments"]) if isinstance(call["arguments"], str) else call["arguments"]
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ Write one call in an answer, then wait: its result comes with the next message. 
 The tools, each with the JSON Schema of its arguments:
 """
 MARK: Final = "handrail/calls"
-"""The key in `keep` of an answer whose text has its calls in it."""
+"""Key in `keep` of an answer whose text contains its calls."""
 
 
 class TextCalls:
@@ -47,7 +47,7 @@ class TextCalls:
                 await close()
 
     def scrub(self, scrubber: Scrubber) -> None:
-        """Pass it on to a model that writes anything down."""
+        """Pass the Scrubber on to a model that writes anything down."""
         if (scrub := getattr(self._model, "scrub", None)) is not None:
             scrub(scrubber)
 
@@ -60,7 +60,7 @@ class TextCalls:
 
 
 def described(system: str, tools: Sequence[Mapping[str, Any]], how: str = HOW) -> str:
-    """The system text, with how to write a call and the tools."""
+    """The system text, with the tools and how to write a call."""
     if not tools:
         return system
     listed = [export("mcp", tool["name"], tool.get("description", ""), tool["inputSchema"]) for tool in tools]
@@ -69,7 +69,7 @@ def described(system: str, tools: Sequence[Mapping[str, Any]], how: str = HOW) -
 
 
 def as_text(messages: Sequence[Message]) -> list[Message]:
-    """The conversation without calls and results of their own: both are in its texts."""
+    """The conversation as texts only: calls and results are inside them."""
     made: list[Message] = []
     calls: tuple[Call, ...] = ()
     for message in messages:

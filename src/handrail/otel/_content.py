@@ -1,4 +1,4 @@
-"""What was said, as attribute values: JSON in the form of the conventions, encodable and of limited size."""
+"""Message contents as attribute values: JSON in the form of the conventions, encodable and of limited size."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from handrail.contract.result import Result, to_wire
 from handrail.contract.truncated import cut
 
 TEXT_LIMIT: Final = 16_000
-"""Characters of one text: of a message, of arguments, of a result."""
+"""Length of one text, in characters: of a message, of arguments, of a result."""
 MESSAGES_LIMIT: Final = 256_000
-"""Characters of all messages of one request; the oldest are left out first."""
+"""Length of all messages of one request, in characters; the oldest are left out first."""
 FINISH: Final[dict[Stop, str]] = {"end": "stop", "tool_use": "tool_call", "max_tokens": "length"}
 
 

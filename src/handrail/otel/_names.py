@@ -3,13 +3,13 @@
 from typing import Final
 
 OPERATION: Final = "gen_ai.operation.name"
-"""One of the three below, which are also how the names of spans begin."""
+"""Attribute for one of the three operations below, which are also how the names of spans begin."""
 EXECUTE_TOOL: Final = "execute_tool"
 INVOKE_AGENT: Final = "invoke_agent"
 CHAT: Final = "chat"
 
 CONVERSATION: Final = "gen_ai.conversation.id"
-"""The session's id."""
+"""Attribute for the session's id."""
 AGENT_NAME: Final = "gen_ai.agent.name"
 ERROR_TYPE: Final = "error.type"
 
@@ -33,5 +33,5 @@ SYSTEM: Final = "gen_ai.system_instructions"
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 EXCEPTION: Final = "exception"
-"""The name of a span's event that has a traceback."""
+"""Name of a span's event that has a traceback."""
 STACKTRACE: Final = "exception.stacktrace"

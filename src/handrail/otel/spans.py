@@ -28,20 +28,33 @@ from handrail.toolkit.tracing import Ended, TracedAgent
 E = TypeVar("E", bound=Ended)
 Attributes = dict[str, Any]
 NAME_LIMIT: Final = 200
-"""Characters of a tool's name, of a call's id and of a model's name. A model may send any."""
+"""Length of a tool's name, a call's id and a model's name, in characters. A model may send any."""
 FINISHED: Final = frozenset({"done", "asked_user"})
-"""The ends of a run that are not errors."""
+"""Reasons for the end of a run that are not errors."""
 _CALL: Final = create_key("handrail-call")
-"""The call whose body runs in a context."""
+"""The call whose body runs in the current context."""
 
 
 @explains_misuse
 class Tracing:
-    """Give it to a session: `Session(…, tracing=Tracing())`. Sessions may share one.
+    """Spans for a session: `Session(…, tracing=Tracing())`. Sessions may share one.
 
     Args:
         tracer_provider: where spans go; the program's global one if None.
         content: whether spans also contain what was said: arguments, results, messages, errors and tracebacks.
+
+    Example:
+        ```python
+        from handrail.otel import Tracing
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], tracing=Tracing()) as session:  # spans go to the program's tracer provider
+            print((await session.call("add", {"a": 41})).value)
+        #> 42
+        ```
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, content: bool = False) -> None:
@@ -51,7 +64,7 @@ class Tracing:
         self._tracer = get_tracer("handrail", tracer_provider=tracer_provider)
         self._content = content
         self._contexts: dict[tuple[str, str], Context] = {}
-        """Of the calls that run now."""
+        """Contexts of the running calls, by call id."""
 
     async def call(self, step: Step, proceed: Next) -> Result:
         """The gate: a span around all other gates and the body."""
@@ -126,7 +139,7 @@ class Tracing:
             span.add_event(_names.EXCEPTION, {_names.STACKTRACE: traceback})
 
     def _parents_context(self, session: str, parent: str | None) -> Context | None:
-        """The context of the call that makes this one, if this is not its body's; None means: as it is here."""
+        """The context of the call that makes this one, unless this is its body's own; None keeps the current one."""
         if parent is None or get_value(_CALL) == (session, parent):
             return None
         return self._contexts.get((session, parent))

@@ -29,7 +29,7 @@ class PathRoot:
 
     directory: str
     real_path: Callable[[str], Awaitable[str]]
-    """Raises OSError for a path that cannot be followed."""
+    """Follow a path through links. Raises OSError for a path that cannot be followed."""
 
 
 class PathRoots:
@@ -73,7 +73,7 @@ async def matches(
     forbids: bool = False,
     exact: bool = False,
 ) -> bool | None:
-    """None when it is unclear. A rule that forbids applies if any part matches; one that allows, only if all parts do.
+    """Whether the rule applies; None if unclear. A rule that forbids needs one match, one that allows needs all.
 
     `exact`: a person made the rule from one value that was shown, and it covers that value to the letter.
     """
@@ -127,7 +127,7 @@ def first_property(tool: ToolTraits) -> str | None:
 
 
 def _default(tool: ToolTraits, name: str) -> Any:
-    """What the body sees when a property is left out, as far as the schema says."""
+    """The value that the body sees when a property is left out, as far as the schema says."""
     schema = (tool.parameters.get("properties") or {}).get(name)
     return schema.get("default", _MISSING) if isinstance(schema, Mapping) else _MISSING
 
@@ -177,7 +177,7 @@ async def _matches_path(glob: str, path: str, root: PathRoot, forbids: bool) -> 
 
 
 async def _real_globs(glob: str, root: PathRoot, forbids: bool) -> list[str]:
-    """The glob as written, from where its root really is and, if it forbids, from where its own directory leads."""
+    """The glob as written, from its root's real location and, if it forbids, from its own directory's real location."""
     globs = [glob]
     directory = absolute(root.directory, "/")
     if glob.startswith(f"{escape(directory)}/"):
@@ -193,7 +193,7 @@ async def _real_globs(glob: str, root: PathRoot, forbids: bool) -> list[str]:
 
 
 async def _follow(path: str, root: PathRoot) -> str:
-    """Where a path leads; one that does not exist yet lies where its nearest parent leads."""
+    """The target of a path; one that does not exist yet lies below the target of its nearest parent."""
     missing: list[str] = []
     while True:
         try:

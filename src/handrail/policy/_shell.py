@@ -18,9 +18,9 @@ from handrail.policy._shell_line import UNKNOWN, Command, read_line
 from handrail.policy.patterns import SPECIAL, glob_matches, literal
 
 MAX_TEXTS_DEPTH: Final = 8
-"""Texts for a shell inside one another, as in `bash -c "bash -c '…'"`, that are read."""
+"""Nesting depth of texts for a shell that are read, as in `bash -c "bash -c '…'"`."""
 FILLED: Final = ("", "\x01", "\x01\x01\x01 \x01")
-"""Stand-ins for a part that is not known: a glob that matches with all of them, by `*`, matches whatever it is."""
+"""Stand-ins for an unknown part: a glob that matches with each of them, by `*`, matches any value."""
 
 
 def shell_matches(glob: str, line: str) -> bool | None:
@@ -93,7 +93,7 @@ class _Forbids:
         return True if True in answers else None if None in answers else False
 
     def _answers(self, command: Command, depth: int) -> Iterator[bool | None]:
-        """What the rule says of a command, of those that it runs, and of the texts that it gives to a shell."""
+        """The rule's verdict on a command, on the commands it runs, and on the texts it gives to a shell."""
         if evaluates_texts(command):
             yield None
         yield self._words(command.words)

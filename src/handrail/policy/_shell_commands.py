@@ -58,7 +58,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[.*\])?\+?=.*", re.DOT
 _INPUT: Final = frozenset({"-", "-s", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """Words with which a shell, or `source`, reads its input."""
 MAX_INNER_COUNT: Final = 50
-"""Commands that are looked for in the words of one."""
+"""Number of commands that are looked for in the words of one."""
 _NUMBER: Final = re.compile(r"[0-9][0-9.,a-fx]*[smhd%]?")
 
 
@@ -151,7 +151,7 @@ def _after_equals(word: str) -> Iterator[str]:
 
 
 def _after_letters(word: str) -> Iterator[str]:
-    """What may be the value of an option that stands directly behind its letter: `-S'rm x'`, `-qc'rm x'`."""
+    """Possible values of an option that stand directly behind its letter: `-S'rm x'`, `-qc'rm x'`."""
     letters = re.match(r"-[A-Za-z]{1,8}", word)
     for at in range(2, letters.end() + 1 if letters else 0):
         yield word[at:]

@@ -16,11 +16,11 @@ else:  # only a rule on a command needs the grammar: 0.9 MB of native code
     _bash = Lazy("tree_sitter_bash")
 
 UNKNOWN: Final = "\x00"
-"""Stands in a word for a part that the shell fills in: a variable, a substitution, a wildcard. No line contains it."""
+"""Stand-in for a part of a word that the shell fills in (variable, substitution, wildcard). No line contains it."""
 MAX_LINE_CHARS: Final = 100_000
-"""Characters of a line that is read; a longer one is not."""
+"""Length of the longest line that is read, in characters."""
 MAX_NODES_COUNT: Final = 200_000
-"""Nodes of a syntax tree that are looked at."""
+"""Number of nodes of a syntax tree that are visited."""
 _PLAIN: Final = """
     program list pipeline subshell compound_statement negated_command redirected_statement if_statement elif_clause
     else_clause while_statement do_group case_statement case_item command command_name word number string string_content
@@ -121,7 +121,7 @@ def _hides_commands(root: "_parsers.Node", source: bytes) -> bool:
 
 
 def _is_quoted_document(node: "_parsers.Node") -> bool:
-    """Whether it is the body of a here-document in which nothing is expanded: `<<'E'`."""
+    """Whether a node is the body of a here-document in which nothing is expanded: `<<'E'`."""
     if node.type != "heredoc_body" or node.parent is None:
         return False
     starts = [each.text or b"" for each in node.parent.children if each.type == "heredoc_start"]
@@ -145,7 +145,7 @@ def _is_harmless(redirect: "_parsers.Node") -> bool:
 
 
 def _destinations(redirect: "_parsers.Node") -> "list[_parsers.Node]":
-    """The first is where it leads; the grammar counts the words behind it too, which are the command's."""
+    """The target of a redirection. The grammar also counts the words behind it, which are the command's."""
     found = [each for each in redirect.children if each.is_named and each.type != "file_descriptor"]
     return found or [redirect.children[-1]]
 

@@ -1,4 +1,4 @@
-"""What a person is asked: the request for one call, its text, and the rule that would remember it."""
+"""Describe a call to a person: the request for one call, its text, and the rule that would remember it."""
 
 import json
 import unicodedata
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from handrail.schema.repair import Repair
 
 MAX_ARGUMENT_CHARS: Final = 4_000
-"""Characters shown of one argument; the middle of a longer one is left out, and the text says so."""
+"""Length of one argument that is shown, in characters; the middle of a longer one is left out, and the text says so."""
 MAX_KEY_CHARS: Final = 200
 MAX_REPAIR_CHARS: Final = 1_000
 MAX_RULE_CHARS: Final = 1_000
@@ -30,14 +30,14 @@ MAX_TEXT_LINES: Final = 40
 """Lines of a request's text, so that it fits on a screen; the middle of what is longer is left out, and counted."""
 MAX_FIRST_ARGUMENTS_COUNT: Final = 20
 MAX_LAST_ARGUMENTS_COUNT: Final = 10
-"""Arguments shown, from the first and from the last on."""
+"""Number of arguments shown from the first on, and from the last back."""
 MAX_WARNINGS_COUNT: Final = 4
-"""Lines about letters that look like others."""
+"""Number of lines about letters that look like others."""
 MAX_REPAIRS_COUNT: Final = 10
 FEWEST_LINES: Final = 3
-"""Lines without which an argument is written on one: its beginning, the count of what is left out, its end."""
+"""Fewest lines of an argument that is not written on one: its beginning, the count of what is left out, its end."""
 MAX_ACCENTS_COUNT: Final = 2
-"""Accents on one letter; more of them would cover the lines around, so they are written as codes."""
+"""Number of accents on one letter; more would cover the lines around, so they are written as codes."""
 MAX_LOOK_ALIKES_COUNT: Final = 10
 HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 BLANK_CHARACTERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -159,7 +159,7 @@ def render(tool: str, arguments: Mapping[str, Any], most: int = MAX_TEXT_LINES) 
 
 
 def excerpt(text: str, most: int) -> list[str]:
-    """At most `most` lines of a text, and MAX_ARGUMENT_CHARS characters of them; what is left out is counted."""
+    """The ends of a text in at most `most` lines and MAX_ARGUMENT_CHARS characters; the rest is counted."""
     lines = text.split("\n")
     if len(lines) > most:
         head, tail = most // 2, most - most // 2 - 1
@@ -183,14 +183,14 @@ def _text_of(value: Any) -> str:
 
 
 def _argument(name: str, text: str, most: int) -> str:
-    """An argument on so many lines below its name, or beside its name where there is not enough room for more."""
+    """An argument on so many lines below its name, or beside its name if there is no room for more."""
     if "\n" not in text or most < min(FEWEST_LINES, text.count("\n") + 1):
         return f"  {name}: {visible(cut_line(text, MAX_ARGUMENT_CHARS), lines=False)}"
     return "\n".join([f"  {name}:", *(f"    {line}" for line in excerpt(text, most))])
 
 
 def _fair(needs: Sequence[int], room: int) -> list[int]:
-    """Shares of the room: those who need little get it all, the others the same."""
+    """Fair shares of the room: small needs are met in full, the others get equal parts."""
     shares, waiting = [0] * len(needs), len(needs)
     for place in sorted(range(len(needs)), key=needs.__getitem__):
         shares[place] = min(needs[place], room // waiting)
@@ -253,7 +253,7 @@ def look_alikes(text: str) -> list[str]:
 
 
 def _imitates(char: str) -> bool:
-    """Whether it is another form of an ASCII character, or a sign that looks like one."""
+    """Whether a character is another form of an ASCII character, or a sign that looks like one."""
     plain = unicodedata.normalize("NFKC", char)
     return char in LOOK_ALIKE_SIGNS or (len(plain) == 1 and plain.isascii() and not plain.isspace())
 

@@ -12,7 +12,7 @@ from handrail.misuse import expect, expect_number, refuse
 
 
 def wait_of(approver: object) -> float:
-    """The seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
+    """Seconds that an approver has to answer. Raises HandrailError for a `wait` that is not a number of seconds."""
     return checked_wait("the approver's wait", getattr(approver, "wait", APPROVAL_WAIT), APPROVAL_WAIT)
 
 
@@ -26,17 +26,43 @@ def checked_wait(what: str, wait: Any, default: float) -> float:
 
 
 async def approve_all(request: ApprovalRequest) -> Decision:
-    """Approve every call."""
+    """Approve every call.
+
+    Example:
+        ```python
+        @tool(effects=["reaches_out"])
+        def publish(text: str) -> str:
+            "Publish a text."
+            return f"published {text}"
+
+        async with Session([publish], approver=approve_all) as session:
+            print((await session.call("publish", {"text": "hello"})).value)
+        #> published hello
+        ```
+    """
     return Decision.approve()
 
 
 async def deny_all(request: ApprovalRequest) -> Decision:
-    """Deny every call."""
+    """Deny every call.
+
+    Example:
+        ```python
+        @tool(effects=["reaches_out"])
+        def publish(text: str) -> str:
+            "Publish a text."
+            return f"published {text}"
+
+        async with Session([publish], approver=deny_all) as session:
+            print((await session.call("publish", {"text": "hello"})).kind)
+        #> user_denied
+        ```
+    """
     return Decision.deny("denied by deny_all")
 
 
 class _NeverAnswers:
-    """Never answers; `wait` is how many seconds Handrail waits for it."""
+    """An approver that never answers; `wait` is how many seconds Handrail waits for it."""
 
     def __init__(self, wait: float) -> None:
         self.wait = wait
@@ -51,10 +77,37 @@ class _NeverAnswers:
 
 
 never_answers = _NeverAnswers(0.05)
+"""An approver that never answers, so that tests can see a request expire, after 0.05 seconds.
+
+Example:
+    ```python
+    @tool(effects=["reaches_out"])
+    def publish(text: str) -> str:
+        "Publish a text."
+        return f"published {text}"
+
+    async with Session([publish], approver=never_answers) as session:
+        print((await session.call("publish", {"text": "hello"})).kind)
+    #> approval_timeout
+    ```
+"""
 
 
 def edit_with(arguments: Mapping[str, Any]) -> Approver:
-    """Approve every call with these arguments instead of its own."""
+    """Approve every call with these arguments instead of its own.
+
+    Example:
+        ```python
+        @tool(effects=["reaches_out"])
+        def publish(text: str) -> str:
+            "Publish a text."
+            return f"published {text}"
+
+        async with Session([publish], approver=edit_with({"text": "bye"})) as session:
+            print((await session.call("publish", {"text": "hello"})).value)
+        #> published bye
+        ```
+    """
 
     async def edit(request: ApprovalRequest) -> Decision:
         return Decision.edit(arguments)
@@ -63,7 +116,25 @@ def edit_with(arguments: Mapping[str, Any]) -> Approver:
 
 
 class HeldApprovals:
-    """An approver whose answers come from elsewhere: a web page, a test. An answer counts once, for its own request."""
+    """An approver whose answers come from elsewhere: a web page, a test. An answer counts once, for its own request.
+
+    Example:
+        ```python
+        import anyio
+
+        @tool(effects=["reaches_out"])
+        def publish(text: str) -> str:
+            "Publish a text."
+            return f"published {text}"
+
+        held = HeldApprovals()
+        async with Session([publish], approver=held) as session, anyio.create_task_group() as group:
+            group.start_soon(session.call, "publish", {"text": "hello"})
+            request = await held.next()
+            print(request.tool, held.answer(request.id, Decision.approve()))
+        #> publish True
+        ```
+    """
 
     def __init__(self, wait: float = APPROVAL_WAIT) -> None:
         self.wait = wait

@@ -20,18 +20,18 @@ CONFINED_BY: Final[dict[str, frozenset[Feature]]] = {
         {"file_isolation", "env_isolation", "process_isolation", "network_isolation", "no_privileges"}
     ),
 }
-"""What a sandbox must enforce so that an effect stays inside it. Other effects always leave it."""
+"""Features that a sandbox must enforce so that an effect stays inside it. Other effects always leave it."""
 HARMLESS: Final = frozenset({"reads"})
 """Effects that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a policy says about one call."""
+    """A policy's verdict on one call."""
 
     action: Literal["allow", "ask", "deny"]
     reason: str = ""
-    """Why it asks or denies."""
+    """Reason for asking or denying."""
 
 
 ALLOWED: Final = Verdict("allow")
@@ -46,7 +46,7 @@ async def judge(
     sandbox: "Sandbox | None",
     remembered: Sequence[Rule] = (),
 ) -> Verdict:
-    """Deny beats ask, ask beats allow, and every rule beats the mode. What a person remembered beats ask, never deny.
+    """Judge a call: deny beats ask, ask beats allow, rules beat the mode. A remembered rule beats ask, never deny.
 
     Where it is unclear whether a rule applies, a person is asked; in mode open, only about deny and ask rules.
     """
@@ -85,7 +85,7 @@ def _unclear(rule: Rule) -> Verdict:
 
 
 def by_mode(mode: Mode, tool: ToolTraits, arguments: Mapping[str, Any], sandbox: "Sandbox | None") -> Verdict:
-    """What the mode says where no rule applies."""
+    """The mode's verdict if no rule applies."""
     if mode == "open":
         return ALLOWED
     harmless = tool.effects <= HARMLESS or _only_reads(tool, arguments)  # type: ignore[operator]

@@ -9,7 +9,7 @@ from typing import Final
 SPECIAL: Final = frozenset("*?[")
 _STARS: Final = re.compile(r"\*+")
 Piece = Callable[[str, int], tuple[str, int]]
-"""Given a glob and an index: the regular expression of the element there, and the index of the next element."""
+"""Translator of one element of a glob: the element's regular expression, and the index of the next element."""
 
 
 def glob_matches(glob: str, text: str) -> bool:

@@ -21,6 +21,17 @@ class Policy:
     ask         also asks before everything that writes, executes or is above safe
     strict      also asks before a safe tool reads what no sandbox confines
     open        never asks
+
+    Example:
+        ```python
+        policy = Policy(mode="ask", allow=["bash(git status)"], deny=["bash(rm *)"])
+        async with open_sandbox("host", allow_weaker=True) as sandbox:
+            async with Session(builtin_tools(), sandbox=sandbox, policy=policy, approver=deny_all) as session:
+                print((await session.call("bash", {"command": "rm -rf ."})).kind)
+                print((await session.call("bash", {"command": "ls"})).kind)
+        #> rejected
+        #> user_denied
+        ```
     """
 
     allow: Sequence[str | Rule] = ()

@@ -25,7 +25,7 @@ _LAST_WORD: Final = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)$")
 
 
 class ToolTraits(Protocol):
-    """What a policy knows of a tool."""
+    """The part of a tool that a policy reads."""
 
     @property
     def name(self) -> str: ...
@@ -45,6 +45,13 @@ class Rule:
     """`TOOL`, `TOOL(glob)` on its first required property, `TOOL(field=glob)`, `risk:high` or `effect:writes`.
 
     `match` and `no_match` are example values; creating the rule fails if one of them comes out otherwise.
+
+    Example:
+        ```python
+        rule = Rule("bash(git *)", match=["git status"], no_match=["rm x"])
+        print(Policy(allow=[rule]).allow[0].pattern)
+        #> bash(git *)
+        ```
     """
 
     pattern: str
@@ -81,7 +88,7 @@ class Rule:
                     raise HandrailError(f"rule {self.pattern!r} {verb} its {name} example {example!r}")
 
     def is_about(self, tool: ToolTraits) -> bool:
-        """Whether it may apply to a call of this tool; without parentheses it applies to every call."""
+        """Whether the rule may apply to a call of this tool; without parentheses it applies to every call."""
         if self.kind == "tool":
             return glob_matches(self.subject, tool.name)
         return self.subject == tool.risk if self.kind == "risk" else self.subject in tool.effects

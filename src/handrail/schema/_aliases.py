@@ -32,7 +32,7 @@ def by_own_names(spec: Spec, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong_aliases(root: Mapping[str, Any]) -> Iterator[tuple[Steps, str]]:
-    """Where a schema declares aliases that cannot be told apart from other names, and why."""
+    """Locations of aliases that cannot be told apart from other names, with the reason."""
     for steps, schema in located(root):
         properties = schema.get("properties")
         if not isinstance(properties, Mapping):
@@ -45,7 +45,7 @@ def wrong_aliases(root: Mapping[str, Any]) -> Iterator[tuple[Steps, str]]:
 
 
 def alias_lists(schema: Any) -> Iterator[tuple[Steps, Any]]:
-    """Where a property declares aliases, and what it declares."""
+    """Location and aliases of each property that declares aliases."""
     branches = schema.get("anyOf") if isinstance(schema, Mapping) else None
     inner = enumerate(branches) if isinstance(branches, list) else ()
     for steps, each in (((), schema), *((("anyOf", at), branch) for at, branch in inner)):
@@ -54,7 +54,7 @@ def alias_lists(schema: Any) -> Iterator[tuple[Steps, Any]]:
 
 
 def _wrong(name: str, listed: Any, declared: set[str], meanings: dict[str, str]) -> Iterator[str]:
-    """Why one property's aliases are wrong. `meanings` has the aliases of the properties before it, and gets these."""
+    """Why one property's aliases are wrong. `meanings` has the aliases of earlier properties; this one's are added."""
     if not isinstance(listed, list) or not all(isinstance(alias, str) and alias for alias in listed):
         yield f"the aliases of {name!r} are {show(listed)}; write a list of names"
         return

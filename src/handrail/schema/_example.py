@@ -14,7 +14,7 @@ from handrail.schema.parse import NotJson, canonical, parse
 from handrail.schema.validate import Validator
 
 LONG_TEXT: Final = 80
-"""A longer text that the model sent may be left out of the example; in characters."""
+"""Length from which a text that the model sent may be left out of the example, in characters."""
 _DEEPEST: Final = 12
 _MAX_ITEMS_COUNT: Final = 20
 _MAX_KEYS_COUNT: Final = 200
@@ -169,7 +169,7 @@ class _Maker:
             yield self.make((*location, *further), trail, (*decided, *further))
 
     def _beside(self, made: Mapping[str, Any], location: Location, trail: tuple[str, ...] = ()) -> Any:
-        """A small value for one more key: a text of our own is not used twice, since two equal ones may not fit."""
+        """A small value for one more key: a text of ours is not used twice, since equal texts may be refused."""
         value = self.make(location, trail)
         if value not in _TEXTS or value not in made.values():
             return value
@@ -201,7 +201,7 @@ class _Maker:
         return name if isinstance(name, str) and at == 0 else None, spec.others
 
     def _lists(self, spec: Spec, trail: tuple[str, ...]) -> Iterator[Any]:
-        """At least one item: an empty list may be valid, but a model should not replace its own list with it."""
+        """Lists with at least one item: an empty one may be valid, but a model should not replace its own with it."""
         first = max((len(schema.get("prefixItems") or ()) for _, schema in spec.schemas), default=0)
         least = int(spec.get("minItems") or 0)
         wanted = min(max(least, 1, first), _MAX_ITEMS_COUNT, int(spec.get("maxItems") or _MAX_ITEMS_COUNT))
@@ -222,7 +222,7 @@ class _Maker:
         return [pointer for pointer, _ in self.spec(location).schemas]
 
     def corrections(self, sent: dict[str, Any], least: Any) -> list[Any]:
-        """What was sent, with the wrong parts replaced; then the smallest valid arguments, filled from it."""
+        """The sent arguments with the wrong parts replaced; then the smallest valid arguments, filled from them."""
         result = [item for item in self._corrected(ROOT, sent, (), ()) if item is not _NO]
         fields = self._object(self.spec(ROOT), sent, ())
         if isinstance(least, dict):
@@ -230,7 +230,7 @@ class _Maker:
         return result
 
     def keep(self, location: Location, value: Any, path: tuple[str | int, ...] = (), decided: Location = ()) -> Any:
-        """What was sent, with the wrong parts replaced; _NO if nothing fits."""
+        """The sent value with its wrong parts replaced; _NO if nothing fits."""
         self.steps += 1
         if self.steps > _MAX_STEPS_COUNT:
             raise _GaveUp

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from handrail.schema.validate import Validator
 
 EXACT: Final = 2**53
-"""Beyond this a float cannot represent every integer."""
+"""Largest magnitude at which a float represents every integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Traits:
     loose: frozenset[str]
     """Parameters that accept any object, and so would accept their own schema."""
     blanks: bool
-    """Whether the schema says of any text that a blank means absent."""
+    """Whether the schema says of any text that a blank one means absent."""
     own_blanks: bool
-    """The same for derived schemas, in which an empty default says so too."""
+    """Whether the schema, if derived, says so: in derived schemas an empty default says so too."""
     wide: frozenset[str]
     """Parameters in which a number may become a float, which cannot represent every integer."""
     decimals: bool

@@ -97,7 +97,7 @@ def _written(item: Any) -> str:
 
 
 def _is_not_a_number(text: str) -> bool:
-    """Digits are not a date: pydantic would read them as seconds since 1970."""
+    """Whether a text is not a number: pydantic would read digits as seconds since 1970, not as a date."""
     try:
         float(text)
     except ValueError:
@@ -106,7 +106,7 @@ def _is_not_a_number(text: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """A blank would become the current directory, and the two slashes of a URL would become one."""
+    """Whether a text may be a path: a blank would become the current directory, and a URL's two slashes one."""
     return bool(text.strip()) and "\0" not in text and "://" not in text
 
 

@@ -1,4 +1,4 @@
-"""Read text that is nearly JSON if it is unambiguous. What was left open is never closed."""
+"""Read text that is nearly JSON if it is unambiguous. An unclosed value is never closed."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from handrail.schema._surrounding_text import closing, opening
 from handrail.schema.parse import DEEPEST_VALUE, ODD_SPACE, NotJson, parse, plain
 
 MAX_STEPS_COUNT: Final = 200_000
-"""Values and keys that are read; a longer text is refused."""
+"""Number of values and keys that are read; a longer text is refused."""
 MAX_NOTES_COUNT: Final = 20
-"""Changes of spelling that are noted."""
+"""Number of changes of spelling that are noted."""
 MAX_CHANGES_COUNT: Final = 500
-"""Values that may be read other than as written; each is noted."""
+"""Number of values that may be read other than as written; each is noted."""
 MAX_OPENINGS_COUNT: Final = 6
-"""Fences, tags and labels that may precede the object."""
+"""Number of fences, tags and labels that may precede the object."""
 DEEPEST_SPAN: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 _SKIPPED: Final = re.compile(
@@ -166,7 +166,7 @@ class _Reader:
         return result
 
     def entries(self, end: str, path: tuple[str | int, ...], entry: Callable[[], None]) -> bool:
-        """Read entries separated by commas up to the closing `end`, which must exist; whether a comma came last."""
+        """Read entries separated by commas up to the closing `end`, which must exist. True if a comma came last."""
         self.at += 1
         if self.peek() == end:
             self.at += 1
@@ -323,7 +323,7 @@ class ObjectInText:
     start: int
     end: int
     spans: dict[tuple[str | int, ...], tuple[int, int]]
-    """Where each of the outer values in it is written."""
+    """Position in the text of each of the object's outer values."""
 
 
 def read_one(text: str, at: int) -> ObjectInText | None:

@@ -1,4 +1,4 @@
-"""Walk arguments along their schema and repair what is unambiguous; what fits already is never touched."""
+"""Walk arguments along their schema and repair unambiguous mistakes; a fitting value is never touched."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -15,11 +15,11 @@ from handrail.schema.repair import LOUD, Option, Repair
 from handrail.schema.validate import Validator
 
 MAX_STEPS_COUNT: Final = 50_000
-"""Values that are visited; a larger call is refused. What takes longer than a visit counts as several."""
+"""Number of values that are visited; a larger call is refused. Slower work than a visit counts as several."""
 STEPS_OF_BRANCH: Final = 10
-"""What it takes to try one branch of a union."""
+"""Cost of trying one branch of a union, in visits."""
 VALUES_PER_STEP: Final = 64
-"""Values inside one that take as long to check, with it, as a visit."""
+"""Number of inner values whose check takes as long as a visit."""
 MAX_REPAIRS_COUNT: Final = 1_000
 NO: Final = object()
 Path = tuple[str | int, ...]
@@ -30,7 +30,7 @@ class GaveUp(Exception):
 
 
 class Consequences:
-    """Which fields are consequential, by the schema; each path is looked up once."""
+    """The fields that are consequential by the schema; each path is looked up once."""
 
     def __init__(self, spec: Callable[[Location], Spec]) -> None:
         self._spec = spec
@@ -148,7 +148,7 @@ class Repairer:
         return result
 
     def spend(self, steps: int, value: Any, times: int = 1) -> None:
-        """Count what it takes to check a value so many times, beside these steps. Raises GaveUp if it is too much."""
+        """Count the cost of checking a value so many times, beside these steps. Raises GaveUp if it is too much."""
         self.steps += steps
         if isinstance(value, dict | list | str):
             self.steps += times * (count_values(value, MAX_STEPS_COUNT * VALUES_PER_STEP) // VALUES_PER_STEP)

@@ -10,9 +10,9 @@ from handrail.schema.describe import fold
 from handrail.schema.parse import BLANK, NotJson
 
 MAX_BEFORE_CHARS: Final = 400
-"""Characters before the object that are examined."""
+"""Number of characters before the object that are examined."""
 MAX_KEY_WORDS_COUNT: Final = 6
-"""Words that may spell one declared key."""
+"""Number of words that may spell one declared key."""
 _FENCE: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n?")
 _BEFORE: Final = re.compile(r"(?:[\w\s.,!:=(-]|<[^<>{}\[\]]{1,80}+>)++")
 _TOKEN: Final = re.compile(r"[\w-]+")
@@ -42,7 +42,7 @@ class Opening:
     rule: str
     end: int
     parenthesis: bool = False
-    """Whether it opens a parenthesis, which must then be closed after the object."""
+    """Whether the text opens a parenthesis, which must then be closed after the object."""
 
 
 def opening(text: str, at: int, keys: Collection[str], tool: str | None) -> Opening | None:

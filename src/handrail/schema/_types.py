@@ -20,7 +20,7 @@ from handrail.contract.result import ArtifactRef, Failure, Image, Success
 from handrail.schema.navigate import OWN_KEYWORDS, Schema, children, rewrite
 
 _CONTRACT = (Success, Failure, Image, ArtifactRef, bytes)
-"""What a body may return that is not checked by a schema: bytes become a text, or an artifact."""
+"""Types that a body may return without a check by a schema: bytes become a text, or an artifact."""
 _make_dict: Any = typing_extensions.TypedDict
 _REQUIRED = (Required, typing_extensions.Required)
 _QUALIFIERS = (*_REQUIRED, NotRequired, typing_extensions.NotRequired)
@@ -42,7 +42,7 @@ _WRONG_BOUNDS: Final = {
 }
 """Bounds that do not apply to a type."""
 _IGNORED_BOUNDS: Final = {"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length"}
-"""What pydantic leaves in a schema for a bound that does not apply to the type."""
+"""Keywords that pydantic leaves in a schema for a bound that does not apply to the type."""
 
 _SIZE_PATTERN: Final = r"^\s*[0-9]{1,15}\s*([A-Za-z]*|\.[0-9]{1,9}\s*[KMGTPEkmgtpe][A-Za-z]*)\s*$"
 """A complete size in whole bytes: pydantic's own pattern reads `1,000` as 1."""
@@ -143,7 +143,7 @@ class Strict(GenerateJsonSchema):
         return made
 
     def _key_schema(self, schema: Any) -> Mapping[str, Any] | None:
-        """What a key of this type must look like, so that it has one reading; None if any text will do."""
+        """Schema of a key of this type that gives it one reading; None if any text will do."""
         kind = schema["type"]
         if kind == "str" and schema.get("pattern") == ByteSize.byte_string_pattern:
             return {"pattern": _SIZE_PATTERN}
@@ -156,7 +156,7 @@ class Strict(GenerateJsonSchema):
         return _KEY_SCHEMAS.get(kind) if inner is None else self._key_schema(inner)
 
     def union_schema(self, schema: core_schema.UnionSchema) -> JsonSchemaValue:
-        """Raises TypeError for a size beside a text: pydantic reads `1,000` as the size 1 instead of as the text."""
+        """Refuse, by TypeError, a size beside a text: pydantic reads `1,000` as the size 1 instead of as the text."""
         choices = [choice[0] if isinstance(choice, tuple) else choice for choice in schema["choices"]]
         sizes = [choice for choice in choices if self._key_schema(choice) == _SIZE_KEY]
         others = [self.generate_inner(choice) for choice in choices if choice not in sizes]
@@ -165,7 +165,7 @@ class Strict(GenerateJsonSchema):
         return super().union_schema(schema)
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Raises TypeError for a type that would import a module the model names, before the call is approved."""
+        """Refuse, by TypeError, a type that would import a module the model names, before the call is approved."""
         if getattr(schema.get("function", {}).get("function"), "__name__", "") == "import_string":
             raise TypeError("an ImportString imports code while the arguments are still being checked")
         return super().generate_inner(schema)
@@ -175,7 +175,7 @@ class Strict(GenerateJsonSchema):
         return {**made, "pattern": _SIZE_PATTERN} if made.get("pattern") == ByteSize.byte_string_pattern else made
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """Unlike a float, a Decimal represents every integer."""
+        """Mark a number that becomes a Decimal: unlike a float, a Decimal represents every integer."""
         made = super().decimal_schema(schema)
         for branch in made.get("anyOf", ()):
             if branch.get("type") == "number":

@@ -45,16 +45,16 @@ _make_dict: Any = typing_extensions.TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """What a function's signature and docstring say."""
+    """Schema and description by a function's signature and docstring."""
 
     description: str
     parameters: dict[str, Any]
     output: dict[str, Any] | None
-    """None if the return annotation says nothing that could be checked."""
+    """Schema of the returned value; None if the return annotation says nothing that could be checked."""
     convert: Convert
-    """Converts plain JSON to the function's own types. Raises NotConvertible."""
+    """Function that converts plain JSON to the function's own types. Raises NotConvertible."""
     context_parameter: str | None
-    """The parameter that the runtime fills in, not the model."""
+    """Name of the parameter that the runtime fills in, not the model."""
 
 
 def derive(function: Callable[..., Any], *, injected: type, local_names: Mapping[str, Any] | None = None) -> Derived:

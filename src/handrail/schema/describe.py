@@ -60,7 +60,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """What a schema wants, such as `an integer, at least 1`."""
+    """A schema in words, such as `an integer, at least 1`."""
     schema = resolve(root, schema)
     if not isinstance(schema, Mapping):
         return "nothing" if schema is False else "any value"

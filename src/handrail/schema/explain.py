@@ -11,18 +11,18 @@ from handrail.schema.parse import count_values
 
 MAX_PROBLEMS_COUNT: Final = 50
 MAX_STEPS_COUNT: Final = 5_000
-"""Values that are examined; problems inside further values are not reported."""
+"""Number of values that are examined; problems inside further values are not reported."""
 VALUES_PER_STEP: Final = 64
-"""Values inside one that take as long to check, with it, as to examine it."""
+"""Number of inner values whose check takes as long as examining one value."""
 MAX_HOPS_COUNT: Final = 8
 """Depth of nested branches that are examined."""
 MAX_FORMS_COUNT: Final = 4
-"""Branches of a union that one message describes."""
+"""Number of branches of a union that one message describes."""
 Path = tuple[str | int, ...]
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 Fits = Callable[[Location, Any], bool]
 Subject = Literal["arguments", "result", "text"]
-"""What a schema describes: what a tool is given, what it returns, or a text that holds JSON."""
+"""Subject of a schema: a tool's arguments, a tool's answer, or a text that holds JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class _Explainer:
         return shorten(" and ".join(exact), 200) or "any value"
 
     def _expected(self, location: Location) -> str:
-        """What is wanted, with what the schema says about it in words."""
+        """The wanted value in words, with the schema's own description."""
         wanted, spec = self._wanted(location), spec_at(self.root, location)
         description = spec.get("description") if location else None
         if not isinstance(description, str) or not description.strip():

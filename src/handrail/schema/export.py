@@ -10,16 +10,16 @@ from handrail.schema.navigate import OWN_KEYWORDS, Schema, resolve, rewrite
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 MAX_DESCRIPTION_CHARS: Final = 1_048_576
-"""Characters that OpenAI accepts; older deployments accepted 1,024."""
+"""Length of a description that OpenAI accepts, in characters; older deployments accepted 1,024."""
 DEFERRED: Final = "handrail/deferred"
-"""In a schema's `_meta`: the model finds the tool by its provider's own search, where there is one."""
+"""Key in a schema's `_meta`: the model finds the tool by its provider's own search, if there is one."""
 HOSTED: Final = "handrail/hosted"
-"""In a schema's `_meta`: what a provider calls a tool that it runs itself, {provider: definition}."""
+"""Key in a schema's `_meta`: a provider's definition of a tool that it runs itself, {provider: definition}."""
 _OPENAI: Final = ("openai", "openai-responses")
 _NEED_ITEMS: Final = (*_OPENAI, "gemini")
-"""An array without `items` fails the whole request."""
+"""Providers that refuse a whole request for an array without `items`."""
 _NO_UNION: Final = (*_OPENAI, "anthropic")
-"""A union at the root fails the whole request."""
+"""Providers that refuse a whole request for a union at the root."""
 _UNIONS: Final = ("allOf", "anyOf", "oneOf")
 _GEMINI_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}", re.ASCII)
 _ANTHROPIC_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -58,7 +58,7 @@ def check_provider(provider: str) -> None:
 
 
 def meta_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a schema of the form `mcp` says for models that know it."""
+    """The `_meta` of a schema of the form `mcp`, for models that know it."""
     meta = schema.get("_meta")
     return meta if isinstance(meta, Mapping) else {}
 

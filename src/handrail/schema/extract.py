@@ -12,9 +12,9 @@ from handrail.schema._nearly_json import ObjectInText, read_one
 from handrail.schema.parse import NotJson, parse
 
 MAX_SEARCHED_CHARS: Final = 1 << 20
-"""Characters of text that are searched."""
+"""Length of text that is searched, in characters."""
 MAX_STARTS_COUNT: Final = 64
-"""Opening braces that are tried."""
+"""Number of opening braces that are tried."""
 _NAME_KEYS: Final = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters", "args", "input", "params")
 _HARMLESS_KEYS: Final = frozenset(

@@ -13,10 +13,10 @@ DEEPEST_VALUE: Final = 128
 """Levels of nesting that are accepted."""
 TOO_DEEP: Final = f"arguments nested deeper than {DEEPEST_VALUE} levels"
 MAX_DIGITS_COUNT: Final = 4300
-"""Digits of a number that are accepted."""
+"""Number of digits in a number that are accepted."""
 LONG_TEXT: Final = 2_000
 LETTERS_PER_VALUE: Final = 100
-"""Letters of a text that take as long as one more value."""
+"""Length of text whose check takes as long as one more value, in characters."""
 MAX_SIMPLE_KEYS_COUNT: Final = 50
 ODD_SPACE: Final = (
     "\v\f\x85\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -152,7 +152,7 @@ def _unfit(item: Any, kind: type) -> str | None:
 
 
 def recordable(arguments: str | Mapping[str, Any]) -> Any:
-    """A copy of a call's arguments for an event, because a mapping may change; a text that says so if there is none."""
+    """A copy of a call's arguments for an event, because a mapping may change; a text if it cannot be copied."""
     if isinstance(arguments, str):
         return arguments
     try:

@@ -19,7 +19,7 @@ from handrail.schema.repair import Repair
 from handrail.schema.validate import Problem, Validator
 
 MAX_REPAIRED_CHARS: Final = 1 << 20
-"""A longer text is not repaired; in characters."""
+"""Length of the longest text that is repaired, in characters."""
 MAX_WARNINGS_COUNT: Final = 20
 NAME_KEYS: Final = ("name", "tool", "function")
 """Keys under which a call names its tool."""
@@ -38,7 +38,7 @@ _PLAIN_REASONS: Final = {
 _CUT_OFF: Final = "the answer was cut off inside this call, so the call is incomplete"
 _TOO_MANY_KEYS: Final = Problem("", "the arguments have too many keys that are not declared", "declared keys", "others")
 Fault = Callable[[str], str]
-"""What is wrong with a reference, as the end of a sentence; "" if nothing is."""
+"""Function that says what is wrong with a reference, as the end of a sentence; "" if nothing is."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Prepared:
     arguments: Mapping[str, Any]
     """Valid plain JSON; the given object itself if it was a valid mapping."""
     converted: Mapping[str, Any]
-    """The same in the function's own types; not converted if a reference is still to be filled in."""
+    """The same arguments in the function's own types; not converted if a reference is still to be filled in."""
     repairs: tuple[Repair, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -15,15 +15,15 @@ from handrail.schema.parse import NotJson, plain, too_deep
 from handrail.schema.validate import Problem, Validator
 
 MAX_MESSAGE_CHARS: Final = 1_100
-"""Characters of the message."""
+"""Length of the message, in characters."""
 MAX_ARGUMENTS_CHARS: Final = 2_000
-"""Characters of the original arguments that are repeated in `data`."""
+"""Length of the original arguments that are repeated in `data`, in characters."""
 MAX_ERRORS_COUNT: Final = 20
 MAX_EXAMPLE_CHARS: Final = 2_000
 MAX_EXAMPLE_IN_MESSAGE_CHARS: Final = 400
-"""Characters of an example that is quoted in the message; a longer one is only in `data`."""
+"""Length of an example that is quoted in the message, in characters; a longer one is only in `data`."""
 MAX_READ_CHARS: Final = 100_000
-"""A longer text is not read for the example; in characters."""
+"""Length of the longest text that is read for the example, in characters."""
 
 
 def refuse(
@@ -125,7 +125,7 @@ def _message(tool: str, problems: Sequence[Problem], example_arguments: dict[str
 
 
 def _next(example_arguments: dict[str, Any] | None) -> str:
-    """What to do next, with the example if there is one."""
+    """The next step for the model, with the example if there is one."""
     if example_arguments is None:
         return "No example could be made from the schema. Correct this and send all of the arguments again."
     text = json.dumps(example_arguments, ensure_ascii=False)

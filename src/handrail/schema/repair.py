@@ -18,7 +18,7 @@ _FALSE_WORDS: Final = frozenset({"no", "0", "off", "false"})
 _THOUSANDS: Final = re.compile(r"-?[1-9][0-9]{0,2}\.000")
 MAX_SCALAR_CHARS: Final = 400
 MAX_LIST_ITEM_CHARS: Final = 2_083
-"""Characters of a text that may become a list of one: as many as a URL may have."""
+"""Length of a text that may become a list of one, in characters: as many as a URL may have."""
 _WORDS_FOR_NOTHING: Final = frozenset({"none", "null", "nil", "n/a", "undefined"})
 _SEPARATORS: Final = frozenset(",;|/&")
 _SEPARATOR_NAMES: Final = ("COMMA", "SEMICOLON", "VERTICAL LINE", "VERTICAL BAR", "SLASH", "SOLIDUS", "AMPERSAND")
@@ -61,12 +61,12 @@ class Repair:
 
     @property
     def loud(self) -> bool:
-        """Whether the model is warned about it."""
+        """Whether the model is warned about the repair."""
         return self.rule in LOUD
 
     @property
     def doubtful(self) -> bool:
-        """Whether a tool with effects needs approval because of it."""
+        """Whether a tool with effects needs approval because of the repair."""
         return self.loud and self.changed_value and self.consequential and self.rule not in NO_GUESS
 
     def __str__(self) -> str:

@@ -31,11 +31,11 @@ from handrail.schema.parse import NotJson, count_values, parse, too_deep
 __all__ = ["Problem", "Validator"]
 
 MAX_BRANCHES_COUNT: Final = 20_000
-"""Schemas that one value may have to be checked against; with more, a small schema could stall the process."""
+"""Number of schemas one value may be checked against; with more, a small schema could stall the process."""
 FEW_BRANCHES: Final = 100
-"""So many do not stall it, however large the value is."""
+"""Number of schemas that do not stall the process, however large the value is."""
 MAX_CHECKS_COUNT: Final = 50_000_000
-"""Branches times values: about half a second of work. A larger value is not checked against such a schema."""
+"""Branches times values, about half a second of work: a larger value is not checked against such a schema."""
 
 DRAFTS: Final = frozenset(
     {
@@ -70,7 +70,7 @@ class Validator:
 
     schema: dict[str, Any]
     branches: int
-    """Schemas that one value may have to be checked against."""
+    """Number of schemas that one value may have to be checked against."""
     typed: bool
     """Whether arguments are converted to Python types, so that some formats are checked."""
     traits: Traits
@@ -85,7 +85,7 @@ class Validator:
         typed: bool = False,
         most: int = MAX_BRANCHES_COUNT,
     ) -> None:
-        """`of` is what the schema describes; only arguments have to be an object. `most` is how many branches."""
+        """Compile a schema. `of` is what it describes; only arguments must be objects. `most` is how many branches."""
         self.of = of
         self.schema, self.branches = _copy(schema, most)
         self.typed = typed
@@ -124,7 +124,7 @@ class Validator:
             raise BadSchema(why)
 
     def refused_defaults(self) -> Iterator[tuple[Steps, Any]]:
-        """Where the schema has a default that it refuses there; null always means that nothing was given."""
+        """Locations of defaults that the schema refuses; null always means that nothing was given."""
         for steps, schema in located(self.schema):
             default = schema.get("default")
             pointer = "#" + "".join(f"/{escape(str(step))}" for step in steps)
@@ -132,7 +132,7 @@ class Validator:
                 yield steps, default
 
     def problems(self, instance: Any) -> list[Problem]:
-        """What is wrong, in the order of the schema; empty when the instance is valid."""
+        """Problems of an instance, in the order of the schema; empty if the instance is valid."""
         if self.overloaded_by(instance):
             return [self.overload(instance)]
         if self.is_valid(instance):
@@ -152,13 +152,13 @@ class Validator:
         return self.branches > FEW_BRANCHES and count_values(instance, most) > most
 
     def overload(self, instance: Any) -> Problem:
-        """What is wrong with a value that is not checked because of its size."""
+        """The problem of a value that is not checked because of its size."""
         most = f"at most {MAX_CHECKS_COUNT // self.branches:,} values, as its schema has {self.branches:,} branches"
         where = f"the {self.of}" if self.of != "text" else "the value"
         return Problem("", f"{where} cannot be checked: there may be {most}", most, show(instance))
 
     def spec(self, location: Location) -> Spec:
-        """What the schema says at a location; cached."""
+        """The schema's keywords at a location; cached."""
         result = self._specs.get(location)
         if result is None:
             result = self._specs[location] = spec_at(self.schema, location)

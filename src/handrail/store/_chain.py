@@ -4,14 +4,14 @@ from hashlib import sha256
 from typing import Final
 
 DIGEST_BYTES: Final = 16
-"""Bytes of one digest: of SHA-256, since the standard library has none faster (0.5 µs for an event of 200 bytes)."""
+"""Size of one digest, in bytes: SHA-256, since the standard library has none faster (0.5 µs for 200 bytes)."""
 
 MAY_CHANGE: Final = "call_output"
 """The type of events that are written again, when they lose their text."""
 
 
 def first_link(session: str, seq: int) -> bytes:
-    """The link before the first event that has one: number `seq`, which is 0 but in a session of an old version."""
+    """The link before the first event that has one: number `seq`, which is 0 except in a session of an old version."""
     return digest_of(f"{seq} {session}".encode("utf-8", "surrogatepass"))
 
 

@@ -28,6 +28,7 @@ class Claim:
             file = self._lock(session)
         except OSError as error:
             raise HandrailError(f"session {session} cannot be claimed: {error.strerror}: {self._path}") from error
+        # flock ends with the process, however it dies; a file with a process id would have to be judged stale.
         with suppress(OSError):  # a full disk: the lock holds, and only its holder's name is missing
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
@@ -42,6 +43,8 @@ class Claim:
                     if not _try(file, fcntl.LOCK_SH):
                         raise HandrailError(f"session {session} is in use by {_holder(file)}")
                     wait = SOON  # somebody only looks whether it is claimed
+                # The holder before us may have unlinked the file between our open and our lock: a lock on a nameless
+                # file excludes nobody, so the inode must still be the one at the path.
                 elif os.fstat(file).st_ino == os.stat(self._path).st_ino:
                     return file
             except FileNotFoundError:
@@ -54,7 +57,7 @@ class Claim:
 
 
 def _try(file: int, kind: int) -> bool:
-    """Whether it could be locked now: by one who writes, or by those who look."""
+    """Whether the file could be locked now: exclusively to write, or shared to look."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -21,20 +21,20 @@ from handrail.store.check import Damaged
 T = TypeVar("T")
 Value = int | str | bytes
 Row = tuple[int, bytes, bytes | None]
-"""The key, text and digest of an event."""
+"""Key, text and digest of an event."""
 MAX_PROBLEMS_COUNT: Final = 10
-"""Problems of the file that `problems` tells at most."""
+"""Number of problems of the file that `problems` reports."""
 LOOK_INTERVAL: Final = 0.05
-"""Seconds in which a session that writes does not look again whether the file was replaced."""
+"""Seconds between two checks, by a session that writes, whether the file was replaced."""
 OPEN_TRIES: Final = 10
 ROWS_PER_INSERT: Final = 64
 VALUES_PER_ROW: Final = 3
 _INSERT: Final = "INSERT INTO events (key, event, digest) VALUES "
 INSERTS: Final = tuple(_INSERT + ",".join(["(?,?,?)"] * rows) for rows in range(ROWS_PER_INSERT + 1))
-"""By the number of rows."""
+"""Insert statements, by the number of rows."""
 UPDATE: Final = f"""UPDATE events
     SET event = ?, digest = CAST(substr(digest, 1, {DIGEST_BYTES}) || ? AS BLOB) WHERE key = ?"""
-"""The link of a row stays as it is, and its own digest follows it."""
+"""Statement that replaces a row's text and own digest; its link stays."""
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE sessions (
@@ -49,7 +49,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE sessions ADD COLUMN digest BLOB",  # of the summary
     ),
 )
-"""Each one brings a database from the version before it to its own; they are never changed, only added to."""
+"""Statements that bring a database from the version before to their own; never changed, only added to."""
 INHERITED: Final[list[sqlite3.Connection]] = []
 """Connections of the process that this one was forked from: they must not be closed here, so they are kept."""
 
@@ -63,20 +63,20 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
         self._let_go: weakref.finalize[[sqlite3.Connection, int], Database] | None = None
-        """Closes the connection. Python may drop that first, and warn, if both are collected together."""
+        """Closes the connection. Python may drop the connection first, and warn, if both are collected together."""
         self.opened = 0
-        """How often a connection was opened."""
+        """Number of times that a connection was opened."""
         self._file: tuple[int, int] | None = None
-        """The device and inode of the open file."""
+        """Device and inode of the open file."""
         self.identity = 0
-        """A random number that the open file keeps, by which end marks know it."""
+        """Random number that the open file keeps, by which end marks recognise it."""
         self._patient = True
         self._read_only = False
         self._looked = -inf
 
     @contextmanager
     def use(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """The connection. Raises HandrailError where the file cannot be used, Unavailable where it may be later."""
+        """The connection. Raises HandrailError if the file cannot be used, Unavailable if it may be later."""
         with self._lock:
             connection = self._opened_one(create=create)
             try:
@@ -85,7 +85,7 @@ class Database:
                 raise self._failure(error) from error
 
     def open_current(self, *, create: bool = True, often: bool = False) -> int:
-        """Open the file that is there now: SQLite goes on writing to one that was removed. Returns `opened`.
+        """Open the file that is there now: SQLite goes on writing to a removed one. Returns `opened`.
 
         `often` looks only now and then, for who will look again at the end.
         """
@@ -100,25 +100,25 @@ class Database:
                 return self.opened
 
     def find(self, id: str) -> int | None:
-        """The number of a session; None if there is none of this id."""
+        """The number of a session; None if there is none with this id."""
         with self.use() as connection:
             row = connection.execute("SELECT no FROM sessions WHERE id = ?", (id,)).fetchone()
         return None if row is None else int(row[0])
 
     def has(self, number: int) -> bool:
-        """Whether there is a session of this number; it may have been removed."""
+        """Whether there is a session with this number; it may have been removed."""
         with self.use() as connection:
             return connection.execute("SELECT 1 FROM sessions WHERE no = ?", (number,)).fetchone() is not None
 
     def length(self, number: int) -> int:
-        """How many events a session has."""
+        """Number of events that a session has."""
         with self.use() as connection:
             query = "SELECT max(key) FROM events WHERE key BETWEEN ? AND ?"
             last = connection.execute(query, key_range(number)).fetchone()[0]
         return 0 if last is None else (last & 0xFFFFFFFF) + 1
 
     def link(self, number: int, seq: int) -> bytes | None:
-        """The link of an event; None where it has none, or is not there."""
+        """The link of an event; None if it has none, or does not exist."""
         with self.use() as connection:
             row = connection.execute("SELECT digest FROM events WHERE key = ?", (number << 32 | seq,)).fetchone()
         return row[0][:DIGEST_BYTES] if row is not None and isinstance(row[0], bytes) else None
@@ -141,7 +141,7 @@ class Database:
         return found, ""
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong in the file, read as a whole."""
+        """Problems that SQLite finds in the file, read as a whole."""
         with self.use() as connection:
             found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS_COUNT})")]
         return [] if found == ["ok"] else found
@@ -175,7 +175,7 @@ class Database:
             except Locked:
                 if monotonic() > end:
                     raise
-            sleep(random() * STORE_RETRY_PAUSE_SECONDS)
+            sleep(random() * STORE_RETRY_PAUSE_SECONDS)  # random, so that two waiters do not collide again
 
     def add_session(self, id: str) -> int:
         """Add a session; return its number, which is never used again. Raises Unavailable."""
@@ -274,10 +274,10 @@ class Database:
         return connection
 
     def _reading_mode(self) -> str:
-        """For a store that may not be written. SQLite cannot use its `-wal` there, unless its `-shm` is there too."""
+        """Open mode for a read-only store. SQLite cannot use its `-wal` there, unless its `-shm` exists too."""
         wal, shm = (self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))
         if not wal.exists() or wal.stat().st_size == 0:
-            return "ro&immutable=1"
+            return "ro&immutable=1"  # without it SQLite would create `-wal` and `-shm`, which it may not
         if not shm.exists():
             raise HandrailError(
                 f"{self.path} may not be written, and its last events are still in {wal.name}: "
@@ -307,9 +307,11 @@ class Database:
                     f"the store {self.path} has an old format: it can be read only where it can be written"
                 )
             return
+        # With WAL, NORMAL loses no commit when a process dies, only when the machine does, and saves an fsync per call.
         connection.execute("PRAGMA synchronous = NORMAL")
         for left in reversed(range(OPEN_TRIES)):  # several processes may create one store at once
             try:
+                # WAL: readers such as `handrail sessions` do not block the session that writes, nor it them.
                 connection.execute("PRAGMA journal_mode = WAL")
                 _migrate(connection)
                 return
@@ -332,6 +334,7 @@ class Database:
 
 
 def _let_go(connection: sqlite3.Connection, owner: int) -> None:
+    # SQLite forbids even to close a connection in a forked child: it could delete the log that the parent writes.
     if owner != os.getpid():
         INHERITED.append(connection)
         return
@@ -344,6 +347,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
         return
     with transaction(connection):
+        # Asked again inside the transaction: another process may have migrated the file meanwhile.
         done = connection.execute("PRAGMA user_version").fetchone()[0]
         for statement in (each for migration in MIGRATIONS[done:] for each in migration):
             connection.execute(statement)
@@ -356,7 +360,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _may_write(path: Path) -> bool:
-    """Whether the file can be written, and files beside it made. Root may do all but what a file system refuses."""
+    """Whether the file can be written, and files beside it made. Root may, unless the file system refuses."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 

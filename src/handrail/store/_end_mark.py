@@ -16,20 +16,20 @@ from zlib import crc32
 from handrail.store._claim import SOON, file_name
 
 MAX_READS_COUNT: Final = 20
-"""Reads of an end mark, a millisecond apart, before it is called unreadable: its writer may be about to write it."""
+"""Reads of an end mark, a millisecond apart, before it counts as unreadable: its writer may be writing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where a session ends."""
+    """The end of a session: its number of events, and the last one's link."""
 
     session: str
     store: int
-    """The identity of the database. A file that was removed and made anew is another one."""
+    """Identity of the database. A file that was removed and made anew has another."""
     count: int
-    """How many events the session has."""
+    """Number of events that the session has."""
     dropped: int
-    """How many live-output events have lost their text, at least."""
+    """Number of live-output events that have lost their text, at least."""
     link: bytes
     """The link of the last event."""
 
@@ -45,7 +45,7 @@ class End:
 
 
 class EndMark:
-    """The file of one session. Its descriptor stays open from the first write to `close`."""
+    """The file of one session's end mark. Its descriptor stays open from the first write to `close`."""
 
     def __init__(self, directory: Path, session: str) -> None:
         self.path = directory / file_name(session)
@@ -63,6 +63,7 @@ class EndMark:
         try:
             if self._file is None:
                 self._open()
+            # One pwrite of a constant length: a reader sees the old line, the new one, or one with a wrong checksum.
             os.pwrite(self._file, b"%08x %b" % (crc32(line), line), 0)  # type: ignore[arg-type]
         except OSError:
             pass
@@ -89,7 +90,7 @@ class EndMark:
 
 
 def read_mark(path: Path) -> End | None:
-    """The end that a file tells; None where there is no such file. Raises ValueError if it cannot be read."""
+    """The end in a file; None if there is no such file. Raises ValueError if it cannot be read."""
     tries = 0
     while True:
         tries += 1

@@ -110,7 +110,7 @@ def _part(line: Any, expected: int) -> Part:
 
 
 def _event(given: Any, expected: int) -> Event:
-    """Read an event, and refuse one that nobody could use later."""
+    """Read an event, and refuse one that could not be used later."""
     seq, time, type_, call_id, parent, data = given
     if seq != expected:
         raise ValueError(f"it should be event {expected}")

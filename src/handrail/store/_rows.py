@@ -13,7 +13,7 @@ from handrail.store._lines import decode
 from handrail.store.check import DamagedSession
 
 PAGE: Final = 500
-"""Events that one statement reads, writes or deletes, so that nobody waits long for another."""
+"""Number of events that one statement reads, writes or deletes, so that nobody waits long for another."""
 LAST: Final = 0xFFFFFFFF
 
 
@@ -23,7 +23,7 @@ class Rows:
     def __init__(self, database: Database, session: str, number: int, end: End | None) -> None:
         self._database, self._session, self._number, self._end = database, session, number, end
         self.without_digest = 0
-        """How many of the events that were read have no digest."""
+        """Number of events read that have no digest."""
         self._dropped, self._first_text = 0, LAST
 
     def read(self, start: int = 0, last: int = LAST) -> Iterator[Event]:
@@ -46,7 +46,7 @@ class Rows:
                 self.check_dropped()
 
     def length(self) -> int:
-        """How many events there are, up to the last one."""
+        """Number of events, up to the last one."""
         return self._database.length(self._number)
 
     def check_last(self, count: int) -> None:

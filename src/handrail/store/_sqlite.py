@@ -1,4 +1,4 @@
-"""What SQLite's errors mean, and how its texts and transactions end."""
+"""Interpret SQLite's errors, read damaged texts, and end transactions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from typing import Final
 DAMAGED: Final = (
     sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_ERROR,
 )  # fmt: skip
-"""Errors of SQLite for a file that it cannot read, that lacks a table or column, or that never was a database."""
+"""SQLite errors for a file that it cannot read, that lacks a table or column, or that never was a database."""
 FAILED: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""Raised by every use of a connection. Python cannot decode an error message that quotes a damaged schema."""
+"""Exceptions of any use of a connection. Python cannot decode an error message that quotes a damaged schema."""
 
 
 def is_busy(error: Exception) -> bool:
@@ -22,7 +22,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def as_text(data: bytes) -> str:
-    """A damaged text must not hide the rows behind it: whoever reads it compares its digest."""
+    """Decode a stored text. A damaged one must not hide the rows behind it: its reader compares its digest."""
     return data.decode("utf-8", "replace")
 
 

@@ -13,20 +13,32 @@ MarkState = Literal["fits", "none", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class SessionCheck:
-    """What a check of one session found."""
+    """Findings of a check of one session.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        check: SessionCheck = store.check(store.sessions()[0].id)
+        print(check.missing, repr(check.damage))
+        store.close()
+        #> 0 ''
+        ```
+    """
 
     id: str
     events: int
-    """How many events are as they were written, from the first on."""
+    """Number of events that are as they were written, from the first on."""
     missing: int
-    """How many events are missing behind those, or cannot be trusted."""
+    """Number of events behind those that are missing, or cannot be trusted."""
     damage: str
-    """What is wrong with the events, and how to go on; empty if nothing is."""
+    """Problem with the events, and how to go on; empty if there is none."""
     without_digest: int
-    """How many events were written by a version that kept no digests, so that a change in them shows nowhere."""
+    """Number of events from a version that kept no digests, in which a change would not show."""
     end_mark: MarkState
     artifacts: tuple[str, ...]
-    """What is wrong with each artifact that cannot be read."""
+    """The problem of each artifact that cannot be read."""
 
     @property
     def ok(self) -> bool:
@@ -42,9 +54,9 @@ class DamagedSession(Damaged):
 
     def __init__(self, path: Path, session: str, what: str, good: int, missing: int) -> None:
         self.good = good
-        """How many events are as they were written, from the first on."""
+        """Number of events that are as they were written, from the first on."""
         self.missing = missing
-        """How many events are missing behind those, or cannot be trusted."""
+        """Number of events behind those that are missing, or cannot be trusted."""
         super().__init__(f"{path} is damaged: {what} (session {session}). {_next_step(session, good, missing)}")
 
 

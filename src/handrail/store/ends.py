@@ -1,4 +1,4 @@
-"""What an interrupted session still owes: an end for every open call, approval, job and run."""
+"""End an interrupted session: an event for every open call, approval, job and run."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Why = Literal["interrupted", "forked"]
 
 @dataclass(slots=True)
 class _Open:
-    """What was begun and has not ended, by id, in the order in which it began."""
+    """Calls, approvals, jobs and runs without an end, by id, in the order in which they began."""
 
     answered: dict[str, tuple[Mapping[str, Any], str | None]] = field(default_factory=dict)
     """Calls of the model's answers that were not accepted yet, with the answer's parent."""
@@ -82,7 +82,7 @@ def open_ends(events: Iterable[Event], why: Why) -> list[End]:
 
 
 def never_began(tool: str) -> Failure:
-    """How a call ended that was cancelled before it began."""
+    """The end of a call that was cancelled before it began."""
     return Failure("cancelled", f"{tool} was cancelled before it began, so it had no effects.")
 
 

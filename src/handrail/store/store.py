@@ -27,14 +27,24 @@ from handrail.store.stored import StoredSession
 from handrail.store.summary import Digest, Summary
 
 UNREADABLE: Final = (HandrailError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
-"""Raised by reading what is not an event, or not a summary."""
+"""Exceptions of reading a row that is not an event, or not a summary."""
 
 
 class Store:
-    """Many sessions may write to it at once, in one process or in several; each session belongs to one at a time.
+    """Sessions in one database. Many may write at once, in one process or in several; each belongs to one at a time.
 
     Nothing is created before the first session begins. Only this user can read what it keeps. With `blobs` the bytes of
     artifacts are there instead of beside it.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        print([summary.title for summary in store.sessions()])
+        store.close()
+        #> ['What is 41 + 1?']
+        ```
     """
 
     def __init__(self, path: str | Path, *, blobs: Blobs | None = None) -> None:
@@ -81,7 +91,7 @@ class Store:
         return SessionCheck(id, good, missing, damage, without, state, tuple(self._artifact_problems(id)))
 
     def problems(self) -> list[str]:
-        """What SQLite finds wrong in the file as a whole; or that the file is gone while its end marks remain."""
+        """Problems that SQLite finds in the file as a whole; or that the file is gone while its end marks remain."""
         if self.path.exists():
             return self._database.problems()
         return [gone] if (gone := self._gone()) else []
@@ -212,7 +222,7 @@ class Store:
         return HandrailError(f"there is no session {id!r} in {self.path}" + (f": {gone}" if gone else ""))
 
     def _gone(self) -> str:
-        """What to say of a file that is not there; empty if no session was ever written to it."""
+        """A message about a file that is not there; empty if no session was ever written to it."""
         count = len(self._marks())
         if not count:
             return ""
@@ -223,7 +233,7 @@ class Store:
         )
 
     def _summary(self, number: int, id: str, folded: int, text: str, digest: bytes | None) -> Summary | None:
-        """None for a session without events: one that is about to begin, or was removed just now."""
+        """A summary; None for a session without events, which is about to begin or was removed just now."""
         running = is_claimed(self._claims, id)
         known = _known_digest(id, folded, text, digest)
         try:
@@ -354,7 +364,7 @@ def _check_place(path: Path) -> None:
 
 
 def _known_digest(id: str, folded: int, text: str, digest: bytes | None) -> tuple[int, Digest]:
-    """How many events a kept summary is of, and the summary; none of them if it was changed. It is made again."""
+    """Number of events in a stored summary, and the summary; none if it was changed, and it is made again."""
     try:
         if digest is None or digest == _summary_digest(id, folded, text):
             return folded, Digest.from_json(text)
@@ -372,5 +382,5 @@ def _new_id() -> str:
 
 
 def _forked(first: Event, id: str, at: int) -> Event:
-    """The first event of a fork says what it was forked from."""
+    """The first event of a fork, which names the session that was forked."""
     return replace(first, data={**first.data, "forked_from": {"session": id, "event": at}})

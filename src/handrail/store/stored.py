@@ -14,7 +14,7 @@ from handrail.store._lines import encode
 
 
 class StoredSession:
-    """Writes events inline, from any thread. A session appears in the store with its first event."""
+    """The right to write one session, inline and from any thread. The session appears with its first event."""
 
     def __init__(self, database: Database, claim: Claim, mark: EndMark, id: str, number: int | None) -> None:
         self.id = id
@@ -23,14 +23,14 @@ class StoredSession:
         self._mark = mark
         self._number = number
         self._count = 0
-        """How many events the session had after the last write; the next ones go on with its link."""
+        """Number of the session's events after the last write; the next ones go on with its link."""
         self._link = b""
         self._dropped = 0
         self._opened = database.opened
         self._owner = os.getpid()
 
     def held(self, *, often: bool = True) -> int | None:
-        """How many of the session's events the database has, where it was opened anew since the last write; else None.
+        """Number of the session's events in a database that was opened anew since the last write; else None.
 
         It may be another file than before: somebody removed it, or put a copy in its place. The next `append` is then
         given every event that has lost its text.

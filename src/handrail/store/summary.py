@@ -1,4 +1,4 @@
-"""A Summary: what a list of sessions shows of one of them. It is read from its events."""
+"""A Summary: one session in a list of sessions. It is read from the session's events."""
 
 import json
 from collections.abc import Iterable
@@ -13,7 +13,19 @@ MAX_TITLE: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`state` is running, interrupted, idle, or the reason for which the last run ended."""
+    """One session in a list. `state` is running, interrupted, idle, or the reason for which the last run ended.
+
+    Example:
+        ```python
+        store = Store("sessions.db")
+        async with Agent(ScriptedModel(["It is 42."]), store=store) as agent:
+            await agent.run("What is 41 + 1?")
+        summary: Summary = store.sessions()[0]
+        print(summary.title, summary.state, summary.calls)
+        store.close()
+        #> What is 41 + 1? done 0
+        ```
+    """
 
     id: str
     title: str
@@ -26,14 +38,14 @@ class Summary:
     usage: Usage
     workspace: str
     sandbox: str
-    """The sandbox's driver; empty without one."""
+    """Name of the sandbox's driver; empty without a sandbox."""
     forked: bool = False
-    """Whether it is a copy of another session that nobody has gone on with."""
+    """Whether the session is a copy of another one that nobody has gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the events say so far. It is kept in the database, so that only new events need to be read."""
+    """Summary of the events so far. It is kept in the database, so that only new events need to be read."""
 
     title: str = ""
     created: float = 0.0
@@ -68,7 +80,7 @@ class Digest:
         return digest
 
     def summary(self, id: str, *, running: bool) -> Summary:
-        """For a list; `running` is whether a living process has the session open."""
+        """Summary for a list; `running` is whether a living process has the session open."""
         state = "running" if running else "interrupted" if self.state == "in_run" else self.state
         return Summary(
             id, self.title, self.created, self.updated, state,

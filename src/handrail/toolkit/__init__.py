@@ -1,1 +1,1 @@
-"""What tools and gates are made of: Tool, Context, Toolbox, Gate, Clock."""
+"""Building blocks of tools and gates: Tool, Context, Toolbox, Gate, Clock."""

@@ -20,7 +20,7 @@ from handrail.toolkit.isolated import LENGTH_BYTES
 
 
 def main() -> None:
-    """The answer goes to standard output; what the function prints goes to standard error."""
+    """Call the function. The answer goes to standard output; prints of the function go to standard error."""
     warnings.filterwarnings("ignore", "tool .* has no description")  # its own process was told when it made the tool
     answer_stream = os.dup(1)
     os.dup2(2, 1)
@@ -38,7 +38,7 @@ def _answer() -> bytes:
 
 
 def _raised(error: BaseException) -> bytes:
-    """What the caller raises, with the traceback of this process; invoke makes a Failure of it."""
+    """The exception for the caller, with the traceback of this process; invoke makes a Failure of it."""
     if isinstance(error, ToolFailed):
         told = () if error.__cause__ is None else (traceback_of(error),)
         return pickle.dumps(("failure", error.failure, *told))

@@ -26,7 +26,7 @@ def body_of(given: Any) -> Body | None:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """What it takes; None for a function of C that does not tell."""
+    """The parameters of a callable; None for a C function that does not tell."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -34,7 +34,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def _takes_mapping(function: Callable[..., Any], properties: Collection[str]) -> bool:
-    """Whether it takes the Context and all arguments as one mapping, and not each argument by its name."""
+    """Whether a callable takes the Context and all arguments as one mapping, not each argument by name."""
     taken = _parameters(function)
     if taken is None or any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in taken):
         return True
@@ -43,7 +43,7 @@ def _takes_mapping(function: Callable[..., Any], properties: Collection[str]) ->
 
 
 def _is_first(function: Callable[..., Any], properties: Collection[str]) -> bool:
-    """Whether its first parameter is the Context: it is not an argument."""
+    """Whether the first parameter is the Context, and so not an argument."""
     taken = _parameters(function) or []
     return len(taken) > 0 and taken[0].kind in POSITIONAL and taken[0].name not in properties
 

@@ -18,7 +18,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Returns = Literal["value", "envelope"]
 Blank = Literal["absent", "keep"]
 LANE: Final = 'a name such as "database": calls that share it run one after the other; or leave it out'
-"""What to write for a lane, when something else was given."""
+"""Advice for a wrong lane: what to write instead."""
 TYPES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     ("parameters", (Mapping,), 'a JSON Schema such as {"type": "object", "properties": {"city": {"type": "string"}}}'),
     ("description", (str,), 'a text such as "Find a customer by name."'),

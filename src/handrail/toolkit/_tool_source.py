@@ -16,11 +16,11 @@ from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import RESERVED, Toolbox, ToolSource, as_tool, check_name, is_ours, unknown_tool
 
 MAX_WARNINGS_COUNT: Final = 100
-"""Different warnings of one source that are kept."""
+"""Number of different warnings of one source that are kept."""
 
 
 class SourcedToolbox(Toolbox):
-    """Made by `Toolbox(source)`. Tools that are added by `add` come first: the source's of the same name is left out.
+    """The class behind `Toolbox(source)`. A tool added by `add` hides the source's tool of the same name.
 
     A plain source is asked whenever the tools are read, and must be quick. One with `async def` is asked by
     `refresh` and `look_up`, which a session awaits; in between, what it last told counts.
@@ -30,21 +30,21 @@ class SourcedToolbox(Toolbox):
 
     def __init__(self, source: ToolSource, *, own: Iterable[Tool] = (), only: Collection[str] | None = None) -> None:
         self.warnings: dict[str, None] = {}
-        """What was left out, and why, in the order in which it was found."""
+        """Tools that were left out, and why, in the order in which they were found."""
         self.waits = is_async(source.all) or is_async(source.get)
         """Whether the source must be awaited."""
         self._source, self._only = source, None if only is None else frozenset(only)
         self._own = {tool.name: tool for tool in own}
         self._listed: dict[str, Tool] = {}
         self._found: dict[str, Tool] = {}
-        """By name: what the source last answered to `get`, since it last listed its tools."""
+        """The source's last answers to `get`, by name, since it last listed its tools."""
         self._made: dict[int, tuple[object, object, Tool]] = {}
-        """By the id of an object that the source gave: the object, what it looked like, and the tool made of it."""
+        """Tools made from the source's objects, by the object's id: the object, its features, and the tool."""
         self._changes = 0
 
     @property
     def changes(self) -> int:
-        """How often the tools have changed."""
+        """Number of times that the tools have changed."""
         self._ask_if_plain()
         return self._changes
 
@@ -137,7 +137,7 @@ class SourcedToolbox(Toolbox):
         return given if self._is_plain(given) else None
 
     def _is_plain(self, given: Any) -> bool:
-        """Whether it is an answer, and not one that must be awaited, which nobody does here."""
+        """Whether an answer is a plain value, not an awaitable, which nobody awaits here."""
         if not isawaitable(given):
             return True
         self.waits = True

@@ -20,6 +20,19 @@ def run_sync(work: Awaitable[T] | Callable[..., Awaitable[T]], *args: Any) -> T:
 
     The body of a `def` tool, and threads that it starts, may use it too: the sandbox and the session do their part on
     their own event loop. Raises HandrailError inside a running event loop; use `await` there.
+
+    Example:
+        ```python
+        import threading
+
+        async def work(n: int) -> int:
+            return n + 1
+
+        thread = threading.Thread(target=lambda: print(run_sync(work, 41)))  # a thread without an event loop
+        thread.start()
+        thread.join()
+        #> 42
+        ```
     """
     if isinstance(work, type) or not (isawaitable(work) or callable(work)):
         raise HandrailError(_misused(work))
@@ -48,7 +61,7 @@ def _without_loop() -> Context:
 
 
 def _misused(given: object) -> str:
-    """What to write instead of `run_sync(given)`."""
+    """The advice for a misused `run_sync(given)`: what to write instead."""
     entered = hasattr(type(given), "__aenter__")
     what = repr(given) if entered else shown(given)
     use = ", use it there with `async with … as …:`," if entered else ""

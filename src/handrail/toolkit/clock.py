@@ -31,7 +31,7 @@ class CallLimit:
         self._clock = clock
         self._graces = 0
         self._unset: dict[object, Callable[[], object]] | None = None
-        """Where it waits to get its deadline."""
+        """Table in which the limit waits to get its deadline."""
         self.seconds = seconds
 
     def __enter__(self) -> "CallLimit":
@@ -66,7 +66,7 @@ class CallLimit:
 
     @contextmanager
     def grace(self, seconds: float) -> Iterator[None]:
-        """Come so much later inside the block, however often it is entered. What has passed stays passed."""
+        """Move the deadline back inside the block, however often it is entered. A passed limit stays passed."""
         self._add(1, seconds)
         try:
             yield
@@ -101,10 +101,10 @@ class CallClock:
         self._seconds = inf if seconds is None else seconds
         self._began: float | None = None
         self._state = _RUNNING
-        """Open pauses, when the first of them began, and the seconds of earlier pauses; always replaced as one."""
+        """Number of open pauses, start of the first one, and seconds of earlier pauses; always replaced as one."""
         self.limits: list[CallLimit] = []
         self.run_limit: CallLimit | None = None
-        """Ends the call when the run's seconds are used up; None without such a budget."""
+        """Limit that ends the call when the run's seconds are used up; None without such a budget."""
 
     @property
     def paused(self) -> bool:
@@ -125,7 +125,7 @@ class CallClock:
 
     @contextmanager
     def grace(self) -> Iterator[None]:
-        """Let this call, and those that it is inside of, end up to 5 s after the run's seconds."""
+        """Let this call, and the calls around it, end up to 5 s after the run's seconds."""
         with ExitStack() as later:
             clock: CallClock | None = self
             while clock is not None:

@@ -26,7 +26,25 @@ State = TypeVar("State", default=Any)
 
 
 class Host(Protocol):
-    """The program that runs a session, such as an agent loop. What it cannot do raises ToolFailed(unavailable)."""
+    """The program that runs a session, such as an agent loop. An ability it lacks raises ToolFailed(unavailable).
+
+    Example:
+        ```python
+        class Program:
+            async def ask(self, question, choices=()):
+                return "blue"
+
+        @tool
+        async def colour(context: Context) -> str:
+            "Ask for a colour."
+            host: Host = context.host
+            return await host.ask("Which colour?")
+
+        async with Session([colour], host=Program()) as session:
+            print((await session.call("colour")).value)
+        #> blue
+        ```
+    """
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Ask the person a question and wait for the answer."""
@@ -91,9 +109,24 @@ class SessionView(Protocol):
 
 
 class Context(Generic[State]):
-    """Created for one call. After the call, a job that it started may still `show`.
+    """A tool body's view of one call. After the call, a job that it started may still `show`.
 
     `Context[Settings]` gives the type of the session's state.
+
+    Example:
+        ```python
+        @tool
+        async def count(context: Context) -> int:
+            "Count the calls of this session."
+            memory = context.memory("count")
+            memory["n"] = memory.get("n", 0) + 1
+            context.show(f"call {context.call.id}")
+            return memory["n"]
+
+        async with Session([count]) as session:
+            print([(await session.call("count")).value for _ in range(2)])
+        #> [1, 2]
+        ```
     """
 
     __slots__ = ("_is_uncut", "_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
@@ -104,7 +137,7 @@ class Context(Generic[State]):
         self.call = call
         self.clock = clock
         self.stopped = ""
-        """Why the body should stop; empty while it should not."""
+        """Reason for the body to stop; empty while there is none."""
         self._session = session
         self._output_cap = output_cap
         self._is_uncut = is_uncut
@@ -141,7 +174,7 @@ class Context(Generic[State]):
 
     @property
     def caps(self) -> Caps:
-        """How much this call may answer; less where the model's context is nearly full, all of it to a script."""
+        """Caps on this call's answer; smaller if the model's context is nearly full, not applied to a script."""
         if self._is_uncut:
             return uncut(self._session.caps_for(None))
         return self._session.caps_for(self._output_cap)
@@ -185,18 +218,18 @@ class Context(Generic[State]):
 
     @property
     def budget(self) -> Budget:
-        """What one run of the session may use."""
+        """The limits of one run of the session."""
         return self._session.budget
 
     def outlive(self, goes_on: bool) -> None:
-        """The body goes on in its thread after its call; or it has ended now."""
+        """Note that the body goes on in its thread after its call; or that it has ended now."""
         with _beginning:
             self._outlives = goes_on
             if self._live is not None:
                 self._live.outlives = goes_on
 
     async def end(self) -> None:
-        """The body has ended: end the commands that it talks to."""
+        """Note that the body has ended, and end the commands that it talks to."""
         if self._sandbox is not None:
             await end_call(self._sandbox)
 

@@ -26,11 +26,11 @@ from handrail.toolkit.requests import Requests
 from handrail.toolkit.tool import Tool
 
 MAX_TOOLS_COUNT: Final = 1_000
-"""Tools of which a session remembers what their rules and needs are."""
+"""Number of tools whose rules and needs a session remembers."""
 
 
 class Counts:
-    """What is counted in one run, against its budget. A new user turn starts with new counts."""
+    """Counts of one run, compared with its budget. A new user turn starts with new counts."""
 
     __slots__ = ("_tasks", "calls", "clock", "refusals", "requests", "scripts")
 
@@ -44,7 +44,7 @@ class Counts:
         self.requests = Requests(budget)
 
     def repeats(self, task: str) -> "Repeats":
-        """The repetitions in a task; "" is the session itself. Others work in other directories."""
+        """The repetitions in a task; "" is the session itself. Tasks are separate: they work in other directories."""
         known = self._tasks.get(task)
         if known is None:
             known = self._tasks[task] = Repeats()
@@ -52,29 +52,29 @@ class Counts:
 
 
 class Repeats:
-    """The failures of one task, and its last success: what gates/breaker.py compares the next call with."""
+    """Failures of one task, and its last success: gates/breaker.py compares the next call with them."""
 
     __slots__ = ("arguments", "count", "digest", "failures", "keys", "tool")
 
     def __init__(self) -> None:
         self.failures: dict[str, dict[str, tuple[str, int]]] = {}
-        """By tool, then by arguments: how a call last failed, and how many times in a row."""
+        """Last failure and the number of its repetitions, by tool, then by arguments."""
         self.begin(None, {})
 
     def begin(self, tool: Tool | None, arguments: Mapping[str, Any]) -> None:
-        """Note a success that is not like the one before it; a failure is no tool's."""
+        """Note a success that differs from the one before."""
         self.tool = tool
         self.arguments = arguments
         self.count = 1
-        """Equal results in a row."""
+        """Number of equal results in a row."""
         self.digest = ""
-        """Of the result; empty after the first, which need not be compared unless the call comes again."""
+        """Digest of the result; empty after the first one, which is compared only if the call comes again."""
         self.keys: set[str] = set()
-        """Of the call, in each way in which it was sent again."""
+        """Keys of the call, one for each form in which it was sent again."""
 
 
 class SessionState:
-    """What the calls of a session share: its policy, budget, approver and sandbox, and the gates' own state."""
+    """State that the calls of a session share: policy, budget, approver, sandbox, and the gates' own state."""
 
     __slots__ = (
         "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts", "covered",
@@ -101,13 +101,13 @@ class SessionState:
         self.remembered: list[Rule] = []
         """Rules that a person accepted for the rest of the session."""
         self.covered: dict[str, frozenset[str]] = {}
-        """By running script: the tools that its approval covers."""
+        """Tools that a running script's approval covers, by script."""
         self.used_approvals: set[tuple[str, str]] = set()
         """Tools and hashes of arguments that were let through because a person had approved them before the call."""
         self.lanes: dict[str, Any] = {}
         """Named lanes; managed by gates/lane.py."""
         self.open_guard: OpenGuard
-        """For isolated tools."""
+        """Opener of a driver for isolated tools."""
         self.counts = Counts(budget)
         self._rules: dict[Tool, RuleLists] = {}
         self._lacks: dict[Tool, str] = {}
@@ -133,7 +133,7 @@ class SessionState:
         return rules
 
     def lacks(self, tool: Tool) -> str:
-        """Which needs of the tool the sandbox does not enforce, as a sentence without a full stop; "" if none."""
+        """The tool's needs that the sandbox does not enforce, as a sentence without a full stop; "" if none."""
         if tool not in self._lacks:
             _make_room(self._lacks)
             self._lacks[tool] = _lacks(tool, self.sandbox)
@@ -141,7 +141,7 @@ class SessionState:
 
 
 def _make_room(known: dict[Tool, Any]) -> None:
-    """Forget what is known of tools, where each call may bring a new one: of a source, or for an unknown name."""
+    """Forget old tools when there are too many: each call may bring a new one, from a source or by an unknown name."""
     if len(known) >= MAX_TOOLS_COUNT:
         known.clear()
 
@@ -156,7 +156,23 @@ def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
 
 
 class Step:
-    """One call on its way through the gates. They read it, and fill in what later gates need."""
+    """One call on its way through the gates. They read it, and fill in what later gates need.
+
+    Example:
+        ```python
+        async def audit(step: Step, proceed: Next) -> Result:
+            print(step.tool.name, dict(step.arguments))
+            return await proceed(step)
+
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add], gates=(*STANDARD[:-1], audit, STANDARD[-1])) as session:
+            await session.call("add", '{"a": "41"}')
+        #> add {'a': 41}
+        ```
+    """
 
     __slots__ = (
         "_session",
@@ -199,11 +215,11 @@ class Step:
         self.shared = shared
         self.counts = shared.counts  # of the run in which the call began
         self.approver: Approver | None = shared.approver if parent is None else parent.approver
-        """Who is asked about this call, and about those that it makes."""
+        """Approver of this call, and of the calls that it makes."""
         self.approved: str | None = None
-        """The hash of the arguments that a person approved before the call."""
+        """Hash of the arguments that a person approved before the call."""
         self.depth: int = 1 if parent is None else parent.depth + 1
-        """How many calls are inside one another here, with this one."""
+        """Depth of nested calls, this one included."""
         self._session = session
         self.arguments_hash = ""
         """The hash of the arguments as they were sent."""
@@ -222,7 +238,7 @@ class Step:
         self.terminated = self.deferred = False
         """Whether a person ended the call; whether its approver put the answer off, so that it counts nowhere."""
         self.traceback = ""
-        """Of what the body or a gate raised, for the event."""
+        """Traceback of an exception of the body or a gate, for the event."""
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
@@ -233,11 +249,11 @@ class Step:
         return report(f"{who} (call {self.call.id!r} of session {self.context.session_id!r})", error, level)
 
     def begin(self) -> str:
-        """Record that the body begins. Returns why it must not, where that cannot be stored; else nothing."""
+        """Record that the body begins. Returns the reason if it must not, because it cannot be stored; else ""."""
         return self._session.begin_body(self.call.id, self.call.parent)
 
     async def begin_when_free(self) -> str:
-        """Record it after `begin` could not, once no other process has the store locked. Returns what `begin` does."""
+        """Record the beginning once no other process has the store locked. Returns as `begin` does."""
         with self.clock.pause(run=False):
             return await self._session.begin_when_free(self.call.id, self.call.parent)
 
@@ -254,11 +270,11 @@ class Step:
         return Failure("unavailable", message, data={"started": False})
 
     def memory_changes(self) -> dict[str, dict[str, Any]]:
-        """What tools changed, since the last call ended, of what they keep for the session."""
+        """Changes of the tools' session memory since the last call ended."""
         return self._session.memory_changes()
 
     def repairs_as_data(self) -> list[dict[str, Any]]:
-        """What preflight changed, as plain data for an event."""
+        """Changes that preflight made, as plain data for an event."""
         return [asdict(repair) for repair in self.repairs]
 
     def watch(self, scope: anyio.CancelScope) -> None:
@@ -280,9 +296,43 @@ class Step:
 
 
 Next = Callable[[Step], Awaitable[Result]]
+"""The rest of the pipeline, as a gate gets it: awaiting it runs the later gates and the tool's body.
+
+Example:
+    ```python
+    async def shout(step: Step, proceed: Next) -> Result:
+        result = await proceed(step)
+        return Success(result.value.upper()) if result.ok else result
+
+    def greet(name: str) -> str:
+        "Greet somebody."
+        return f"hello {name}"
+
+    async with Session([greet], gates=(*STANDARD[:-1], shout, STANDARD[-1])) as session:
+        print((await session.call("greet", {"name": "Ada"})).value)
+    #> HELLO ADA
+    ```
+"""
 OWN: Final = "handrail."
 """The package whose gates are known to return a Result."""
 Gate = Callable[[Step, Next], Awaitable[Result]]
+"""An async function around a tool's body: it passes the call on, answers it, or changes the result.
+
+Example:
+    ```python
+    async def closed(step: Step, proceed: Next) -> Result:
+        return Failure("rejected", "The shop is closed. Come back tomorrow.")
+
+    gate: Gate = closed
+    def buy(thing: str) -> str:
+        "Buy something."
+        return thing
+
+    async with Session([buy], gates=(*STANDARD[:-1], gate, STANDARD[-1])) as session:
+        print((await session.call("buy", {"thing": "tea"})).message)
+    #> The shop is closed. Come back tomorrow.
+    ```
+"""
 
 
 def fold(gates: Sequence[Gate]) -> Next:

@@ -19,6 +19,16 @@ class HostedTool:
         definitions: by provider, what goes into its requests as it is: `{"openai-responses": {"type": "web_search"}}`.
             A provider without a definition is not offered the tool.
         description: for people; providers have their own.
+
+    Example:
+        ```python
+        search = HostedTool("web_search", {"openai-responses": {"type": "web_search"}})
+        async with Session([search]) as session:
+            print(session.schemas("openai-responses"))
+            print(session.schemas("anthropic"))
+        #> [{'type': 'web_search'}]
+        #> []
+        ```
     """
 
     def __init__(self, name: str, definitions: Mapping[str, Mapping[str, Any]], *, description: str = "") -> None:
@@ -41,7 +51,7 @@ class HostedTool:
 
 
 def refusal(name: str) -> str:
-    """What a call of a hosted tool is answered."""
+    """The answer to a call of a hosted tool."""
     return f"{name} is run by the model's provider itself, and cannot be called here. Use another tool."
 
 

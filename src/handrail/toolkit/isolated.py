@@ -17,11 +17,11 @@ from handrail.contract.result import Failure
 from handrail.log import RemoteTraceback
 
 OpenGuard = Callable[[], Awaitable[Driver]]
-"""Opens a driver whose commands run on this machine in this process's environment."""
+"""Function that opens a driver whose commands run on this machine in this process's environment."""
 LENGTH_BYTES: Final = 8
-"""Bytes of the length field before the answer."""
+"""Size of the length field before the answer, in bytes."""
 STDERR_KEPT: Final = 4_000
-"""Bytes of the process's stderr that are kept for the message when it dies."""
+"""Size of the process's stderr that is kept for the message when it dies, in bytes."""
 _SOURCE_DIRECTORY: Final = str(Path(__file__).parents[2])
 _CHILD_CODE: Final = (
     "import pickle, sys; sys.path.append(pickle.load(sys.stdin.buffer)); "

@@ -24,10 +24,10 @@ class Requests:
         self._budget = budget
         self._most = inf if budget.requests is None else budget.requests
         self.is_metered = budget.tokens is not None or budget.cost is not None
-        """Whether what an answer takes is counted."""
+        """Whether tokens and cost of an answer are counted."""
         self._out = 0
         self._waiting: OrderedDict[anyio.Event, None] | None = None
-        """Those that wait for a place, the first one first."""
+        """Requests that wait for a place, the first one first."""
         self.count = 0
         self.tokens = 0
         self.cost = 0.0
@@ -79,7 +79,7 @@ class Requests:
             self._out -= 1
 
     def spend(self, usage: Usage) -> str:
-        """Count what an answer took. Returns what cannot be counted, the first time."""
+        """Count an answer's tokens and cost. Returns a warning for what cannot be counted, the first time."""
         if not self.is_metered:
             return ""
         counted = (usage.input_tokens or 0) + (usage.output_tokens or 0)

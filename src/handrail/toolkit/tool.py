@@ -48,7 +48,7 @@ _undescribed: "WeakSet[Callable[..., Any]]" = WeakSet()
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(…)` and `Tool(…)` both take. What an option means is said at its field of Tool."""
+    """Options that `@tool(…)` and `Tool(…)` share; each is explained at its field of Tool."""
 
     risk: Risk
     effects: Collection[Effect]
@@ -72,48 +72,60 @@ class Change:
 
     reason: str
     accept: Callable[[], None]
-    """Called when they agree."""
+    """Function that is called when the person agrees."""
 
 
 @explains_misuse
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R]):
-    """Checked when it is made: a tool that exists can be offered to a model. `body(context, arguments)` answers.
+    """A tool, checked when it is made: one that exists can be offered to a model. `body(context, arguments)` answers.
 
     Calling the tool calls the plain function that `@tool` made it of, without gates: for that function's own tests.
+
+    Example:
+        ```python
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        def forecast(context, arguments):
+            return f"{arguments['city']}: sunny"
+
+        weather = Tool("weather", schema, forecast, description="Tell the weather.")
+        async with Session([weather]) as session:
+            print((await session.call("weather", {"city": "Oslo"})).value)
+        #> Oslo: sunny
+        ```
     """
 
     name: str
-    """1 to 64 of the characters A-Z, a-z, 0-9, _ and -."""
+    """Name of 1 to 64 of the characters A-Z, a-z, 0-9, _ and -."""
     parameters: Mapping[str, Any]
     """The JSON Schema of its arguments."""
     body: Body
     description: str = field(default="", kw_only=True)
-    """What the model reads about it."""
+    """Description for the model."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """The schema of what the body returns; what breaks it is an execution_error."""
+    """Schema of the body's value; a value that breaks it is an execution_error."""
     risk: Risk = field(default="safe", kw_only=True)
     """How bad a wrong call can be. A policy may ask before a high or critical one. A member of an Enum of yours is
     taken for the risk that its value or its name is, in lower case.
     """
     effects: Collection[Effect] = field(default=frozenset(), kw_only=True)
-    """What it may do to the world; a policy asks about effects that no sandbox confines."""
+    """Effects on the world that the tool may have; a policy asks about effects that no sandbox confines."""
     timeout: float | None = field(default=TOOL_TIMEOUT, kw_only=True)
     """Seconds for one call; None when the tool keeps its own clock."""
     lane: str | None = field(default=None, kw_only=True)
     """Calls that share a lane run one after the other; "none" keeps a tool with needs out of the sandbox's lane."""
     needs: Collection[Feature] = field(default=frozenset(), kw_only=True)
-    """What the sandbox must enforce."""
+    """Features that the sandbox must enforce."""
     callable_from: Collection[Origin] = field(default=ALL, kw_only=True)
-    """Who may call it."""
+    """Origins of calls that are allowed."""
     deferred: bool = field(default=False, kw_only=True)
-    """Stays out of the schemas until it is searched for."""
+    """Whether the tool stays out of the schemas until it is searched for."""
     output_cap: int | None = field(default=None, kw_only=True)
-    """Characters of the answer; None means the default for its kind."""
+    """Length of the answer, in characters; None means the default for its kind."""
     returns: Returns = field(default="value", kw_only=True)
-    """What the body returns: a value, or an envelope, `{"ok": …}`, as a dict or as JSON text."""
+    """Form of the body's return value: a value, or an envelope, `{"ok": …}`, as a dict or as JSON text."""
     polls: bool = field(default=False, kw_only=True)
-    """Whether it is made to be called again and again until something changes: equal results in a row are no loop."""
+    """Whether the tool is meant to be called until something changes: equal results in a row are no loop."""
     varies: Collection[str] = field(default=frozenset(), kw_only=True)
     """Fields of its result, at any depth, that differ though nothing has changed: ids, times."""
     blank: Blank | None = field(default=None, kw_only=True)
@@ -122,17 +134,17 @@ class Tool(Generic[P, R]):
     function: Callable[P, R] | None = field(default=None, kw_only=True)
     """The original function, where `@tool` made this."""
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = field(default=None, kw_only=True)
-    """Turns validated JSON into the function's own types."""
+    """Function that turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
     """Run the function in a process of its own, which is killed at the deadline with all it started."""
     describe: Callable[[Sequence["Tool"]], str] | None = field(default=None, kw_only=True)
-    """Writes the description that is exported, of the tools beside it; None means `description`."""
+    """Function that writes the exported description, given the tools beside this one; None means `description`."""
     covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
-    """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
+    """Function from the arguments and the tools beside this one to the tools that a call will call in its turn."""
     changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)
-    """Asked before every call, where others can change the tool. A Change asks a person, whatever the policy allows."""
+    """Function asked before every call, if others can change the tool. A Change asks a person under any policy."""
     hosted: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
-    """By provider, the definition of a tool that the provider runs itself; see HostedTool."""
+    """Definition of a tool that the provider runs itself, by provider; see HostedTool."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -208,6 +220,16 @@ def tool(
         validate: refuses arguments that the schema accepts and the function does not, by raising ToolFailed or
             ValueError. It gets the arguments that were sent, converted, and runs before anybody is asked.
         **options: those of Tool, such as risk, effects, timeout, needs, returns and blank.
+
+    Example:
+        ```python
+        @tool(effects=["reads"], timeout=10)
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+        print(add.name, add.timeout, add(41))
+        #> add 10 42
+        ```
     """
     if unknown := options.keys() - ToolOptions.__annotations__.keys():
         wrong, known = sorted(unknown), ("name", "description", "isolate", "validate", *ToolOptions.__annotations__)
@@ -282,7 +304,7 @@ def _refuse_no_function(fn: object) -> None:
 
 
 def _refuse_method(title: str, fn: Callable[..., Any]) -> None:
-    """A function in a class has nobody to be its `self`; a method of an object has."""
+    """Refuse a function in a class, which has no object as its `self`; a method of an object has one."""
     if not inspect.isfunction(fn):
         return
     first = next(iter(inspect.signature(fn).parameters.values()), None)

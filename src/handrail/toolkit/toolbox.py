@@ -49,28 +49,39 @@ class ToolSource(Protocol):
 
 ToolLike = Tool | HostedTool | Callable[..., Any] | Executes
 Tools = Union[Iterable[ToolLike], "Toolbox", ToolSource]
-"""What a session and a toolbox are made of."""
+"""Tools in any form that a session or a toolbox accepts."""
 
 
 class Toolbox:
-    """Accepts Tools, typed functions, and any object with `name` and `parameters`.
+    """Tools by name. Accepts Tools, typed functions, and any object with `name` and `parameters`.
 
     Such an object has `__call__(context, arguments)`, `__call__(ctx, **arguments)`, or `execute(**arguments)`, which
     may take the Context too, as `ctx`. Each is a `def` or an `async def`.
+
+    Example:
+        ```python
+        def add(a: int, b: int = 1) -> int:
+            "Add two numbers."
+            return a + b
+
+        box = Toolbox([add])
+        print(box.names(), box.schemas("anthropic")[0]["name"])
+        #> ['add'] add
+        ```
     """
 
     sourced = waits = False
-    """Whether its tools come from a ToolSource, and whether that must be awaited."""
+    """Whether the tools come from a ToolSource, and whether that must be awaited."""
     warnings: Mapping[str, None] = MappingProxyType({})
-    """What its source has and was left out, and why."""
+    """Tools of the source that were left out, and why."""
 
     def __new__(cls, tools: Tools = (), **options: Any) -> "Toolbox":
-        """A toolbox that asks its source, where it is given one."""
+        """Make a toolbox that asks its source, if it is given one."""
         return object.__new__(_sources.SourcedToolbox if cls is Toolbox and is_source(tools) else cls)
 
     def __init__(self, tools: Tools = ()) -> None:
         self.changes = 0
-        """Counts every add and replace, so that readers know when their cached schemas are stale."""
+        """Number of adds and replaces, by which readers know that their cached schemas are stale."""
         self._own: dict[str, Tool] = {}
         self._tools = self._own
         self._unknown: Tool | None = None
@@ -206,7 +217,7 @@ def as_tool(given: object) -> Tool:
 
 
 def is_source(given: object) -> bool:
-    """Whether it is a registry to be asked for its tools: it has `get` and `all`."""
+    """Whether an object is a registry to be asked for its tools: it has `get` and `all`."""
     if isinstance(given, Toolbox | Mapping | type):
         return False
     return callable(getattr(given, "get", None)) and callable(getattr(given, "all", None))
@@ -231,7 +242,7 @@ def few(names: Sequence[str], most: int = 5) -> str:
 
 
 def is_for(provider: str, tool: Tool) -> bool:
-    """Whether the tool is offered to this provider: one that providers run themselves, to those that have it."""
+    """Whether the tool is offered to this provider: a hosted tool only to providers that have it."""
     return tool.hosted is None or provider in tool.hosted
 
 

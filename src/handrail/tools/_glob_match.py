@@ -15,7 +15,7 @@ POSIX_CLASSES: Final = {
     "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
 MAX_ALTERNATIVES_COUNT: Final = 200
-"""Patterns that the braces of one glob may expand to."""
+"""Number of patterns that the braces of one glob may expand to."""
 NameTest = Callable[[str], object] | None
 """Whether a name matches one part of a glob; None stands for `**`, any number of directories."""
 

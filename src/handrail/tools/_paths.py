@@ -24,15 +24,15 @@ UNUSABLE_PATH: Final = {
 }
 REFUSED_ERRNOS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 NAMES_LISTED: Final = 20
-"""Names that a message lists."""
+"""Number of names that a message lists."""
 NAMES_COMPARED: Final = 5_000
-"""Names that are compared with the missing one."""
+"""Number of names that are compared with the missing one."""
 _VERSIONS: Final = "files"
-"""The memory in which a session keeps the versions of files."""
+"""Key of the memory in which a session keeps the versions of files."""
 FilePath = Annotated[str, Field(json_schema_extra={"aliases": ["file_path"]})]
-"""A parameter that names one file, as some models were trained to call it too."""
+"""A parameter that names one file, with the other names for it that some models were trained on."""
 Version = list[float]
-"""Time of change and size."""
+"""Time of change, and size, of a file."""
 
 
 async def lookup(sandbox: Sandbox, path: str, field: str = "path") -> FileStat:

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 NEVER_MATCHED: Final = "\r"
-"""No pattern matches it, so it also stands for bytes that are not text."""
+"""A character that no pattern matches, so it also stands for bytes that are not text."""
 WITHIN_LINE: Final = r"&&[^\r\n]"
 _ESCAPE: Final = re.compile(
     r"\\(?:[pP]\{[^}]*\}|[pP].|[xuU]\{[^}]*\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)"
@@ -34,11 +34,11 @@ class Regex:
         _compiled(pattern)  # so that an error is about the pattern as it was sent
         text = within_line(pattern, "$")
         self.with_returns = within_line(pattern, r"(?:\r?$)")
-        """The same for lines that may end in a carriage return, as ripgrep finds them in a file."""
+        """The same pattern for lines that may end in a carriage return, as ripgrep finds them in a file."""
         self.matches = _compiled(text)
         """Whether a line without its line end matches."""
         self.may_match = _compiled(f"(?m){text}")
-        """False if no line of a block of lines matches."""
+        """Whether a line in a block of lines may match; False if none does."""
 
 
 def _compiled(pattern: str) -> Callable[[str], bool]:
@@ -90,7 +90,7 @@ def _escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class_end(pattern: str, at: int) -> int:
-    """Where the class ends that begins here. Classes nest, and a ] that comes first is literal."""
+    """The end of the character class that begins here. Classes nest, and a ] that comes first is literal."""
     depth = 0
     while True:
         if pattern[at] == "[":

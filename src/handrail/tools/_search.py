@@ -17,15 +17,15 @@ from handrail.tools._regex import NEVER_MATCHED, Regex
 from handrail.tools._walk import gather
 
 FILES_AT_ONCE: Final = 4
-"""Files that are read concurrently."""
+"""Number of files that are read concurrently."""
 BLOCK_CHARACTERS: Final = 64 << 10
-"""Characters that are searched between two checkpoints."""
+"""Number of characters that are searched between two checkpoints."""
 MAX_SEARCHED_LINE_CHARS: Final = 256 << 10
-"""Characters of a line that are searched."""
+"""Length of a line that is searched, in characters."""
 MAX_RIPGREP_PATTERN_CHARS: Final = 16 << 10
-"""Characters of the longest pattern that is passed to ripgrep."""
+"""Length of the longest pattern that is passed to ripgrep, in characters."""
 RIPGREP_OUTPUT_BYTES: Final = 32 << 20
-"""Bytes of ripgrep's output that are read."""
+"""Size of ripgrep's output that is read, in bytes."""
 XARGS_NOTHING_FOUND: Final = 123
 """The exit code of xargs when ripgrep found no match."""
 READ_ANYWAY: Final = r"[\x00\p{Cn}]"
@@ -64,7 +64,7 @@ class Search:
         self.last: str | None = None
         """The file at which the search stopped, because enough lines matched."""
         self.shortened = 0
-        """Lines of which only the beginning was searched."""
+        """Number of lines of which only the beginning was searched."""
         self._sandbox = sandbox
         self._regex = regex
         self._most = most

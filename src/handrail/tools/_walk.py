@@ -17,9 +17,9 @@ GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"
 MAX_GITIGNORE_BYTES: Final = 1 << 20
 DIRECTORIES_AT_ONCE: Final = 16
-"""Directories that are listed concurrently: listing is mostly waiting."""
+"""Number of directories that are listed concurrently: listing is mostly waiting."""
 ENTRIES_PER_TURN: Final = 64
-"""Entries between two checkpoints: a directory may be large, and its rules many."""
+"""Number of entries between two checkpoints: a directory may be large, and its rules many."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class IgnorePattern:
 
     glob: PathGlob
     anchored: bool
-    """Whether it matches the path below its directory, not a name at any depth."""
+    """Whether the pattern matches the path below its directory, not a name at any depth."""
     negated: bool
     only_directories: bool
 

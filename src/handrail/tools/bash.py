@@ -16,7 +16,7 @@ from handrail.tools._paths import explain_errors, path_not_found
 
 DEFAULT_TIMEOUT: Final = 120
 Seconds = Annotated[float, Field(ge=0.1, le=86_400)]
-"""How long a command may take, or somebody waits."""
+"""Seconds that a command may take, or that somebody waits."""
 
 
 def _check(arguments: Mapping[str, Any]) -> None:

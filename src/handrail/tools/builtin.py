@@ -28,9 +28,15 @@ ALL: Final = (*CODING, ask_user, complete, script, search_tools, task)
 
 
 def builtin_tools(profile: Profile = "coding") -> list[Tool]:
-    """`read_only` changes nothing; `coding` also writes and runs commands.
+    """A selection of the built-in tools: `read_only` changes nothing; `coding` also writes and runs commands.
 
     `all` also asks the user, finds deferred tools, starts tasks, runs scripts that call tools, and ends work.
+
+    Example:
+        ```python
+        print([each.name for each in builtin_tools("read_only")])
+        #> ['glob', 'grep', 'read', 'read_artifact']
+        ```
     """
     chosen = {"coding": CODING, "read_only": READ_ONLY, "all": ALL}.get(profile)
     if chosen is None:

@@ -24,20 +24,20 @@ from handrail.tools._paths import (
 
 MAX_FILE_BYTES: Final = 64 << 20
 LINES_NAMED: Final = 10
-"""Line numbers that a message lists."""
+"""Number of line numbers that a message lists."""
 MAX_FILE_LINES_COUNT: Final = 50_000
 MAX_OLD_LINES_COUNT: Final = 200
-"""Lines of the file, and of the old text, that are compared."""
+"""Number of lines of the file, and of the old text, that are compared."""
 MAX_COMPARED_LINE_CHARS: Final = 500
-"""Characters of a line that are compared."""
+"""Length of a line that is compared, in characters."""
 MAX_OFFSETS_COUNT: Final = 8
-"""Repetitions of a line of the old text that are considered."""
+"""Number of repetitions of a line of the old text that are considered."""
 CANDIDATES: Final = 8
-"""Passages that are scored."""
+"""Number of passages that are scored."""
 PASSAGE_LINES: Final = 12
-"""Lines of the closest passage that are shown."""
+"""Number of lines of the closest passage that are shown."""
 ALIKE_ENOUGH: Final = 0.5
-"""The score from which a passage is shown."""
+"""Score, from 0 to 1, from which a passage is shown."""
 
 
 OLD: Final = Field(json_schema_extra={"blank": "keep", "consequential": True, "aliases": ["old_string"]})
@@ -59,7 +59,7 @@ Edits = Annotated[list[Edit] | None, Field(min_length=1, max_length=100, json_sc
 
 
 def _check(arguments: Mapping[str, Any]) -> None:
-    """Raise ToolFailed for arguments that are no list of edits, or an edit that changes nothing."""
+    """Raise ToolFailed for arguments that are not a list of edits, or for an edit that changes nothing."""
     given = [arguments.get(name) for name in ("old", "new", "replace_all", "edits")]
     for number, each in enumerate(_asked(given[0], given[1], bool(given[2]), given[3])):
         _check_edit(each, "" if given[3] is None else f"edits[{number}].")
@@ -218,7 +218,7 @@ def _closest(text: str, wanted: str) -> str:
 
 
 def _candidates(lines: list[str], sought: list[str]) -> list[int]:
-    """Where the passage may begin: where most lines agree, apart from spaces; or else where a line is similar."""
+    """Possible first lines of the passage: where most lines agree, apart from spaces; else similar lines."""
     offsets: dict[str, list[int]] = {}
     for offset, line in enumerate(sought):
         if bare := _bare(line):

@@ -17,9 +17,9 @@ from handrail.tools._search import MAX_SEARCHED_LINE_CHARS, Match, Search, files
 from handrail.tools._walk import relative_to, walk
 
 MAX_FILE_BYTES: Final = 32 << 20
-"""Bytes of the largest file that is searched; the result says how many were skipped."""
+"""Size of the largest file that is searched, in bytes; the result says how many were skipped."""
 FILES_NAMED: Final = 20
-"""Binary files that a result names."""
+"""Number of binary files that a result names."""
 PYTHON_CACHE: Final = "__pycache__"
 """Directory of compiled files, which nobody means to search: its binary files are not named."""
 

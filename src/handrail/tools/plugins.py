@@ -25,7 +25,7 @@ class Plugin:
     """The package that it comes from, and its version."""
     tools: tuple[Tool, ...] = ()
     problem: str = ""
-    """Why none of its tools are offered; empty if they are."""
+    """Reason why none of its tools are offered; empty if they are."""
 
 
 def plugins() -> list[Plugin]:
@@ -49,7 +49,15 @@ def every_tool(say: Callable[[str], object]) -> list[Tool]:
 
 
 def plugin_tools() -> list[Tool]:
-    """The tools of every installed plugin. One that is broken is left out with a warning."""
+    """The tools of every installed plugin. One that is broken is left out with a warning.
+
+    Example:
+        ```python
+        tools = [*builtin_tools(), *plugin_tools()]
+        print("bash" in Toolbox(tools).names())
+        #> True
+        ```
+    """
     found = plugins()
     for plugin in found:
         if plugin.problem:
@@ -85,7 +93,7 @@ def _source(point: importlib.metadata.EntryPoint) -> str:
 
 
 def _tools(given: Any) -> Iterable[Tool]:
-    """What an entry point names: a tool, or a list of tools."""
+    """The tools that an entry point names: one, or a list."""
     if isinstance(given, Toolbox | list | tuple):
         return Toolbox(given)
     if given is None or isinstance(given, type):

@@ -17,10 +17,10 @@ from handrail.toolkit.tool import tool
 from handrail.tools._paths import FilePath, explain_errors, lookup, remember_version, require_file
 
 MAX_COUNTED_BYTES: Final = 64 << 20
-"""Bytes up to which a file is read to its end, so that its number of lines is known."""
+"""Size up to which a file is read to its end, in bytes, so that its number of lines is known."""
 READ_CHUNK: Final = 1 << 20
 MAX_SCANNED_LINE_BYTES: Final = 8 << 20
-"""Bytes of a line in a large file after which the search for its end stops."""
+"""Length of a line in a large file, in bytes, after which the search for its end stops."""
 NOTE_ROOM: Final = 40
 """Bytes for the note at the end of a line that was cut."""
 

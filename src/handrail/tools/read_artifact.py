@@ -11,7 +11,7 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 
 _MAX_CHARACTER_BYTES: Final = 4
-"""Bytes, in UTF-8."""
+"""Size of the longest character in UTF-8, in bytes."""
 LACKS: Final = "This artifact is incomplete: a part of it was discarded before it was stored."
 _BINARY_TYPES: Final = ("image/", "audio/", "video/", "font/")
 _TEXT_SUFFIXES: Final = ("json", "xml", "yaml", "javascript", "toml", "csv", "x-sh")

@@ -15,12 +15,12 @@ from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
 
 NAME_COUNTS: Final = 3
-"""A word of a tool's name counts as so many of its description."""
+"""Weight of a word in a tool's name, in words of its description."""
 SATURATION: Final = 1.2
 LENGTH_COUNTS: Final = 0.75
-"""The two usual constants of BM25: how much repetition counts, and how much a long text counts less."""
+"""Constants of BM25: how much repetition counts, and how much a long text counts less."""
 MAX_SHOWN_CHARS: Final = 300
-"""Characters of a description in the answer; the whole of it comes with the tool's schema."""
+"""Length of a description in the answer, in characters; the tool's schema has all of it."""
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 
 

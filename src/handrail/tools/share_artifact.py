@@ -19,7 +19,7 @@ from handrail.toolkit.tool import tool
 from handrail.tools._paths import FilePath
 
 MAX_FILE_BYTES: Final = 1 << 30
-"""Bytes of the largest file that can be shared."""
+"""Size of the largest file that can be shared, in bytes."""
 MAX_NAME_CHARS: Final = 255
 OUTPUT_DIRECTORIES: Final = ("media", "output", "dist", "build")
 """Directories of the workspace where files for the user usually are."""
