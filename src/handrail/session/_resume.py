@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
-from handrail.policy.patterns import SPECIAL
 from handrail.policy.rule import Rule
+from handrail.schema.globs import SPECIAL
 from handrail.store.ends import open_ends
 
 if TYPE_CHECKING:
