@@ -21,7 +21,7 @@ from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.threads import Work, is_async
 from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.hosted import refusal
+from handrail.toolkit.hosted import HostedTool, refusal
 from handrail.toolkit.tool import Tool
 
 MAX_EDITS: Final = 5
@@ -31,7 +31,7 @@ DEFERRED_FIELDS: Final = ("id", "tool", "arguments", "arguments_hash", "text", "
 
 async def permit(step: Step, proceed: Next) -> Result:
     tool, shared = step.tool, step.shared
-    if tool.hosted is not None or step.call.origin not in tool.callable_from:
+    if isinstance(tool, HostedTool) or step.call.origin not in tool.callable_from:
         return _not_for(step)
     if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", data={"reason": lacks}, retryable=False)
@@ -43,9 +43,10 @@ async def permit(step: Step, proceed: Next) -> Result:
         verdict = ALLOWED  # a person has approved the script, and saw that it calls this tool
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
-    if tool.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
+    behaviour = tool.behaviour
+    if behaviour.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
         return await _whole(step, _naming_tools(step, verdict), proceed)
-    change = None if tool.changed is None or verdict.action == "deny" else tool.changed()
+    change = None if behaviour.changed is None or verdict.action == "deny" else behaviour.changed()
     if change is not None:
         verdict = Verdict("ask", change.reason)
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
@@ -58,7 +59,7 @@ async def permit(step: Step, proceed: Next) -> Result:
 def _not_for(step: Step) -> Failure:
     """The answer to a caller who may never call this tool."""
     tool = step.tool
-    if tool.hosted is not None:
+    if isinstance(tool, HostedTool):
         return Failure("rejected", refusal(tool.name))
     allowed = ", ".join(sorted(tool.callable_from))
     return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
@@ -89,7 +90,8 @@ def _naming_tools(step: Step, verdict: Verdict) -> Verdict:
 def _asking(step: Step) -> list[Tool]:
     """The tools that the script names and that may ask, sorted by name."""
     shared, tools = step.shared, step.context.tools
-    named = step.tool.covers(step.arguments, tools) if step.tool.covers is not None else ()
+    covers = step.tool.behaviour.covers
+    named = () if covers is None else covers(step.arguments, tools)
     return [
         tool
         for tool in tools
@@ -307,6 +309,6 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
         return Failure("rejected", f"{tool.name} was not run: the user changed its arguments, and {verdict.reason}.")
     if doubtful(tool, step.repairs):
         return DOUBT
-    if tool.covers is not None and shared.policy.scripts == "whole":
+    if tool.behaviour.covers is not None and shared.policy.scripts == "whole":
         verdict = _naming_tools(step, verdict)
     return None if verdict.action == "allow" or verdict.reason == was.reason else verdict

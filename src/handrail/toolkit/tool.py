@@ -48,7 +48,7 @@ _undescribed: "WeakSet[Callable[..., Any]]" = WeakSet()
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(…)` and `Tool(…)` both take. What an option means is said at its field of Tool."""
+    """The options of `@tool(…)` and `Tool(…)`; each is described at its field of Tool."""
 
     risk: Risk
     effects: Collection[Effect]
@@ -62,17 +62,43 @@ class ToolOptions(TypedDict, total=False):
     polls: bool
     varies: Collection[str]
     blank: Blank | None
-    describe: Callable[[Sequence["Tool"]], str] | None
-    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
+    behaviour: "Behaviour"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Why a person must agree to a tool again: it is no longer what they agreed to."""
+    """The reason why a person must agree to a tool again: it is no longer what they agreed to."""
 
     reason: str
     accept: Callable[[], None]
     """Called when they agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Questions that a tool answers itself, for a tool whose answers depend on other tools or on a server.
+
+    Example:
+        >>> counting = Behaviour(describe=lambda tools: f"Count the {len(tools)} tools.")
+        >>> counting.describe([])
+        'Count the 0 tools.'
+    """
+
+    describe: Callable[[Sequence["Tool"]], str] | None = None
+    """Writes the exported description from the tools beside it; None means `Tool.description`."""
+    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = None
+    """Names the tools that a call with these arguments will call in its turn."""
+    changed: Callable[[], Change | None] | None = None
+    """Asked before every call of a tool that others can change. A Change asks a person, whatever the policy allows."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if (given := getattr(self, name)) is not None and not callable(given):
+                refuse(f"Behaviour.{name}", given, "a function")
+
+
+PLAIN: Final = Behaviour()
+"""The behaviour of nearly every tool: nothing depends on anything else."""
 
 
 @explains_misuse
@@ -125,14 +151,8 @@ class Tool(Generic[P, R]):
     """Turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
     """Run the function in a process of its own, which is killed at the deadline with all it started."""
-    describe: Callable[[Sequence["Tool"]], str] | None = field(default=None, kw_only=True)
-    """Writes the description that is exported, of the tools beside it; None means `description`."""
-    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
-    """Of these arguments and the tools beside it: which tools a call of this one will call in its turn."""
-    changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)
-    """Asked before every call, where others can change the tool. A Change asks a person, whatever the policy allows."""
-    hosted: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
-    """By provider, the definition of a tool that the provider runs itself; see HostedTool."""
+    behaviour: Behaviour = field(default=PLAIN, kw_only=True)
+    """Answers about the tool that depend on other tools or on a server."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -144,10 +164,12 @@ class Tool(Generic[P, R]):
         check_name(self.name)
         refuse_generator(self.name, self.body)
         check_options(self)
-        put(self, "effects", subset(self, "effects", self.effects, Effect))
-        put(self, "needs", subset(self, "needs", self.needs, Feature))
-        put(self, "callable_from", subset(self, "callable_from", self.callable_from, Origin))
-        put(self, "varies", names(self, "varies", self.varies, "job"))
+        if not isinstance(self.behaviour, Behaviour):
+            refuse(f"tool {self.name}: behaviour", self.behaviour, "a Behaviour, or leave it out")
+        put(self, "effects", subset(self.name, "effects", self.effects, Effect))
+        put(self, "needs", subset(self.name, "needs", self.needs, Feature))
+        put(self, "callable_from", subset(self.name, "callable_from", self.callable_from, Origin))
+        put(self, "varies", names(self.name, "varies", self.varies, "job"))
         parameters = self.parameters if self.blank is None else {**self.parameters, "blank": self.blank}
         try:
             put(self, "checks", Validator(parameters, typed=self.convert is not None))

@@ -12,7 +12,7 @@ from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure, Result, Success
 from handrail.misuse import nearest
 from handrail.toolkit.context import Context
-from handrail.toolkit.tool import ALL, Tool, tool
+from handrail.toolkit.tool import ALL, Behaviour, Tool, tool
 from handrail.tools._script_cpython import CPython
 from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
 from handrail.tools._script_media import Media
@@ -122,8 +122,9 @@ def script_tool(engine: EngineName = "cpython") -> Tool:
 
     @tool(
         risk="high", effects=["executes"], needs=["exec", "files", "stdin"], timeout=None, lane="none",
-        callable_from=ALL - {"script"}, covers=named_tools,
-        describe=partial(describe, introduction=MONTY if engine == "monty" else CPYTHON),
+        callable_from=ALL - {"script"}, behaviour=Behaviour(
+            covers=named_tools, describe=partial(describe, introduction=MONTY if engine == "monty" else CPYTHON)
+        ),
     )  # fmt: skip
     async def script(code: str, context: Context, timeout: Annotated[float, Field(gt=0)] = 300.0) -> Any:
         """Run a Python script that calls tools itself.
