@@ -39,9 +39,11 @@ from handrail.gates._plain import (
     warnings_of,
 )
 from handrail.gates._returned import as_builtin, with_artifacts
+from handrail.gates._stored import not_stored
 from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
 from handrail.misuse import kind_of
 from handrail.threads import Work
+from handrail.toolkit.context import end_commands, outlive, tell_to_stop
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.tool import Tool
@@ -100,7 +102,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
             raise
         answer = _reported(step, error, _bug(error))
     finally:
-        await step.context.end()
+        await end_commands(step.context)
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
@@ -121,14 +123,15 @@ async def _read(step: Step, answer: Unread) -> Result:
 
 def _begins(step: Step) -> bool:
     """Record that the body begins. Returns whether it may: not before that is stored."""
-    return step.tool.name != step.call.name or not step.begin()  # an unknown tool has no body
+    call = step.call
+    return step.tool.name != call.name or not step.session.begin_body(call.id, call.parent)  # an unknown tool has none
 
 
 async def _begin_later(step: Step) -> Failure | None:
     """Wait for a store that others are writing. Returns the answer where it still cannot be written."""
-    if not (why := await step.begin_when_free()):
-        return None
-    return step.not_stored(why)
+    with step.clock.pause(run=False):
+        why = await step.session.begin_when_free(step.call.id, step.call.parent)
+    return not_stored(step, why) if why else None
 
 
 async def _elsewhere(step: Step) -> Any:
@@ -175,7 +178,7 @@ async def _in_thread(step: Step) -> Any:
     tool, context, arguments = step.tool, step.context, step.converted
 
     def late(work: Work) -> None:
-        context.outlive(False)
+        outlive(context, False)
         data = {"tool": tool.name, "outcome": "ended"}
         if work.error is not None:
             data["outcome"] = f"raised {type(work.error).__name__}"
@@ -190,10 +193,10 @@ async def _in_thread(step: Step) -> Any:
         return await work.wait()
     except BaseException:
         step.still_running = work.left_running
-        context.outlive(step.still_running)
+        outlive(context, step.still_running)
         if step.still_running and step.slot is not None:
             step.slot.hold()
-        context.stopped = f"{tool.name} was cancelled or timed out. Stop now."
+        tell_to_stop(context, f"{tool.name} was cancelled or timed out. Stop now.")
         raise
 
 

@@ -1,6 +1,7 @@
 """Record that a call started and, exactly once, how it ended."""
 
 import hashlib
+from dataclasses import asdict
 from typing import Any
 
 from handrail.contract.call import Arguments
@@ -72,11 +73,11 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         "result": envelope,
     }
     if step.repairs:
-        data["repairs"] = step.repairs_as_data()
+        data["repairs"] = [asdict(repair) for repair in step.repairs]
     if step.traceback:
         data["traceback"] = step.traceback
     if step.images:
         data["images"] = step.images
-    if changes := step.memory_changes():
+    if changes := step.session.memory_changes():
         data["memory"] = changes
     step.emit("call_ended", data)

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from handrail.artifacts.store import ArtifactTooLarge, keep_stream
 from handrail.contract.limits import Caps
@@ -12,7 +12,7 @@ from handrail.gates._json_texts import is_heavy
 from handrail.gates._long import LongValue
 from handrail.gates._overflow import JSON, TOO_LARGE, OverflowStore
 from handrail.gates._shorten import excerpts_in, settle_excerpts, shorten_object, shorten_text
-from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.gate import Next, SessionState, Step
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
 QUICK: Final = 1_000
@@ -89,10 +89,24 @@ def _is_quick(value: Any, step: Step) -> bool:
     kind = type(value)
     if step.tool.output_cap is not None:
         return False
-    most = min(QUICK, step.shared.smallest_cap)
+    most = min(QUICK, _smallest_cap(step.shared))
     if kind is str:
         return len(value) <= most
     return kind is dict and len(value) <= QUICK_FIELDS and 0 <= _flat_size(value) <= most
+
+
+class _SmallestCap(NamedTuple):
+    """The smallest of the caps that a session has had last: they change once a round, and are asked at every call."""
+
+    of: Caps
+    chars: int
+
+
+def _smallest_cap(shared: SessionState) -> int:
+    known: _SmallestCap | None = shared.kept.get(_SmallestCap)
+    if known is None or known.of is not shared.caps_now:
+        known = shared.kept[_SmallestCap] = _SmallestCap(shared.caps_now, shared.caps_now.smallest)
+    return known.chars
 
 
 def _flat_size(value: dict[str, Any]) -> int:

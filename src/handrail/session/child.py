@@ -169,8 +169,4 @@ def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
 
 def _shared(parent: SessionState, task: str, step: Step) -> SessionState:
     """The parent's policy, budget, approver, remembered rules, lanes and counts; the model's context is its own."""
-    made = SessionState(parent.policy, parent.budget, parent.approver, parent.sandbox, parent.caps)
-    made.task, made.counts = task, step.counts
-    made.remembered, made.lanes, made.open_guard = parent.remembered, parent.lanes, parent.open_guard
-    made.used_approvals, made.call_timeout = parent.used_approvals, parent.call_timeout
-    return made
+    return parent.for_task(task, step.counts)

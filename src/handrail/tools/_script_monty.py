@@ -14,7 +14,7 @@ from handrail.contract.result import sendable
 from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
 from handrail.threads import Work, in_thread
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Context, session_of
 from handrail.tools._script_child import DEEPEST, MAX_ERROR_CHARS, WINDOW, Ref, plain
 from handrail.tools._script_engine import CannotRun, Frame, ScriptCalls
 from handrail.tools._script_subset import text_for_monty
@@ -219,7 +219,7 @@ class Monty:
         """An object or a list, in which large texts are references. One that has very many parts is a reference."""
         if ref.size <= MAX_GIVEN_BYTES:
             value = json.loads(await _read(ref, 0, ref.size, calls))
-            if self._context.budget.inlines(_longest_text(value)):
+            if session_of(self._context).budget.inlines(_longest_text(value)):
                 return await self._given(_escaped(value), calls)
             keys: Any = list(value) if isinstance(value, dict) else list(range(len(value)))
         else:

@@ -11,7 +11,7 @@ from pydantic import Field
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
 from handrail.contract.result import Failure, Result, Success
 from handrail.misuse import nearest
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Context, session_of
 from handrail.toolkit.tool import ALL, Behaviour, Tool, tool
 from handrail.tools._script_cpython import CPython
 from handrail.tools._script_engine import CannotRun, Engine, ScriptCalls
@@ -28,12 +28,12 @@ async def run_script(context: Context, code: str, timeout: float, engine: Engine
     ready = CPython.waiting(context) if engine == "cpython" and len(code) <= MAX_CODE_CHARS else None
     if ready is not None:
         ready.read(code)
-    plan = read_plan(code, context.tools)
+    plan = read_plan(code, session_of(context).toolbox.all())
     if isinstance(plan, Failure):
         if ready is not None:
             await ready.give_back()
         return plan
-    most = context.budget.script_seconds
+    most = session_of(context).budget.script_seconds
     seconds = min(timeout, inf if most is None else most)
     began = context.clock.now()
     if engine != "cpython":
