@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from handrail.schema._aliases import alias_lists
 from handrail.schema.navigate import children, resolve
-
-if TYPE_CHECKING:
-    from handrail.schema.validate import Validator
 
 EXACT: Final = 2**53
 """Beyond this a float cannot represent every integer."""
@@ -16,7 +13,7 @@ EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a whole schema that tell whether a valid call may still need to be tidied."""
+    """Properties of a whole schema that tell whether a valid call may still need to be normalized."""
 
     declared: frozenset[str]
     """The names of all declared parameters."""
@@ -148,11 +145,8 @@ def _has_type(schema: Mapping[str, Any], name: str) -> bool:
     return kind == name or (isinstance(kind, list) and name in kind)
 
 
-def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
-    """Whether the arguments are valid and plainly need no tidying."""
-    if type(value) is not dict or not validator.is_valid(value):
-        return False
-    traits = validator.traits
+def passes(value: dict[str, Any], traits: Traits, *, own: bool, typed: bool) -> bool:
+    """Whether valid arguments plainly need no normalizing; `typed` if they are converted afterwards."""
     if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
         return False
     blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
@@ -168,7 +162,7 @@ def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
                 return False
         elif kind is float and item.is_integer():
             return False
-    return not (traits.wide and validator.typed and _is_large(value, traits))
+    return not (traits.wide and typed and _is_large(value, traits))
 
 
 def _is_large(value: Mapping[str, Any], traits: Traits) -> bool:

@@ -85,7 +85,8 @@ def prepare(
         if validator.overloaded_by(value):
             raise _Refused([validator.overload(value)])
         refers = artifact is not None and _may_refer(arguments, value)
-        if not refers and passes(value, validator, own=own):
+        valid = not refers and type(value) is dict and validator.is_valid(value)
+        if valid and passes(value, validator.traits, own=own, typed=validator.typed):
             return Prepared(
                 value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
             )

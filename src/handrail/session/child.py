@@ -20,7 +20,7 @@ from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._memory import Memory
 from handrail.session.session import Session
-from handrail.session.typed_answer import is_answer_tool
+from handrail.session.typed_answer import AnswerTool
 from handrail.toolkit.context import Context
 from handrail.toolkit.gate import SessionState, Step
 from handrail.toolkit.tool import Tool
@@ -159,7 +159,7 @@ class ChildSession(Session):
 
 def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
     """The tools of these names, all of them if None. A task never has a tool that its parent has not."""
-    known = {tool.name: tool for tool in toolbox if not is_answer_tool(tool)}
+    known = {tool.name: tool for tool in toolbox if not isinstance(tool, AnswerTool)}
     for name in names or ():
         if name not in known:
             message = f"There is no tool {name[:100]!r} to give to the task; {nearest(name, known)}."
