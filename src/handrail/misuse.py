@@ -23,6 +23,10 @@ class HandrailError(Exception):
     """A mistake in the program that uses Handrail. Raised where it is made, never shown to a model."""
 
 
+class BadEnvelope(HandrailError, ValueError):
+    """A text that is not a result envelope."""
+
+
 def expect(name: str, given: object, kind: type, write: str) -> None:
     """Raise HandrailError unless `given` is of this class. A mapping is answered with the object it describes."""
     if isinstance(given, kind):

@@ -12,12 +12,9 @@
 3. Cancellation              the event loop's own exception; recorded and raised again, never swallowed
 """
 
-from typing import TYPE_CHECKING
-
+from handrail.contract.result import Failure
+from handrail.misuse import BadEnvelope as BadEnvelope
 from handrail.misuse import HandrailError as HandrailError
-
-if TYPE_CHECKING:
-    from handrail.contract.result import Failure
 
 
 class NameConflict(HandrailError):
@@ -26,10 +23,6 @@ class NameConflict(HandrailError):
 
 class BadSchema(HandrailError):
     """A JSON Schema that does not compile, or a type that has none."""
-
-
-class BadEnvelope(HandrailError, ValueError):
-    """A text that is not a result envelope."""
 
 
 class BrokenDriver(HandrailError):
@@ -43,7 +36,7 @@ class WeakerThanAsked(HandrailError):
 class ToolFailed(Exception):
     """Raise it in a tool's body to answer the model with exactly this Failure."""
 
-    def __init__(self, failure: "Failure") -> None:
+    def __init__(self, failure: Failure) -> None:
         if isinstance(failure, str):
             raise HandrailError(f"ToolFailed takes a Failure; write ToolFailed(Failure('not_found', {failure!r}))")
         super().__init__(failure.message)

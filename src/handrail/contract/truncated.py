@@ -1,11 +1,11 @@
-"""An Truncated: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
+"""A Truncated: a text that lacks its middle. Only this file cuts such a text, writes its marker, or takes it apart."""
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from handrail.contract.result import ArtifactRef
+from handrail.contract.result import ArtifactRef
+from handrail.contract.wire import WireForm
 
 HEAD_SHARE: Final = 0.4
 """The part of a cap that shows the beginning of a text; the rest shows its end."""
@@ -32,7 +32,7 @@ class Whole(Protocol):
         ...
 
 
-class Truncated(str):
+class Truncated(str, WireForm):
     """The beginning of a text, a line that says how much is missing and where it is, and the end.
 
     It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
@@ -42,7 +42,7 @@ class Truncated(str):
     left_out: int
     total: int
     """Characters of the whole text."""
-    whole: "ArtifactRef | Whole | None"
+    whole: ArtifactRef | Whole | None
     """Where the whole is: an artifact, or what it can be read from as long as it is not stored yet."""
     _starts: int
     _ends: int
@@ -69,7 +69,7 @@ class Truncated(str):
         """Characters of the text itself that are in it."""
         return self._starts + self._ends
 
-    def of(self, whole: "ArtifactRef | None") -> "Truncated":
+    def of(self, whole: ArtifactRef | None) -> "Truncated":
         """The same, naming where the whole is now."""
         return Truncated(self.head, self.tail, self.left_out, self.total, whole)
 
@@ -86,13 +86,13 @@ class Truncated(str):
         return str, (str(self),)
 
 
-def cut(text: str, cap: int, whole: "ArtifactRef | None" = None) -> str:
-    """The text itself, or an Truncated with at most `cap` characters of it."""
+def cut(text: str, cap: int, whole: ArtifactRef | None = None) -> str:
+    """The text itself, or a Truncated with at most `cap` characters of it."""
     return text if len(text) <= cap else joined(text, text, len(text), cap, whole)
 
 
 def joined(first: str, last: str, total: int, cap: int, whole: Any = None) -> Truncated:
-    """An Truncated of a text that begins with `first`, ends with `last` and has `total` characters."""
+    """A Truncated of a text that begins with `first`, ends with `last` and has `total` characters."""
     head, tail = ends(first, last, cap)
     return Truncated(head, tail, max(0, total - len(head) - len(tail)), total, whole)
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Generator, Mapping
 from math import inf, isfinite
 from typing import Any, Final, Literal
 
-from handrail.contract.result import ArtifactRef, Image, sendable, to_wire
+from handrail.contract.result import ArtifactRef, Image
 from handrail.contract.truncated import Truncated
+from handrail.contract.wire import sendable, to_wire
 from handrail.gates._overflow import OverflowStore
 from handrail.gates._plain import (
     LONE_SURROGATE,

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import pydantic_core
 
-from handrail.contract.result import ArtifactRef, Image, sendable
+from handrail.contract.result import ArtifactRef, Image
 from handrail.contract.truncated import Truncated
+from handrail.contract.wire import sendable
 from handrail.sandbox.completed import Answer, CodeResult, Completed
 from handrail.schema.describe import dotted
 

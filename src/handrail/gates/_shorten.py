@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from handrail.contract.limits import Caps
-from handrail.contract.result import SCALARS, ArtifactRef, to_wire
+from handrail.contract.result import ArtifactRef
 from handrail.contract.truncated import Truncated, cut
+from handrail.contract.wire import SCALARS, to_wire
 from handrail.gates._overflow import OverflowStore
 
 LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handrail.artifacts.store import ArtifactTooLarge
-from handrail.contract.result import Failure, Result, Success, to_wire
+from handrail.contract.result import Failure, Result, Success
+from handrail.contract.wire import to_wire
 from handrail.gates._json_texts import Check, HasPicture
 from handrail.gates._long import LongValue
 from handrail.gates._overflow import TOO_LARGE, OverflowStore

@@ -23,9 +23,8 @@ from handrail.contract.result import (
     Success,
     read_envelope,
     result_from,
-    sendable,
-    to_wire,
 )
+from handrail.contract.wire import sendable, to_wire
 from handrail.gates._plain import (
     LONE_SURROGATE,
     NOTED,
@@ -39,8 +38,8 @@ from handrail.gates._plain import (
     warnings_of,
 )
 from handrail.gates._returned import as_builtin, with_artifacts
-from handrail.gates._stored import not_stored
 from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
+from handrail.gates.record import not_stored
 from handrail.misuse import kind_of
 from handrail.threads import Work
 from handrail.toolkit.context import end_commands, outlive, tell_to_stop

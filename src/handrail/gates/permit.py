@@ -11,8 +11,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import cancels, is_cancelled
 from handrail.contract.approval import ApprovalRequest, Approver, Decision, Risk
 from handrail.contract.errors import Unavailable
-from handrail.contract.result import Failure, Result, to_wire
-from handrail.gates._stored import unstored
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import to_wire
+from handrail.gates.record import unstored
 from handrail.misuse import shown
 from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.approvers import wait_of

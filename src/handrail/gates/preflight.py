@@ -3,7 +3,8 @@
 from dataclasses import asdict
 
 from handrail.contract.call import Arguments
-from handrail.contract.result import Failure, Result, to_wire
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import to_wire
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 

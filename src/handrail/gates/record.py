@@ -81,3 +81,17 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
     if changes := step.session.memory_changes():
         data["memory"] = changes
     step.emit("call_ended", data)
+
+
+async def unstored(step: Step) -> Failure | None:
+    """The answer while the session cannot be stored: nobody is asked about the call. None where it can be."""
+    if step.session.store_error:
+        with step.clock.pause(run=False):
+            await step.session.settle()
+    return not_stored(step, why) if (why := step.session.store_error) else None
+
+
+def not_stored(step: Step, why: str) -> Failure:
+    """The answer to a call that cannot be stored, for this reason."""
+    message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
+    return Failure("unavailable", message, data={"started": False})

@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from handrail.artifacts.store import ArtifactTooLarge, keep_stream
 from handrail.contract.limits import Caps
-from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire, with_image
+from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, with_image
 from handrail.contract.truncated import Truncated, cut
+from handrail.contract.wire import to_wire
 from handrail.gates._json_texts import is_heavy
 from handrail.gates._long import LongValue
 from handrail.gates._overflow import JSON, TOO_LARGE, OverflowStore

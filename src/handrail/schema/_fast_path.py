@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from handrail.schema._aliases import alias_lists
 from handrail.schema.navigate import children, resolve
@@ -145,8 +145,18 @@ def _has_type(schema: Mapping[str, Any], name: str) -> bool:
     return kind == name or (isinstance(kind, list) and name in kind)
 
 
-def passes(value: dict[str, Any], traits: Traits, *, own: bool, typed: bool) -> bool:
-    """Whether valid arguments plainly need no normalizing; `typed` if they are converted afterwards."""
+class Checked(Protocol):
+    """The part of a Validator that is asked about valid arguments."""
+
+    @property
+    def traits(self) -> Traits: ...
+    @property
+    def typed(self) -> bool: ...
+
+
+def passes(value: dict[str, Any], validator: Checked, *, own: bool) -> bool:
+    """Whether valid arguments plainly need no normalizing."""
+    traits = validator.traits
     if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
         return False
     blanks, nested = traits.own_blanks if own else traits.blanks, traits.nested
@@ -162,7 +172,7 @@ def passes(value: dict[str, Any], traits: Traits, *, own: bool, typed: bool) -> 
                 return False
         elif kind is float and item.is_integer():
             return False
-    return not (traits.wide and typed and _is_large(value, traits))
+    return not (traits.wide and validator.typed and _is_large(value, traits))
 
 
 def _is_large(value: Mapping[str, Any], traits: Traits) -> bool:

@@ -85,11 +85,9 @@ def prepare(
         if validator.overloaded_by(value):
             raise _Refused([validator.overload(value)])
         refers = artifact is not None and _may_refer(arguments, value)
-        valid = not refers and type(value) is dict and validator.is_valid(value)
-        if valid and passes(value, validator.traits, own=own, typed=validator.typed):
-            return Prepared(
-                value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
-            )
+        if not refers and type(value) is dict and validator.is_valid(value) and passes(value, validator, own=own):
+            given = value if isinstance(arguments, str) else arguments
+            return Prepared(given, value if convert is None else convert(value))
         prepared = _repair_and_normalize(
             arguments, value, validator.with_references if refers else validator, own=own, tool=tool
         )

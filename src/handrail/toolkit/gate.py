@@ -173,13 +173,11 @@ class Step:
         self.arguments_hash = ""
         """The hash of the arguments as they were sent."""
         self.arguments: Mapping[str, Any] = {}
-        """The arguments after preflight: plain JSON that fits the schema."""
         self.converted: Mapping[str, Any] = {}
-        """The same arguments in the function's own types."""
+        """The arguments after preflight: as plain JSON that fits the schema, and in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
-        """The changes that preflight made to the arguments."""
         self.warnings: tuple[str, ...] = ()
-        """Notes on the arguments, for the model."""
+        """Changes that preflight made to the arguments, and its notes on them for the model."""
         self.images: list[dict[str, Any]] = []
         """Paths of the pictures in the result, and the references to them."""
         self.slot: Any = None
@@ -188,10 +186,8 @@ class Step:
         """Whether the body could not be stopped and may still be running."""
         self.scope: anyio.CancelScope | None = None
         """The scope to cancel when a person ends the call."""
-        self.terminated = False
-        """Whether a person ended the call."""
-        self.deferred = False
-        """Whether the approver put the answer off, so that the call counts nowhere."""
+        self.terminated = self.deferred = False
+        """Whether a person ended the call; whether its approver put the answer off, so that it counts nowhere."""
         self.traceback = ""
         """The traceback of what the body or a gate raised, for the event."""
 

@@ -3,7 +3,8 @@
 from typing import Any, Final, Protocol
 
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
-from handrail.contract.result import SCALARS, Failure
+from handrail.contract.result import Failure
+from handrail.contract.wire import SCALARS
 from handrail.toolkit.context import Context
 from handrail.tools._script_values import Values
 

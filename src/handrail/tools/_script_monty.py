@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 
 from handrail.contract.limits import FRAME_BYTES
-from handrail.contract.result import sendable
+from handrail.contract.wire import sendable
 from handrail.lazy import Lazy
 from handrail.sandbox.capture import Capture
 from handrail.threads import Work, in_thread

@@ -6,7 +6,8 @@ import re
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
+from handrail.contract.result import ArtifactRef, Failure, Image
+from handrail.contract.wire import SCALARS
 from handrail.sandbox.sandbox import Sandbox
 from handrail.threads import in_thread
 from handrail.toolkit.context import Context, session_of
