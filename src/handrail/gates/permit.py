@@ -60,7 +60,7 @@ async def permit(step: Step, proceed: Next) -> Result:
         return _not_for(step)
     if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", data={"reason": lacks}, retryable=False)
-    approvals = approvals_of(shared)
+    approvals = shared.kept.get(Approvals) or approvals_of(shared)  # the function alone would be a call more
     if (rules := shared.rules_about(tool)) or approvals.remembered:
         verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, approvals.remembered)
     else:
