@@ -12,6 +12,7 @@ from typing import Final, Literal, Self
 import anyio
 
 from handrail.aio import finish, in_background, loop_here, on_own_loop
+from handrail.clock import CallClock
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
@@ -20,7 +21,6 @@ from handrail.misuse import AsyncWith, explains_misuse
 from handrail.sandbox._payloads import Payloads
 from handrail.sandbox._running import OnOutput, Order, Running
 from handrail.sandbox._shared import SandboxState
-from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Completed, Late
@@ -84,7 +84,7 @@ class Sandbox(Payloads, AsyncWith):
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
         name = id or self._call_id or shared.number("run")
-        running = shared.begin(Running(name, order, shared.driver, self._clock or WallClock(), self._caps))
+        running = shared.begin(Running(name, order, shared.driver, self._clock or CallClock.started(), self._caps))
         return self._advised(await shared.see_through(running, timeout, silence))
 
     @on_own_loop
@@ -107,7 +107,7 @@ class Sandbox(Payloads, AsyncWith):
         order = self._order(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
         shared = self._shared
-        running = shared.begin(Running(shared.number("job"), order, shared.driver, WallClock(), self._caps))
+        running = shared.begin(Running(shared.number("job"), order, shared.driver, CallClock.started(), self._caps))
         job = Job(running, log, shared.own_loop)
         in_background(self._see_through(job, running, timeout, silence))
         await self._started(running)
@@ -137,7 +137,7 @@ class Sandbox(Payloads, AsyncWith):
         order = self._order(argv, await self._where(cwd), env, None, None, None, None, for_job=True)
         shared = self._shared
         name = shared.number("run") if lasting else self._call_id or shared.number("run")
-        clock = WallClock() if lasting else self._clock or WallClock()
+        clock = CallClock.started() if lasting else self._clock or CallClock.started()
         command = shared.begin(FramedCommand(name, order, shared.driver, clock, self._caps))
         hearing = in_background(self._hear_out(command))
         hearing.add_done_callback(lambda _: command.settled.set())  # it may be cancelled before it begins

@@ -12,6 +12,7 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops, running_loop
 from handrail.artifacts.store import Artifacts, Scope, scope_for
+from handrail.clock import CallClock
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError
@@ -40,7 +41,6 @@ from handrail.session._transcript import Transcript
 from handrail.session.options import SessionOptions
 from handrail.session.pending import Begun, Pending
 from handrail.session.standard import STANDARD, admit
-from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.tool import Tool

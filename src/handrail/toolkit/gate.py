@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from handrail.clock import CallClock
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
@@ -17,7 +18,6 @@ from handrail.log import report
 from handrail.misuse import expect, shown
 from handrail.policy.policy import Policy, RuleLists
 from handrail.sandbox.sandbox import Sandbox
-from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, SessionView
 from handrail.toolkit.isolated import OpenGuard
 from handrail.toolkit.requests import Requests
