@@ -68,7 +68,7 @@ class ArtifactRef(WireForm):
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it.
+    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Truncated texts in it.
 
     It has a Failure's fields too, all of them empty, so that a Result can be read without asking which one it is.
     """

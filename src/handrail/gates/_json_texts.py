@@ -37,7 +37,7 @@ CONTAINERS: Final = frozenset({list, tuple, dict})
 Check = Callable[[list[Any], int], None]
 """Checks a batch of a list, and is told the number of its first item. It may raise."""
 Texts = Generator[Any, Any, None]
-"""Pieces of text. A list among them is for the one who reads them, to be sent back with its Excerpts settled."""
+"""Pieces of text. A list among them is for the one who reads them, to be sent back with its Truncated texts settled."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode  # what was looked at is finite
 
 
@@ -52,7 +52,7 @@ class JsonTexts:
         self.odd = Odd()
         self.warnings: tuple[str, ...] = ()
         self.holds_others = False
-        """Whether there were pictures, artifacts or Excerpts, of which the JSON is not all."""
+        """Whether there were pictures, artifacts or Truncated texts, of which the JSON is not all."""
         self._overflow, self._check, self._refuses_pictures = overflow, check, refuses_pictures
         self._encode_odd = json.JSONEncoder(ensure_ascii=False, default=self._wire).encode
 
@@ -75,7 +75,7 @@ class JsonTexts:
             yield self._encode_odd(settled)
 
     def fields(self, value: dict[str, Any], parts: Mapping[str, "Ends"]) -> Texts:
-        """An object, and beside it the two ends of each of its fields. An Truncated among them stays as it is."""
+        """An object, and beside it the two ends of each of its fields. A Truncated among them stays as it is."""
         before = "{"
         for name, held in value.items():
             yield f"{before}{_encode(name)}: "

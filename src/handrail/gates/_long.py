@@ -83,7 +83,7 @@ class LongValue:
             )  # fmt: skip
 
     async def _part(self, name: str, value: Any) -> Any:
-        """A copy of the whole answer or of a field; an Truncated if it is longer than any answer."""
+        """A copy of the whole answer or of a field; a Truncated if it is longer than any answer."""
         is_text, path = isinstance(value, str), (name,) if name else ()
         walk = self._texts.slices(value, path) if is_text else self._texts.value(value, path)
         ends = Ends(max(self._caps.value, self._caps.stdout))
@@ -118,7 +118,7 @@ class LongValue:
                 made[name] = value[name]
             elif name not in shares or part.total <= share:
                 made[name] = self._copy(part.head, value[name])
-            else:  # the cut may go through a secret: as an Truncated it is known where
+            else:  # the cut may go through a secret: as a Truncated it is known where
                 shorter = joined(part.head, part.tail, part.total, share, kept)
                 made[name] = str(self._overflow.artifacts.clean(shorter))
         return made

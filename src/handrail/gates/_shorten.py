@@ -34,7 +34,7 @@ async def shorten_object(value: dict[str, Any], size: int, caps: Caps, overflow:
 
 
 async def shorten_text(text: str, name: str, cap: int, overflow: OverflowStore) -> str:
-    """The text, or an Truncated of it whose whole is kept. A text that is an Truncated keeps to its cap already."""
+    """The text, or a Truncated of it whose whole is kept. A text that is a Truncated keeps to its cap already."""
     if isinstance(text, Truncated) or len(text) <= cap:
         return text
     kept = await overflow.keep(text, name or "answer.txt")

@@ -34,10 +34,11 @@ from handrail.gates._plain import (
     Odd,
     TooLong,
     all_notes,
+    as_builtin,
     plain,
     warnings_of,
+    with_artifacts,
 )
-from handrail.gates._returned import as_builtin, with_artifacts
 from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
 from handrail.gates.record import not_stored
 from handrail.misuse import kind_of
@@ -91,7 +92,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
         try:
             answer = _result_of(step, value)
         except NotText:
-            answer = _result_of(step, await with_artifacts(step, value))
+            answer = _result_of(step, await with_artifacts(step.context.artifacts, value))
     except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
         answer = _reported(step, error, _failure_of(error))
     except KeyboardInterrupt:
@@ -114,7 +115,9 @@ async def _read(step: Step, answer: Unread) -> Result:
         try:
             return await read_in_turns(step, answer)
         except NotText:
-            return await read_in_turns(step, replace(answer, value=await with_artifacts(step, answer.value)))
+            return await read_in_turns(
+                step, replace(answer, value=await with_artifacts(step.context.artifacts, answer.value))
+            )
     except Exception as error:  # noqa: BLE001 - a part of the value may raise anything when it is read
         failure = _failure_of(error)
         return _bug(error) if isinstance(failure, Unread) else _reported(step, error, failure)
@@ -220,7 +223,7 @@ def _success_of(step: Step, value: Any, warnings: tuple[str, ...]) -> Result | U
     tool, returned, kind = step.tool, value, type(value)
     odd = None if kind in SCALARS else Odd()
     if kind not in PLAIN:
-        value, notes = as_builtin(step, value)
+        value, notes = as_builtin(value, step.context.caps, typed=tool.output is not None)
         warnings += notes
     try:
         value = plain(value, odd=odd)
