@@ -151,7 +151,8 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 
 PUBLIC = [
-    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Blobs",
+    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Behaviour",
+    "Blobs",
     "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "CodeResult", "Command",
     "CommandStream", "Completed", "Context", "Decision", "Driver", "Event", "Truncated", "Failure", "Feature",
     "FileExists", "FileStat", "Gate", "HandrailError", "Host", "HostedTool", "Image", "Job", "Limits", "ListFiles",

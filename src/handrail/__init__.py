@@ -82,6 +82,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.toolkit.gate import Next as Next
     from handrail.toolkit.gate import Step as Step
     from handrail.toolkit.hosted import HostedTool as HostedTool
+    from handrail.toolkit.tool import Behaviour as Behaviour
     from handrail.toolkit.tool import Tool as Tool
     from handrail.toolkit.tool import tool as tool
     from handrail.toolkit.toolbox import Toolbox as Toolbox

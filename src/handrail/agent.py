@@ -24,7 +24,7 @@ from handrail.session.messages import READ_AT_ONCE, Conversation
 from handrail.session.options import SessionOptions
 from handrail.session.session import Session
 from handrail.session.steering import Steer, steer_to_listed_paths
-from handrail.session.typed_answer import SEND_BACK, answer_tool, is_answer_tool
+from handrail.session.typed_answer import SEND_BACK, AnswerTool, answer_tool
 from handrail.session.window import Window
 from handrail.store.store import Store
 from handrail.toolkit.requests import BudgetSpent
@@ -111,7 +111,7 @@ class Agent:
         if output is not None:
             made = answer_tool(output, self._accept)
             known = self.session.toolbox.get(made.name)
-            if known is not None and not is_answer_tool(known):
+            if known is not None and not isinstance(known, AnswerTool):
                 raise NameConflict(f"with output= the name {made.name!r} is Handrail's own; rename your tool")
             self.session.offer(made)
 

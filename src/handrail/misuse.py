@@ -33,6 +33,20 @@ class HandrailError(Exception):
     """
 
 
+class BadEnvelope(HandrailError, ValueError):
+    """A text that is not a result envelope.
+
+    Example:
+        ```python
+        try:
+            read_envelope("all went well")
+        except BadEnvelope:
+            print("not an envelope")
+        #> not an envelope
+        ```
+    """
+
+
 def expect(name: str, given: object, kind: type, write: str) -> None:
     """Raise HandrailError unless `given` is of this class. A mapping is answered with the object it describes."""
     if isinstance(given, kind):

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from handrail import Turn
-from handrail.cli._which_model import KEYS, model_name
+from handrail.cli._which_model import model_name
+from handrail.models.open import DEFAULTS
 from tests.cli.story import bash, called, recorded
 from tests.cli.terminal import ENV, MAIN, plain, terminal
 from tests.models.wire import always, serving, status
@@ -131,7 +132,7 @@ def test_a_key_in_the_environment_chooses_the_model_and_is_sent_to_its_provider(
     ids=str,
 )
 def test_each_key_chooses_a_model_of_its_provider(keys: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for key in KEYS:
+    for key in DEFAULTS:
         monkeypatch.setenv(key, "k-1" if key in keys else " ")
     assert model_name(None).startswith(name)
     assert model_name(None, "configured:x") == "configured:x", "the configuration comes first"
@@ -144,7 +145,7 @@ def test_a_flag_beats_the_configuration_which_beats_a_key(work: Path, home: dict
     place = Path(home["HOME"], ".config/handrail")
     place.mkdir(parents=True)
     (place / "handrail.toml").write_text(f'model = "{configured}"\n')
-    env = {**home, **dict.fromkeys(KEYS, "k-1")}
+    env = {**home, **dict.fromkeys(DEFAULTS, "k-1")}
     assert plain("run", "Go", cwd=work, env=env).stdout == "Configured.\n"
     assert plain("run", "Go", "--model", named, cwd=work, env=env).stdout == "Named.\n"
 

@@ -1,4 +1,4 @@
-"""Which modules a room exists to hold, and which are helpers: a helper is `_x.py`, and no file is a mere scrap."""
+"""Modules: what a room holds, which are helpers (`_x.py`), that none is a scrap, and that none imports in a circle."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -7,6 +7,8 @@ from pathlib import Path
 from tests.house.reading import functions, imported, lines, package, room, sources, tree
 
 SMALLEST = 30
+TIED_ROOMS = {"sandbox", "session", "testing"}
+"""Rooms inside which modules still import each other in a circle, for type checkers."""
 
 Holds = Callable[[Path], bool]
 
@@ -86,6 +88,46 @@ def no_module_is_a_scrap(root: Path) -> list[str]:
         for path in _modules(root)
         if lines(path) < SMALLEST and not _is_held(root, path, importers)
     ]
+
+
+def no_module_imports_in_a_circle(root: Path) -> list[str]:
+    """Imports for type checkers and lazy ones count too: a circle of types is a circle of ideas."""
+    known = {_dotted(root, path).removesuffix(".__init__"): path for path in sources(root)}
+    door = package(root).name  # it names everything, and rooms_do_not_use_the_front_door
+    graph = {name: _inside(path, known) - {name, door} for name, path in known.items() if name != door}
+    return [
+        f"{known[circle[0]]}: imports in a circle: {' > '.join(sorted(circle))}"
+        for circle in _circles(graph)
+        if not all(name.split(".")[1] in TIED_ROOMS for name in circle)
+    ]
+
+
+def _inside(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of the package that a module imports: of `from a import b` the module a.b, or else a."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in known}
+        elif isinstance(node, ast.ImportFrom):
+            named = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else str(node.module) for name in named}
+    return found & known.keys()
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that reach each other."""
+    reached = {name: _reached(graph, name) for name in graph}
+    groups = {frozenset({name, *(other for other in reached[name] if name in reached[other])}) for name in graph}
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
+    found, waiting = set[str](), [start]
+    while waiting:
+        fresh = graph[waiting.pop()] - found
+        found |= fresh
+        waiting += fresh
+    return found - {start}
 
 
 def _modules(root: Path) -> Iterator[Path]:

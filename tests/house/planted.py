@@ -214,6 +214,12 @@ PLANTED = [
         kept("artifacts/_a.py", long_file(30), "artifacts/b.py"),
     ),
     *for_rule(
+        modules.no_module_imports_in_a_circle,
+        caught("gates/a.py", PROMISE + "from handrail.gates import _b\n", "gates/_b.py"),
+        caught("gates/a.py", PROMISE + "if TYPE_CHECKING:\n    from handrail.gates._b import x\n", "gates/_b.py"),
+        kept("gates/a.py", PROMISE + "import handrail.gates._c\n", "gates/_b.py"),
+    ),
+    *for_rule(
         modules.no_module_is_a_scrap,
         caught("artifacts/_a.py", long_file(29), "artifacts/b.py"),
         caught("tools/a.py", long_file(29), "cli/_b.py"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.house.modules import (
     helpers_have_a_leading_underscore,
     modules_with_an_underscore_stay_in_their_room,
+    no_module_imports_in_a_circle,
     no_module_is_a_scrap,
 )
 from tests.house.reading import functions, imported, lines, package, room, sources, texts, tree
@@ -414,6 +415,7 @@ RULES: tuple[Rule, ...] = (
     tests_use_fakes_and_not_mocks,
     helpers_have_a_leading_underscore,
     modules_with_an_underscore_stay_in_their_room,
+    no_module_imports_in_a_circle,
     no_module_is_a_scrap,
     docstrings_begin_with_their_subject,
 )

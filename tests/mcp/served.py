@@ -12,7 +12,7 @@ from mcp.server import Server
 
 from handrail import Budget, Policy, Session, builtin_tools, open_sandbox
 from handrail.mcp.server import make_server
-from handrail.toolkit.toolbox import ToolLike
+from handrail.toolkit.as_tool import ToolLike
 
 OLD: Final = "legacy"
 NEW: Final = "2026-07-28"

@@ -6,8 +6,8 @@ import pytest
 
 from handrail import BadSchema
 from handrail.mcp._listing import make_offer, wire_form
+from handrail.toolkit.hosted import exported
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import exported
 
 OBJECT: dict[str, Any] = {"type": "object"}
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

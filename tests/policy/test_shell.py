@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from handrail import Policy, Session, builtin_tools, open_sandbox
 from handrail.policy._shell import shell_covers, shell_forbids, shell_matches
-from handrail.policy.patterns import escape
+from handrail.schema.globs import escape
 from tests.policy.judging import commands, verdicts
 
 pytestmark = pytest.mark.anyio

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
+from handrail.clock import CallClock
 from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
@@ -23,7 +24,6 @@ from handrail.drivers.host import open_host
 from handrail.drivers.jail import open_jail
 from handrail.sandbox import Completed, Sandbox
 from handrail.sandbox.views import bind
-from handrail.toolkit.clock import CallClock
 from tests.drivers.watching import PATIENCE, descriptors, guard_pid
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from handrail.clock import CallClock
 from handrail.contract.driver import Chunk
 from handrail.drivers.memory import MemoryDriver, Script
 from handrail.sandbox import Sandbox
 from handrail.sandbox.views import bind
-from handrail.toolkit.clock import CallClock
 
 pytestmark = pytest.mark.anyio
 DRIPS = tuple(Chunk("stdout", b".") for _ in range(200))

@@ -34,6 +34,7 @@ from handrail import (
     Usage,
     builtin_tools,
 )
+from handrail.gates.permit import approvals_of
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
 
@@ -323,6 +324,7 @@ def test_a_store_is_closed_by_whoever_closes_it_when_python_ends(tmp_path: Path)
 
 async def test_a_store_is_closed_also_when_its_connection_is_collected_before_it(tmp_path: Path) -> None:
     """Objects that are collected together go in the order in which the last collection met them."""
+
     def connections() -> list[sqlite3.Connection]:
         return [each for each in gc.get_objects() if type(each) is sqlite3.Connection]
 
@@ -390,14 +392,14 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         await session.call("read", {"path": "a.txt"})
         written = await session.call("write", {"path": "b.txt", "content": "1"})
         assert written.ok
-        rules = [rule.pattern for rule in session.shared.remembered]
+        rules = [rule.pattern for rule in approvals_of(session.shared).remembered]
         assert rules
     async with Session.resume(store, "s", **options()) as again:
         assert again.memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]
-        assert [rule.pattern for rule in again.shared.remembered] == rules
+        assert [rule.pattern for rule in approvals_of(again.shared).remembered] == rules
     other = options() | {"policy": Policy(mode="strict")}
     async with Session.resume(store, "s", **other) as strict:
-        assert strict.shared.remembered == []
+        assert approvals_of(strict.shared).remembered == []
 
 
 async def test_a_loaded_session_brings_no_rules_and_a_resumed_one_only_those_about_one_value(store: Store) -> None:

@@ -75,7 +75,7 @@ def test_the_options_of_the_decorator_are_those_of_a_tool() -> None:
     fields, options = get_type_hints(Tool), get_type_hints(ToolOptions)
     assert {name: fields[name] for name in options} == options
     given = {field.name for field in dataclasses.fields(Tool) if field.init and field.kw_only}
-    assert given - set(options) == {"description", "output", "function", "convert", "isolate", "changed", "hosted"}
+    assert given - set(options) == {"description", "output", "function", "convert", "isolate"}
 
 
 def test_calling_a_tool_calls_its_plain_function() -> None:

@@ -7,7 +7,8 @@ from handrail.adapters._live_output import Show, shown
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.call import Arguments, Call
 from handrail.contract.limits import DEFAULT_BUDGET, Budget
-from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in, sendable
+from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in
+from handrail.contract.wire import sendable
 from handrail.misuse import expect, refuse
 from handrail.session.session import Session
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from handrail.adapters._calls import text_of
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
-from handrail.contract.result import IMAGE_TYPES, Failure, Image, Result, Success, images_in, sendable, sendable_data
+from handrail.contract.result import IMAGE_TYPES, Failure, Image, Result, Success, images_in
+from handrail.contract.wire import sendable, sendable_data
 from handrail.misuse import expect, refuse, shown
 
 GEMINI_IMAGE_TYPES: Final = IMAGE_TYPES - {"image/gif"}

@@ -14,9 +14,9 @@ from handrail.contract.limits import TOOL_TIMEOUT
 from handrail.contract.result import Failure, Image
 from handrail.misuse import shown
 from handrail.threads import is_async
+from handrail.toolkit.as_tool import as_tool
 from handrail.toolkit.context import Body, Context
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import as_tool
 
 TO_THE_MODEL: Final = frozenset({"ModelRetry", "ToolException"})
 """Exceptions by which a framework's tool sends a message to the model."""

@@ -6,15 +6,8 @@ from typing import Any, Final
 
 from handrail.cli._app import Advice
 from handrail.contract.model import Model
-from handrail.models.open import PROVIDERS, open_model
+from handrail.models.open import DEFAULTS, PROVIDERS, open_model
 
-KEYS: Final = {
-    "ANTHROPIC_API_KEY": "anthropic:claude-opus-5",
-    "OPENAI_API_KEY": "openai:gpt-5",
-    "GEMINI_API_KEY": "google:gemini-3-pro-preview",
-    "GOOGLE_API_KEY": "google:gemini-3-pro-preview",
-}
-"""By variable: the model that is taken where nobody names one."""
 HOW_TO_GET_ONE: Final = """\
 no model is named, none is configured, and there is no key in the environment.
   hosted: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --model anthropic:NAME
@@ -32,7 +25,7 @@ class NoModel(Advice):
 
 def model_name(named: str | None, configured: str | None = None) -> str:
     """The name for `open_model`. Raises NoModel."""
-    by_key = (name for variable, name in KEYS.items() if os.environ.get(variable, "").strip())
+    by_key = (name for variable, name in DEFAULTS.items() if os.environ.get(variable, "").strip())
     name = named or configured or next(by_key, None)
     if name is None:
         raise NoModel

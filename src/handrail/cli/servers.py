@@ -115,7 +115,7 @@ def _described(server: "_client.ToolServer", agree: bool) -> str:
     for tool in server.tools:
         about = _approval.visible(tool.description.partition("\n")[0], lines=False)[:200]
         lines.append(f"  {tool.name}  {tool.risk}  {', '.join(sorted(tool.effects))}\n      {about}")
-        if tool.changed is not None and (change := tool.changed()):
+        if (changed := tool.behaviour.changed) is not None and (change := changed()):
             lines.append(f"      ! {change.reason}" + (" - agreed" if agree else ""))
             if agree:
                 change.accept()

@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Origin = Literal["model", "script", "task", "mcp", "user"]
 Arguments = str | Mapping[str, Any]
+_put: Final = object.__setattr__
+
+
+class _Unsealed:
+    """A Call while it is made: to fill in a frozen object takes twice as long, and every call makes one."""
+
+    __slots__ = ("arguments", "cut", "id", "name", "origin", "parent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +41,21 @@ class Call:
     """The id of the call that made this one."""
     cut: bool = field(default=False, kw_only=True)
     """Whether the model was cut off while it wrote this call. Such a call is never run."""
+
+    def __init__(
+        self, id: str, name: str, arguments: Arguments, *, origin: Origin = "model", parent: str | None = None,
+        cut: bool = False,
+    ) -> None:  # fmt: skip
+        if self.__class__ is not Call:  # a subclass has another layout
+            for slot, value in zip(_Unsealed.__slots__, (arguments, cut, id, name, origin, parent), strict=True):
+                _put(self, slot, value)
+            return
+        made: Any = self
+        _put(made, "__class__", _Unsealed)
+        made.id = id
+        made.name = name
+        made.arguments = arguments
+        made.origin = origin
+        made.parent = parent
+        made.cut = cut
+        made.__class__ = Call

@@ -12,12 +12,9 @@
 3. Cancellation              the event loop's own exception; recorded and raised again, never swallowed
 """
 
-from typing import TYPE_CHECKING
-
+from handrail.contract.result import Failure
+from handrail.misuse import BadEnvelope as BadEnvelope
 from handrail.misuse import HandrailError as HandrailError
-
-if TYPE_CHECKING:
-    from handrail.contract.result import Failure
 
 
 class NameConflict(HandrailError):
@@ -51,20 +48,6 @@ class BadSchema(HandrailError):
         except BadSchema as error:
             print(str(error).partition(";")[0])
         #> tool paint: parameter 'colour' has no schema: <class 'slice'> is not a type that JSON can hold
-        ```
-    """
-
-
-class BadEnvelope(HandrailError, ValueError):
-    """A text that is not a result envelope.
-
-    Example:
-        ```python
-        try:
-            read_envelope("all went well")
-        except BadEnvelope:
-            print("not an envelope")
-        #> not an envelope
         ```
     """
 
@@ -118,7 +101,7 @@ class ToolFailed(Exception):
         ```
     """
 
-    def __init__(self, failure: "Failure") -> None:
+    def __init__(self, failure: Failure) -> None:
         if isinstance(failure, str):
             raise HandrailError(f"ToolFailed takes a Failure; write ToolFailed(Failure('not_found', {failure!r}))")
         super().__init__(failure.message)

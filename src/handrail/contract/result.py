@@ -1,15 +1,13 @@
-"""A Result: the one honest answer to a call, and its form on the wire."""
+"""A Result: the one honest answer to a call."""
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from handrail.contract.errors import BadEnvelope
-from handrail.contract.truncated import Truncated
-from handrail.misuse import refuse, shown
+from handrail.contract.wire import WireForm, check_envelope, envelope_in, to_wire
+from handrail.misuse import BadEnvelope, refuse, shown
 
 FailureKind = Literal[
     "invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout", "budget_exhausted",
@@ -21,14 +19,13 @@ REFUSALS: Final[frozenset[str]] = frozenset(
     {"invalid_args", "tool_not_found", "rejected", "user_denied", "approval_timeout"}
 )
 """Failure kinds after which the body did not run. They do not spend the call budget."""
-SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, type(None)})
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Media types of pictures that providers accept; a request with another type would be refused. Google takes no GIF."""
 LEGACY_PREFIXES: Final[dict[str, FailureKind]] = {"[REJECTED]": "rejected", "[TIMEOUT]": "timeout"}
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class Image(WireForm):
     """A picture for the model. It travels beside the text, in each provider's own form.
 
     Example:
@@ -65,7 +62,7 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class ArtifactRef:
+class ArtifactRef(WireForm):
     """A handle to stored bytes. Passing `{"$artifact": ref}` in place of any argument fills the content in.
 
     Example:
@@ -99,7 +96,7 @@ class ArtifactRef:
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Excerpts anywhere in it.
+    """The tool ran and answered. `value` is plain JSON data, with Images, ArtifactRefs and Truncated texts in it.
 
     It has a Failure's fields too, all of them empty, so that a Result can be read without asking which one it is.
 
@@ -213,39 +210,6 @@ Example:
 """
 
 
-def to_wire(value: Any) -> Any:
-    """`value` with every Image, ArtifactRef and Truncated inside it in its wire form."""
-    if type(value) in SCALARS:  # nearly every value is one, and the checks below are six times as slow
-        return value
-    if isinstance(value, Image | ArtifactRef | Truncated):
-        return value.to_wire()
-    if isinstance(value, Mapping):
-        return {key: to_wire(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_wire(item) for item in value]
-    return value
-
-
-def sendable(text: str) -> str:
-    """The text without lone surrogates, which no provider accepts."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def sendable_data(value: Any) -> Any:
-    """JSON data without lone surrogates, in keys too."""
-    if isinstance(value, str):
-        return sendable(value)
-    if isinstance(value, Mapping):
-        return {sendable(str(key)): sendable_data(item) for key, item in value.items()}
-    return [sendable_data(item) for item in value] if isinstance(value, list | tuple) else value
-
-
 def images_in(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[list[str | int], Image]]:
     """Every picture in a result's value, with its path."""
     if isinstance(value, Image):
@@ -291,57 +255,23 @@ def read_envelope(text: str, *, strict: bool = True) -> Result:
         if text.startswith(prefix):
             return Failure(kind, text[len(prefix) :].strip())
     try:
-        return result_from(_parsed(text))
+        return result_from(envelope_in(text))
     except BadEnvelope:
         if strict:
             raise
         return Success({"text": text})
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadEnvelope(f"not a result envelope, which is the JSON of result.to_envelope(tool): {error}") from None
-
-
 def result_from(envelope: Any) -> Result:
     """The Result of an envelope that was parsed already. Raises BadEnvelope."""
-    if not isinstance(envelope, dict) or not isinstance(envelope.get("ok"), bool):
-        raise BadEnvelope('not a result envelope: it is not an object with "ok": true or false')
-    given = envelope.get("warnings")
-    if given is not None and not isinstance(given, list):
-        raise BadEnvelope('not a result envelope: "warnings" is a list')
-    warnings = tuple(str(warning) for warning in given or ())
-    if envelope["ok"]:
-        return Success(_read_value(envelope), warnings)
-    return _read_failure(envelope, warnings)
-
-
-def _read_value(envelope: dict[str, Any]) -> Any:
-    if "result" not in envelope:
-        raise BadEnvelope('not a result envelope: a success has a "result"')
+    check_envelope(envelope, FAILURE_KINDS)
+    warnings = tuple(str(warning) for warning in envelope.get("warnings") or ())
+    if not envelope["ok"]:
+        given = {name: envelope.get(name) for name in ("field", "expected", "data")}
+        retryable = envelope.get("retryable")
+        known = retryable if isinstance(retryable, bool) else None
+        return Failure(envelope["kind"], envelope["message"], **given, warnings=warnings, retryable=known)
     value = envelope["result"]
     if isinstance(value, dict) and value.keys() == {"text"} and isinstance(value["text"], str):
-        return value["text"]
-    return value
-
-
-def _read_failure(envelope: dict[str, Any], warnings: tuple[str, ...]) -> Failure:
-    kind, message, data = envelope.get("kind"), envelope.get("message"), envelope.get("data")
-    if not isinstance(kind, str) or kind not in FAILURE_KINDS or not isinstance(message, str):
-        raise BadEnvelope(f'not a result envelope: a failure has a "message" and a known "kind", not {kind!r}')
-    if data is not None and not isinstance(data, dict):
-        raise BadEnvelope('not a result envelope: "data" is an object')
-    field, expected, retryable = (envelope.get(name) for name in ("field", "expected", "retryable"))
-    if not isinstance(field, str | None) or not isinstance(expected, str | None):
-        raise BadEnvelope('not a result envelope: "field" and "expected" are texts')
-    return Failure(
-        kind,  # type: ignore[arg-type]
-        message,
-        field=field,
-        expected=expected,
-        data=data,
-        warnings=warnings,
-        retryable=retryable if isinstance(retryable, bool) else None,
-    )
+        return Success(value["text"], warnings)
+    return Success(value, warnings)

@@ -2,10 +2,10 @@
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from handrail.contract.result import ArtifactRef
+from handrail.contract.result import ArtifactRef
+from handrail.contract.wire import WireForm
 
 HEAD_SHARE: Final = 0.4
 """Share of a cap that shows the beginning of a text; the rest shows its end."""
@@ -32,7 +32,7 @@ class Whole(Protocol):
         ...
 
 
-class Truncated(str):
+class Truncated(str, WireForm):
     """The beginning of a text, a line that says how much is missing and where it is, and the end.
 
     It is a value of its own so that nobody has to look for such a line in a text: one that a command printed is data.
@@ -53,7 +53,7 @@ class Truncated(str):
     left_out: int
     total: int
     """Length of the whole text, in characters."""
-    whole: "ArtifactRef | Whole | None"
+    whole: ArtifactRef | Whole | None
     """Location of the whole text: an artifact, or a reader while the text is not stored yet."""
     _starts: int
     _ends: int
@@ -80,7 +80,7 @@ class Truncated(str):
         """Length of the text that is shown, in characters, without the marker line."""
         return self._starts + self._ends
 
-    def of(self, whole: "ArtifactRef | None") -> "Truncated":
+    def of(self, whole: ArtifactRef | None) -> "Truncated":
         """The same text with another location of the whole."""
         return Truncated(self.head, self.tail, self.left_out, self.total, whole)
 
@@ -97,7 +97,7 @@ class Truncated(str):
         return str, (str(self),)
 
 
-def cut(text: str, cap: int, whole: "ArtifactRef | None" = None) -> str:
+def cut(text: str, cap: int, whole: ArtifactRef | None = None) -> str:
     """The text itself, or a Truncated with at most `cap` characters of it."""
     return text if len(text) <= cap else joined(text, text, len(text), cap, whole)
 

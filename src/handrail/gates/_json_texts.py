@@ -5,9 +5,10 @@ from collections.abc import Callable, Generator, Mapping
 from math import inf, isfinite
 from typing import Any, Final, Literal
 
-from handrail.contract.result import ArtifactRef, Image, sendable, to_wire
+from handrail.contract.result import ArtifactRef, Image
 from handrail.contract.truncated import Truncated
-from handrail.gates._keeper import Keeper
+from handrail.contract.wire import sendable, to_wire
+from handrail.gates._overflow import OverflowStore
 from handrail.gates._plain import (
     LONE_SURROGATE,
     MAX_DEPTH,
@@ -36,7 +37,7 @@ CONTAINERS: Final = frozenset({list, tuple, dict})
 Check = Callable[[list[Any], int], None]
 """Checks a batch of a list, and is told the number of its first item. It may raise."""
 Texts = Generator[Any, Any, None]
-"""Pieces of text. A list among them is for the one who reads them, to be sent back with its Excerpts settled."""
+"""Pieces of text. A list among them is for the one who reads them, to be sent back with its Truncated texts settled."""
 _encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode  # what was looked at is finite
 
 
@@ -45,14 +46,14 @@ class HasPicture(Exception):
 
 
 class JsonTexts:
-    """Writes one value. Notes on it are in `odd`, in `warnings` and with the keeper."""
+    """Writes one value. Notes on it are in `odd`, in `warnings` and with the overflow."""
 
-    def __init__(self, keeper: Keeper, check: Check | None, *, refuses_pictures: bool = False) -> None:
+    def __init__(self, overflow: OverflowStore, check: Check | None, *, refuses_pictures: bool = False) -> None:
         self.odd = Odd()
         self.warnings: tuple[str, ...] = ()
         self.holds_others = False
-        """Whether there were pictures, artifacts or Excerpts, of which the JSON is not all."""
-        self._keeper, self._check, self._refuses_pictures = keeper, check, refuses_pictures
+        """Whether there were pictures, artifacts or Truncated texts, of which the JSON is not all."""
+        self._overflow, self._check, self._refuses_pictures = overflow, check, refuses_pictures
         self._encode_odd = json.JSONEncoder(ensure_ascii=False, default=self._wire).encode
 
     def value(self, value: Any, path: Path = (), depth: int = 0) -> Texts:
@@ -74,12 +75,12 @@ class JsonTexts:
             yield self._encode_odd(settled)
 
     def fields(self, value: dict[str, Any], parts: Mapping[str, "Ends"]) -> Texts:
-        """An object, and beside it the two ends of each of its fields. An Truncated among them stays as it is."""
+        """An object, and beside it the two ends of each of its fields. A Truncated among them stays as it is."""
         before = "{"
         for name, held in value.items():
             yield f"{before}{_encode(name)}: "
             if isinstance(held, Truncated):
-                self.holds_others = self._keeper.cut_inside = True
+                self.holds_others = self._overflow.cut_inside = True
                 parts[name].add(text := _encode(str(held)))
                 yield text
             elif isinstance(held, str):  # shown as it is, and not as JSON
@@ -168,8 +169,8 @@ class JsonTexts:
         self.holds_others = True
         if isinstance(held, Image) and self._refuses_pictures:
             raise HasPicture
-        if isinstance(held, ArtifactRef) and not self._keeper.artifacts.show(held):
-            self._keeper.notes.append("An artifact that this answer names is gone; it is shown as null.")
+        if isinstance(held, ArtifactRef) and not self._overflow.artifacts.show(held):
+            self._overflow.notes.append("An artifact that this answer names is gone; it is shown as null.")
             return None
         return to_wire(held)
 

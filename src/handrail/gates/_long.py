@@ -17,7 +17,7 @@ from handrail.contract.limits import Caps
 from handrail.contract.result import ArtifactRef
 from handrail.contract.truncated import Truncated, joined
 from handrail.gates._json_texts import Check, Ends, JsonTexts, Texts
-from handrail.gates._keeper import JSON, Keeper
+from handrail.gates._overflow import JSON, OverflowStore
 from handrail.gates._plain import MAX_TEXT_CHARS, Odd, key_text, notes_of, opened, plain
 from handrail.gates._shorten import (
     LISTS,
@@ -38,13 +38,13 @@ CUT_LINE_CHARS: Final = 120
 
 
 class LongValue:
-    """Reads one value. Notes on it are in `odd`, in `warnings` and with the keeper."""
+    """Reads one value. Notes on it are in `odd`, in `warnings` and with the overflow."""
 
     def __init__(
-        self, keeper: Keeper, caps: Caps, check: Check | None = None, *, refuses_pictures: bool = False
+        self, overflow: OverflowStore, caps: Caps, check: Check | None = None, *, refuses_pictures: bool = False
     ) -> None:
-        self._keeper, self._caps = keeper, caps
-        self._texts = JsonTexts(keeper, check, refuses_pictures=refuses_pictures)
+        self._overflow, self._caps = overflow, caps
+        self._texts = JsonTexts(overflow, check, refuses_pictures=refuses_pictures)
         self._most = sum((caps.value, caps.stdout, caps.stderr, caps.file, caps.diff, caps.other))
         """Characters above which every answer is cut."""
         self._turn_ends = monotonic() + MAX_TURN_SECONDS
@@ -73,17 +73,17 @@ class LongValue:
 
     async def by_reference(self, value: Any, name: str) -> ArtifactRef:
         """All of it as one artifact. Raises as `shortened` does, HasPicture, and OSError."""
-        value, keeper = opened(value), self._keeper
+        value, overflow = opened(value), self._overflow
         is_text = isinstance(value, str)
         walk = self._texts.slices(value, ()) if is_text else self._texts.value(value)
         async with aclosing(self._read(walk)) as texts:
-            return await keeper.artifacts.put_stream(
+            return await overflow.artifacts.put_stream(
                 _chunks(texts, []), media_type=TEXT if is_text else JSON, name=name,
-                incomplete=lambda: keeper.cut_inside,
+                incomplete=lambda: overflow.cut_inside,
             )  # fmt: skip
 
     async def _part(self, name: str, value: Any) -> Any:
-        """A copy of the whole answer or of a field; an Truncated if it is longer than any answer."""
+        """A copy of the whole answer or of a field; a Truncated if it is longer than any answer."""
         is_text, path = isinstance(value, str), (name,) if name else ()
         walk = self._texts.slices(value, path) if is_text else self._texts.value(value, path)
         ends = Ends(max(self._caps.value, self._caps.stdout))
@@ -109,7 +109,7 @@ class LongValue:
         text, kept = await self._stored(self._texts.fields(value, parts), whole, "answer.json", JSON)
         if text is not None:
             return self._copy(text, value)
-        self._keeper.note_cut("The answer", whole.total, cap, kept)
+        self._overflow.note_cut("The answer", whole.total, cap, kept)
         shares = _shares({name: part.total + len(name) + 6 for name, part in parts.items() if name not in own}, cap)
         made: dict[str, Any] = {}
         for name, part in parts.items():
@@ -118,9 +118,9 @@ class LongValue:
                 made[name] = value[name]
             elif name not in shares or part.total <= share:
                 made[name] = self._copy(part.head, value[name])
-            else:  # the cut may go through a secret: as an Truncated it is known where
+            else:  # the cut may go through a secret: as a Truncated it is known where
                 shorter = joined(part.head, part.tail, part.total, share, kept)
-                made[name] = str(self._keeper.artifacts.clean(shorter))
+                made[name] = str(self._overflow.artifacts.clean(shorter))
         return made
 
     def _first_entries(self, key: str, entries: list[Any], made: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class LongValue:
             return {key: made}
         kept = made.whole if isinstance(made.whole, ArtifactRef) else None
         shown = first_entries(plain(entries[: getattr(self._caps, key)]), key, made.total, self._caps)
-        note_entries(self._keeper, key, len(shown), len(entries), kept)
+        note_entries(self._overflow, key, len(shown), len(entries), kept)
         return {key: shown, "truncated": True, **({"full": kept} if kept else {})}
 
     def _copy(self, text: str, value: Any) -> Any:
@@ -146,8 +146,8 @@ class LongValue:
         self, walk: Texts, ends: Ends, name: str, media_type: str
     ) -> tuple[str | None, ArtifactRef | None]:
         """The whole text, if it is not longer than any answer; otherwise the artifact that has it, or None."""
-        keeper, first = self._keeper, list[str]()
-        noted, keeper.cut_inside = len(keeper.notes), False
+        overflow, first = self._overflow, list[str]()
+        noted, overflow.cut_inside = len(overflow.notes), False
         async with aclosing(self._read(walk)) as texts:
             async for text in texts:
                 first.append(text)
@@ -155,12 +155,12 @@ class LongValue:
                 if ends.total > self._most:
                     break
             else:
-                del keeper.notes[noted:]  # the copy is shaped by others, who will say so again
+                del overflow.notes[noted:]  # the copy is shaped by others, who will say so again
                 return "".join(first), None
-            storing = keeper.artifacts.put_stream(
-                _chunks(texts, first, ends), media_type=media_type, name=name, incomplete=lambda: keeper.cut_inside
+            storing = overflow.artifacts.put_stream(
+                _chunks(texts, first, ends), media_type=media_type, name=name, incomplete=lambda: overflow.cut_inside
             )
-            kept = await keeper.stored(storing)
+            kept = await overflow.stored(storing)
             if self._fault is not None:  # not the disk's
                 raise self._fault
             async for text in texts:  # the disk did not take it: its size and its end are shown nevertheless
@@ -182,7 +182,7 @@ class LongValue:
             if isinstance(given, str):
                 yield given
             else:
-                reply = await settle_excerpts(given, self._caps, self._keeper)
+                reply = await settle_excerpts(given, self._caps, self._overflow)
                 self._texts.holds_others |= reply is not given
             if monotonic() > self._turn_ends:
                 await checkpoint()

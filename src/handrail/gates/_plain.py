@@ -1,16 +1,30 @@
-"""Convert a body's value to plain JSON data, keeping Images, ArtifactRefs and Excerpts."""
+"""Make a body's value plain: JSON data, with Images, ArtifactRefs and Truncated texts in it.
 
+Values of the sandbox get the form in which the built-in tools answer; bytes that are not UTF-8 become artifacts.
+"""
+
+import posixpath
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pydantic_core
 
-from handrail.contract.result import ArtifactRef, Image, sendable
+from handrail.contract.driver import FileStat
+from handrail.contract.limits import Caps
+from handrail.contract.result import ArtifactRef, Image, Success
 from handrail.contract.truncated import Truncated
+from handrail.contract.wire import sendable
+from handrail.lazy import Lazy
 from handrail.sandbox.completed import Answer, CodeResult, Completed
 from handrail.schema.describe import dotted
+
+if TYPE_CHECKING:
+    from handrail.artifacts.store import Scope
+    from handrail.sandbox import dispatch as _dispatch
+else:
+    _dispatch = Lazy("handrail.sandbox.dispatch")
 
 SCALARS: Final = frozenset({bool, int, type(None)})
 FLAT: Final = SCALARS | {str}
@@ -189,7 +203,7 @@ def opened(value: Any) -> Any:
         return value.to_data()
     if isinstance(value, bytes | bytearray):
         return _decoded(value)
-    if is_record(value):
+    if _is_record(value):
         return {each.name: getattr(value, each.name) for each in fields(value)}
     try:
         return pydantic_core.to_jsonable_python(value, inf_nan_mode="constants", fallback=_refuse)
@@ -197,7 +211,7 @@ def opened(value: Any) -> Any:
         raise NotPlain(str(error)[:300]) from None
 
 
-def is_record(value: Any) -> bool:
+def _is_record(value: Any) -> bool:
     """Whether it is an object of a plain dataclass, and not of pydantic's."""
     return is_dataclass(value) and not isinstance(value, type) and not hasattr(value, "__pydantic_serializer__")
 
@@ -213,3 +227,46 @@ def _refuse(value: Any) -> Any:
     if isinstance(value, Image | ArtifactRef):
         return value
     raise NotPlain(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
+
+
+def as_builtin(value: Any, caps: Caps, *, typed: bool) -> tuple[Any, tuple[str, ...]]:
+    """A value of the sandbox in a built-in tool's form, and a note on what is not shown; any other value as it is.
+
+    A list stays a list where the tool's schema has `typed` it.
+    """
+    if type(value) is list and not typed:
+        value = _listing(value)
+    if not isinstance(value, Answer):
+        return value, ()
+    data = value.to_data(caps)
+    count = data.get("entry_count", 0)
+    left = count - len(data["entries"]) if count else 0
+    return data, (f"{left} of {count} entries are not shown.",) if left else ()
+
+
+def _listing(value: list[Any]) -> Any:
+    """The entries of one directory, as `Sandbox.list` gives them, as a Listing."""
+    if not value or any(type(each) is not FileStat for each in value):
+        return value
+    (where, *others) = {posixpath.dirname(each.path) for each in value}
+    return value if others else _dispatch.Listing(where, tuple(value))
+
+
+async def with_artifacts(artifacts: "Scope", value: Any) -> Any:
+    """The value with an artifact in place of all bytes that are not UTF-8."""
+    if isinstance(value, Success):
+        return replace(value, value=await with_artifacts(artifacts, value.value))
+    if type(value) in KEPT or isinstance(value, Answer):
+        return value
+    if isinstance(value, Mapping):
+        return {key: await with_artifacts(artifacts, each) for key, each in value.items()}
+    if _is_record(value):
+        return {each.name: await with_artifacts(artifacts, getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, list | tuple):
+        return [await with_artifacts(artifacts, each) for each in value]
+    if isinstance(value, bytes | bytearray):
+        try:
+            return _decoded(value)
+        except NotText:
+            return await artifacts.put(bytes(value))
+    return value

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from handrail.contract.limits import Caps
-from handrail.contract.result import SCALARS, ArtifactRef, to_wire
+from handrail.contract.result import ArtifactRef
 from handrail.contract.truncated import Truncated, cut
-from handrail.gates._keeper import Keeper
+from handrail.contract.wire import SCALARS, to_wire
+from handrail.gates._overflow import OverflowStore
 
 LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}
 """By the kind of a value: the field with its entries, which is also the name of their cap."""
@@ -17,28 +18,28 @@ SMALL_FIELD: Final = 200
 """Characters of a field that is never cut, such as an exit code."""
 
 
-async def shorten_object(value: dict[str, Any], size: int, caps: Caps, keeper: Keeper) -> Any:
+async def shorten_object(value: dict[str, Any], size: int, caps: Caps, overflow: OverflowStore) -> Any:
     """An object of about `size` characters within its caps; the very object when it is already."""
     own = own_caps(value, caps)
     for name, cap in own.items():
         if not isinstance(value[name], Truncated) and len(value[name]) > cap:
-            value = {**value, name: await shorten_text(value[name], name, cap, keeper)}
+            value = {**value, name: await shorten_text(value[name], name, cap, overflow)}
     listed = LISTS.get(kind) if isinstance(kind := value.get("kind"), str) else None
     if listed is not None and isinstance(value.get(listed), list):
-        value = await _shorten_list(value, listed, size, caps, keeper)
+        value = await _shorten_list(value, listed, size, caps, overflow)
     cap = caps.other if own or listed else caps.value
     if size <= cap:
         return value
-    return await _shorten_fields(value, cap, keeper, apart=list(own))
+    return await _shorten_fields(value, cap, overflow, apart=list(own))
 
 
-async def shorten_text(text: str, name: str, cap: int, keeper: Keeper) -> str:
-    """The text, or an Truncated of it whose whole is kept. A text that is an Truncated keeps to its cap already."""
+async def shorten_text(text: str, name: str, cap: int, overflow: OverflowStore) -> str:
+    """The text, or a Truncated of it whose whole is kept. A text that is a Truncated keeps to its cap already."""
     if isinstance(text, Truncated) or len(text) <= cap:
         return text
-    kept = await keeper.keep(text, name or "answer.txt")
-    keeper.cut_inside = keeper.cut_inside or bool(name)
-    keeper.note_cut(name or "The answer", len(text), cap, kept)
+    kept = await overflow.keep(text, name or "answer.txt")
+    overflow.cut_inside = overflow.cut_inside or bool(name)
+    overflow.note_cut(name or "The answer", len(text), cap, kept)
     return cut(text, cap, kept)
 
 
@@ -54,16 +55,16 @@ def own_caps(value: dict[str, Any], caps: Caps) -> dict[str, int]:
     return {}
 
 
-async def settle_excerpts(value: Any, caps: Caps, keeper: Keeper) -> Any:
+async def settle_excerpts(value: Any, caps: Caps, overflow: OverflowStore) -> Any:
     """The same with every Truncated inside it within its cap, and its whole stored; the very object if it has none."""
     settled: dict[int, Truncated] = {}
     for name, part in excerpts_in(value, ""):
         if id(part) not in settled:  # one text may stand in two fields
             shorter = part.within(_cap_of(name, caps))
-            kept = await keeper.whole(part, name)
-            keeper.note_cut(name or "The answer", part.total, shorter.shown, kept)
+            kept = await overflow.whole(part, name)
+            overflow.note_cut(name or "The answer", part.total, shorter.shown, kept)
             settled[id(part)] = shorter.of(kept)
-    keeper.cut_inside = keeper.cut_inside or bool(settled)
+    overflow.cut_inside = overflow.cut_inside or bool(settled)
     return _replaced(value, settled) if settled else value
 
 
@@ -92,15 +93,17 @@ def _replaced(value: Any, settled: dict[int, Truncated]) -> Any:
     return settled.get(id(value), value)
 
 
-async def _shorten_list(value: dict[str, Any], key: str, size: int, caps: Caps, keeper: Keeper) -> dict[str, Any]:
+async def _shorten_list(
+    value: dict[str, Any], key: str, size: int, caps: Caps, overflow: OverflowStore
+) -> dict[str, Any]:
     """As many entries as fit both the count and the characters; the very object when all do."""
     entries, kept = value[key], value.get("full")
     shown = first_entries(entries, key, size, caps)
     if len(shown) == len(entries):
         return value
     if not isinstance(kept, ArtifactRef):  # otherwise somebody who had more of them has stored them all
-        kept = await keeper.keep_json(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json")
-    note_entries(keeper, key, len(shown), len(entries), kept)
+        kept = await overflow.keep_json(json.dumps(to_wire(entries), ensure_ascii=False), f"{key}.json")
+    note_entries(overflow, key, len(shown), len(entries), kept)
     return {**value, key: shown, "truncated": True, **({"full": kept} if kept else {})}
 
 
@@ -111,10 +114,10 @@ def first_entries(entries: list[Any], key: str, size: int, caps: Caps) -> list[A
     return shown[: _fitting(shown, room)] if size > room else shown
 
 
-def note_entries(keeper: Keeper, key: str, shown: int, total: int, kept: ArtifactRef | None) -> None:
+def note_entries(overflow: OverflowStore, key: str, shown: int, total: int, kept: ArtifactRef | None) -> None:
     """Tell the model that a list was cut, and where all of it is."""
     where = f'; all of them: read_artifact(ref="{kept.ref}")' if kept else "; ask for a smaller part"
-    keeper.notes.append(f"{shown:,} of {total:,} {key} are shown{where}.")
+    overflow.notes.append(f"{shown:,} of {total:,} {key} are shown{where}.")
 
 
 def _fitting(entries: list[Any], room: int) -> int:
@@ -126,7 +129,9 @@ def _fitting(entries: list[Any], room: int) -> int:
     return len(entries)
 
 
-async def _shorten_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, apart: Collection[str] = ()) -> Any:
+async def _shorten_fields(
+    value: dict[str, Any], cap: int, overflow: OverflowStore, *, apart: Collection[str] = ()
+) -> Any:
     """The object within `cap` characters, fields `apart` not counted; the very object when it is already.
 
     Small fields stay as they are, large ones show their beginning and end. One of very many small fields becomes text.
@@ -136,8 +141,8 @@ async def _shorten_fields(value: dict[str, Any], cap: int, keeper: Keeper, *, ap
     if sum(sizes.values()) <= cap:
         return value
     whole = json.dumps(to_wire(value), ensure_ascii=False)
-    kept = await keeper.keep_json(whole, "answer.json")
-    keeper.note_cut("The answer", len(whole), cap, kept)
+    kept = await overflow.keep_json(whole, "answer.json")
+    overflow.note_cut("The answer", len(whole), cap, kept)
     small = sum(size for size in sizes.values() if size <= SMALL_FIELD)
     if small > cap // 2 and not apart:
         return cut(whole, cap, kept)

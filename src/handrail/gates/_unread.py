@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handrail.artifacts.store import ArtifactTooLarge
-from handrail.contract.result import Failure, Result, Success, to_wire
+from handrail.contract.result import Failure, Result, Success
+from handrail.contract.wire import to_wire
 from handrail.gates._json_texts import Check, HasPicture
-from handrail.gates._keeper import TOO_LARGE, Keeper
 from handrail.gates._long import LongValue
+from handrail.gates._overflow import TOO_LARGE, OverflowStore
 from handrail.gates._plain import NotPlain, Odd, plain, warnings_of
 from handrail.misuse import kind_of
 from handrail.schema.validate import Problem
@@ -48,10 +49,10 @@ async def read_in_turns(step: Step, answer: Unread) -> Result:
 
 
 async def _success(step: Step, answer: Unread) -> Result:
-    tool, keeper = step.tool, Keeper(step.context.artifacts)
+    tool, overflow = step.tool, OverflowStore(step.context.artifacts)
     by_item = tool.output is not None and tool.output.keys() <= BY_ITEM and isinstance(answer.value, list | tuple)
     check = _check_of(tool) if by_item else None
-    long = LongValue(keeper, step.context.caps, check, refuses_pictures=step.by_script)
+    long = LongValue(overflow, step.context.caps, check, refuses_pictures=step.by_script)
     try:
         if step.by_script:
             made = await _by_reference(long, answer.value, f"{tool.name}.value")
@@ -66,7 +67,7 @@ async def _success(step: Step, answer: Unread) -> Result:
         return Failure("execution_error", broken_schema(tool, error.problem), warnings=answer.warnings)
     except ArtifactTooLarge:
         return Failure("execution_error", TOO_LARGE)
-    notes = (*answer.warnings, *long.warnings, *warnings_of(long.odd), *keeper.notes)
+    notes = (*answer.warnings, *long.warnings, *warnings_of(long.odd), *overflow.notes)
     return Success(made, notes)
 
 
@@ -78,14 +79,14 @@ async def _by_reference(long: LongValue, value: Any, name: str) -> Any:
 
 
 async def _failure(step: Step, failure: Failure) -> Failure:
-    keeper = Keeper(step.context.artifacts)
-    long = LongValue(keeper, step.shared.caps.fitting(step.shared.tokens_left, step.tool.output_cap))
+    overflow = OverflowStore(step.context.artifacts)
+    long = LongValue(overflow, step.shared.caps.fitting(step.shared.tokens_left, step.tool.output_cap))
     try:
         made = await long.shortened(failure.data)
     except (NotPlain, ArtifactTooLarge) as error:
         note = f"The data of this failure cannot be kept and was left out: {error}"
         return replace(failure, data={}, warnings=(*failure.warnings, note))
-    notes = (*failure.warnings, *warnings_of(long.odd, "the data"), *keeper.notes)
+    notes = (*failure.warnings, *warnings_of(long.odd, "the data"), *overflow.notes)
     return replace(failure, data=made if isinstance(made, dict) else {"text": made}, warnings=notes)
 
 

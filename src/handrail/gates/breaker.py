@@ -9,7 +9,8 @@ from handrail.contract.result import Failure, Image, Result, Success
 from handrail.contract.truncated import cut
 from handrail.policy.judge import HARMLESS
 from handrail.schema.parse import arguments_hash
-from handrail.toolkit.gate import Next, Repeats, Step
+from handrail.toolkit.gate import Counts, Next, Step
+from handrail.toolkit.tool import Tool
 
 MAX_EQUAL_FAILURES: Final = 3
 """Equal failures after which the same call is refused."""
@@ -42,6 +43,39 @@ TIMES: Final = re.compile(
 """Times of day and durations in a text. Every repetition has an end: a text of digits alone is read once."""
 
 
+class Repeats:
+    """The failures of one task, and its last success, with which the next call is compared."""
+
+    __slots__ = ("arguments", "count", "digest", "failures", "keys", "tool")
+
+    def __init__(self) -> None:
+        self.failures: dict[str, dict[str, tuple[str, int]]] = {}
+        """By tool, then by arguments: how a call last failed, and how many times in a row."""
+        self.begin(None, {})
+
+    def begin(self, tool: Tool | None, arguments: Mapping[str, Any]) -> None:
+        """Note a success that is not like the one before it; a failure is no tool's."""
+        self.tool = tool
+        self.arguments = arguments
+        self.count = 1
+        """Equal results in a row."""
+        self.digest = ""
+        """The result's digest; empty after the first, which need not be compared unless the call comes again."""
+        self.keys: set[str] = set()
+        """Keys of the call, one for each form in which it was sent again."""
+
+
+def repeats_in(counts: Counts, task: str) -> Repeats:
+    """The repetitions of a task in one run; "" is the session itself. Others work in other directories."""
+    by_task: dict[str, Repeats] | None = counts.kept.get(Repeats)
+    if by_task is None:
+        by_task = counts.kept[Repeats] = {}
+    known = by_task.get(task)
+    if known is None:
+        known = by_task[task] = Repeats()
+    return known
+
+
 async def breaker(step: Step, proceed: Next) -> Result:
     """Failures are counted per run. A success with effects clears the counts, because it may have removed the cause.
 
@@ -49,7 +83,7 @@ async def breaker(step: Step, proceed: Next) -> Result:
     counts nowhere, because a loop in a program is meant, and budgets bound it; nor does what a person calls.
     """
     tool, task = step.tool, step.shared.task
-    seen = step.counts.repeats(task)
+    seen = repeats_in(step.counts, task)
     known = seen.failures.get(tool.name)
     key = _key(step) if known else None
     if known and key in known and known[key][1] >= MAX_EQUAL_FAILURES:
@@ -100,7 +134,7 @@ def _key(step: Step) -> str:
 
 
 def _count(step: Step, failure: Failure, key: str | None) -> None:
-    known = step.counts.repeats(step.shared.task).failures.setdefault(step.tool.name, {})
+    known = repeats_in(step.counts, step.shared.task).failures.setdefault(step.tool.name, {})
     key = key if key is not None else _key(step)
     way = f"{failure.kind} {failure.field or ''}"
     before, repeats = known.pop(key, ("", 0))

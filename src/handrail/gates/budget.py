@@ -13,8 +13,8 @@ from handrail.toolkit.gate import Counts, Next, SessionState, Step
 async def budget(step: Step, proceed: Next) -> Result:
     """The call is counted before the first await, so that concurrent calls cannot exceed the budget together."""
     counts = step.counts
-    if step.depth > CALL_DEPTH:
-        return _too_deep(step)
+    if step.parent is not None and (depth := _depth(step)) > CALL_DEPTH:
+        return _too_deep(step, depth)
     left = counts.clock.left()
     script = step.call.parent if step.by_script else None
     why = _spent(counts, left, step.shared.budget) or (None if script is None else _script_spent(step, script))
@@ -54,12 +54,20 @@ async def _in_time(step: Step, left: float, proceed: Next) -> Result:
     )
 
 
-def _too_deep(step: Step) -> Failure:
+def _depth(step: Step) -> int:
+    """The number of calls that are inside one another here, with this one."""
+    depth, outer = 1, step.parent
+    while outer is not None:
+        depth, outer = depth + 1, outer.parent
+    return depth
+
+
+def _too_deep(step: Step, depth: int) -> Failure:
     names, outer = [step.tool.name], step.parent
     while outer is not None:
         names, outer = [outer.tool.name, *names], outer.parent
     message = (
-        f"{step.tool.name} was not run: it would be call {step.depth} of calls inside one another, and the limit is "
+        f"{step.tool.name} was not run: it would be call {depth} of calls inside one another, and the limit is "
         f"{CALL_DEPTH} ({' > '.join([*names[:3], '…', *names[-2:]])}). A tool that calls itself needs an end; "
         "do the rest with calls that are not inside this one."
     )

@@ -23,9 +23,8 @@ from handrail.contract.result import (
     Success,
     read_envelope,
     result_from,
-    sendable,
-    to_wire,
 )
+from handrail.contract.wire import sendable, to_wire
 from handrail.gates._plain import (
     LONE_SURROGATE,
     NOTED,
@@ -35,13 +34,16 @@ from handrail.gates._plain import (
     Odd,
     TooLong,
     all_notes,
+    as_builtin,
     plain,
     warnings_of,
+    with_artifacts,
 )
-from handrail.gates._returned import as_builtin, with_artifacts
 from handrail.gates._unread import MAX_MESSAGE_CHARS, RETURNABLE, Unread, broken_schema, read_in_turns
+from handrail.gates.record import not_stored
 from handrail.misuse import kind_of
 from handrail.threads import Work
+from handrail.toolkit.context import end_commands, outlive, tell_to_stop
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.isolated import run_isolated
 from handrail.toolkit.tool import Tool
@@ -90,7 +92,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
         try:
             answer = _result_of(step, value)
         except NotText:
-            answer = _result_of(step, await with_artifacts(step, value))
+            answer = _result_of(step, await with_artifacts(step.context.artifacts, value))
     except Exception as error:  # noqa: BLE001 - a body may raise anything; the model gets the error
         answer = _reported(step, error, _failure_of(error))
     except KeyboardInterrupt:
@@ -100,7 +102,7 @@ async def invoke(step: Step, proceed: Next) -> Result:
             raise
         answer = _reported(step, error, _bug(error))
     finally:
-        await step.context.end()
+        await end_commands(step.context)
     if task.cancelling() > before or (step.scope is not None and step.scope.cancel_called):
         await checkpoint_if_cancelled()  # the call stays cancelled even if the body swallowed it
         raise anyio.get_cancelled_exc_class()
@@ -113,7 +115,9 @@ async def _read(step: Step, answer: Unread) -> Result:
         try:
             return await read_in_turns(step, answer)
         except NotText:
-            return await read_in_turns(step, replace(answer, value=await with_artifacts(step, answer.value)))
+            return await read_in_turns(
+                step, replace(answer, value=await with_artifacts(step.context.artifacts, answer.value))
+            )
     except Exception as error:  # noqa: BLE001 - a part of the value may raise anything when it is read
         failure = _failure_of(error)
         return _bug(error) if isinstance(failure, Unread) else _reported(step, error, failure)
@@ -121,14 +125,15 @@ async def _read(step: Step, answer: Unread) -> Result:
 
 def _begins(step: Step) -> bool:
     """Record that the body begins. Returns whether it may: not before that is stored."""
-    return step.tool.name != step.call.name or not step.begin()  # an unknown tool has no body
+    call = step.call
+    return step.tool.name != call.name or not step.session.begin_body(call.id, call.parent)  # an unknown tool has none
 
 
 async def _begin_later(step: Step) -> Failure | None:
     """Wait for a store that others are writing. Returns the answer where it still cannot be written."""
-    if not (why := await step.begin_when_free()):
-        return None
-    return step.not_stored(why)
+    with step.clock.pause(run=False):
+        why = await step.session.begin_when_free(step.call.id, step.call.parent)
+    return not_stored(step, why) if why else None
 
 
 async def _elsewhere(step: Step) -> Any:
@@ -175,7 +180,7 @@ async def _in_thread(step: Step) -> Any:
     tool, context, arguments = step.tool, step.context, step.converted
 
     def late(work: Work) -> None:
-        context.outlive(False)
+        outlive(context, False)
         data = {"tool": tool.name, "outcome": "ended"}
         if work.error is not None:
             data["outcome"] = f"raised {type(work.error).__name__}"
@@ -190,10 +195,10 @@ async def _in_thread(step: Step) -> Any:
         return await work.wait()
     except BaseException:
         step.still_running = work.left_running
-        context.outlive(step.still_running)
+        outlive(context, step.still_running)
         if step.still_running and step.slot is not None:
             step.slot.hold()
-        context.stopped = f"{tool.name} was cancelled or timed out. Stop now."
+        tell_to_stop(context, f"{tool.name} was cancelled or timed out. Stop now.")
         raise
 
 
@@ -218,7 +223,7 @@ def _success_of(step: Step, value: Any, warnings: tuple[str, ...]) -> Result | U
     tool, returned, kind = step.tool, value, type(value)
     odd = None if kind in SCALARS else Odd()
     if kind not in PLAIN:
-        value, notes = as_builtin(step, value)
+        value, notes = as_builtin(value, step.context.caps, typed=tool.output is not None)
         warnings += notes
     try:
         value = plain(value, odd=odd)

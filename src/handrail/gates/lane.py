@@ -65,8 +65,10 @@ def _lane_of(step: Step) -> "Lane | None":
     name, sandbox = step.tool.lane, step.shared.sandbox
     if name is None:
         return None if sandbox is None or not step.tool.needs else lane_of_sandbox(sandbox)
-    named: Lane | None = None if name == "none" else step.shared.lanes.setdefault(name, Lane())
-    return named
+    if name == "none":
+        return None
+    named: dict[str, Lane] = step.shared.kept.setdefault(Lane, {})
+    return named.setdefault(name, Lane())
 
 
 def _parents_of(step: Step) -> "list[Slot]":

@@ -11,7 +11,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from handrail.aio import cancels, is_cancelled
 from handrail.contract.approval import ApprovalRequest, Approver, Decision, Risk
 from handrail.contract.errors import Unavailable
-from handrail.contract.result import Failure, Result, to_wire
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import to_wire
+from handrail.gates.record import unstored
 from handrail.misuse import shown
 from handrail.policy.approval import event_data, request_for, visible
 from handrail.policy.approvers import wait_of
@@ -20,8 +22,9 @@ from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
 from handrail.threads import Work, is_async
-from handrail.toolkit.gate import Next, Step
-from handrail.toolkit.hosted import refusal
+from handrail.toolkit.context import session_of
+from handrail.toolkit.gate import Next, SessionState, Step
+from handrail.toolkit.hosted import HostedTool, refusal
 from handrail.toolkit.tool import Tool
 
 MAX_EDITS: Final = 5
@@ -29,23 +32,47 @@ DEFERRED_FIELDS: Final = ("id", "tool", "arguments", "arguments_hash", "text", "
 """The fields of a request that the answer to a deferred call has."""
 
 
+class Approvals:
+    """The answers of people in a session and its tasks, as far as later calls depend on them."""
+
+    __slots__ = ("covered", "remembered", "used")
+
+    def __init__(self) -> None:
+        self.remembered: list[Rule] = []
+        """Rules that a person accepted for the rest of the session."""
+        self.used: set[tuple[str, str]] = set()
+        """Tools and hashes of arguments that were let through because a person had approved them before the call."""
+        self.covered: dict[Step | None, frozenset[str]] = {}
+        """By running script: the tools that its approval covers."""
+
+
+def approvals_of(shared: SessionState) -> Approvals:
+    """The approvals of a session."""
+    known: Approvals | None = shared.kept.get(Approvals)
+    if known is None:
+        known = shared.kept[Approvals] = Approvals()
+    return known
+
+
 async def permit(step: Step, proceed: Next) -> Result:
     tool, shared = step.tool, step.shared
-    if tool.hosted is not None or step.call.origin not in tool.callable_from:
+    if isinstance(tool, HostedTool) or step.call.origin not in tool.callable_from:
         return _not_for(step)
     if tool.needs and (lacks := shared.lacks(tool)):  # a tool added after the session was created
         return Failure("unavailable", f"{lacks}. Go on without it.", data={"reason": lacks}, retryable=False)
-    if (rules := shared.rules_about(tool)) or shared.remembered:
-        verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
+    approvals = shared.kept.get(Approvals) or approvals_of(shared)  # the function alone would be a call more
+    if (rules := shared.rules_about(tool)) or approvals.remembered:
+        verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, approvals.remembered)
     else:
         verdict = by_mode(shared.policy.mode, tool, step.arguments, shared.sandbox)
-    if verdict.action == "ask" and tool.name in shared.covered.get(step.call.parent or "", ()):
+    if verdict.action == "ask" and tool.name in approvals.covered.get(step.parent, ()):
         verdict = ALLOWED  # a person has approved the script, and saw that it calls this tool
     if step.repairs and verdict.action != "deny" and doubtful(tool, step.repairs):
         verdict = DOUBT
-    if tool.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
+    behaviour = tool.behaviour
+    if behaviour.covers is not None and shared.policy.scripts == "whole" and verdict.action != "deny":
         return await _whole(step, _naming_tools(step, verdict), proceed)
-    change = None if tool.changed is None or verdict.action == "deny" else tool.changed()
+    change = None if behaviour.changed is None or verdict.action == "deny" else behaviour.changed()
     if change is not None:
         verdict = Verdict("ask", change.reason)
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
@@ -58,7 +85,7 @@ async def permit(step: Step, proceed: Next) -> Result:
 def _not_for(step: Step) -> Failure:
     """The answer to a caller who may never call this tool."""
     tool = step.tool
-    if tool.hosted is not None:
+    if isinstance(tool, HostedTool):
         return Failure("rejected", refusal(tool.name))
     allowed = ", ".join(sorted(tool.callable_from))
     return Failure("rejected", f"{tool.name} cannot be called from {step.call.origin}, only from {allowed}.")
@@ -66,14 +93,15 @@ def _not_for(step: Step) -> Failure:
 
 async def _whole(step: Step, verdict: Verdict, proceed: Next) -> Result:
     """Ask once for a script and for the tools that it names; a critical one still asks by itself."""
+    covered = approvals_of(step.shared).covered
     if verdict.action != "allow" and (refused := await _refuse_or_ask(step, verdict)) is not None:
         return refused
     if verdict.action != "allow":
-        step.shared.covered[step.call.id] = frozenset(tool.name for tool in _asking(step) if tool.risk != "critical")
+        covered[step] = frozenset(tool.name for tool in _asking(step) if tool.risk != "critical")
     try:
         return await proceed(step)
     finally:
-        step.shared.covered.pop(step.call.id, None)
+        covered.pop(step, None)
 
 
 def _naming_tools(step: Step, verdict: Verdict) -> Verdict:
@@ -88,8 +116,9 @@ def _naming_tools(step: Step, verdict: Verdict) -> Verdict:
 
 def _asking(step: Step) -> list[Tool]:
     """The tools that the script names and that may ask, sorted by name."""
-    shared, tools = step.shared, step.context.tools
-    named = step.tool.covers(step.arguments, tools) if step.tool.covers is not None else ()
+    shared, tools = step.shared, session_of(step.context).toolbox.all()
+    covers = step.tool.behaviour.covers
+    named = () if covers is None else covers(step.arguments, tools)
     return [
         tool
         for tool in tools
@@ -112,10 +141,10 @@ async def _refuse_or_ask(step: Step, verdict: Verdict) -> Failure | None:
 
 def _was_approved(step: Step, approved: str) -> bool:
     """Whether a person approved exactly these arguments before the call. It counts once."""
-    given = (step.tool.name, approved)
-    if arguments_hash(step.arguments) != approved or given in step.shared.used_approvals:
+    given, used = (step.tool.name, approved), approvals_of(step.shared).used
+    if arguments_hash(step.arguments) != approved or given in used:
         return False
-    step.shared.used_approvals.add(given)
+    used.add(given)
     return True
 
 
@@ -152,9 +181,9 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
         )  # fmt: skip
         step.emit("approval_asked", event_data(request))
-        if (unstored := await step.unstored()) is not None:  # nobody is shown what the store does not have
+        if (refused := await unstored(step)) is not None:  # nobody is shown what the store does not have
             step.emit("approval_settled", {"id": request.id, "decision": "unavailable"})
-            return unstored
+            return refused
         try:
             decision = await _decision(step, request, approver, wait)
         except Unavailable:
@@ -256,7 +285,7 @@ def _failed(step: Step, error: BaseException) -> Failure:
 def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure | None:
     name = step.tool.name
     if decision.verdict == "remember" and request.suggested_rule:
-        step.shared.remembered.append(Rule(request.suggested_rule))
+        approvals_of(step.shared).remembered.append(Rule(request.suggested_rule))
     if decision.verdict == "deny":
         return Failure(
             "user_denied", f"The user did not allow {name}" + (f": {decision.message}" if decision.message else ".")
@@ -271,7 +300,7 @@ def _apply(step: Step, request: ApprovalRequest, decision: Decision) -> Failure 
 def _defer(step: Step, request: ApprovalRequest) -> Failure:
     """The answer to a call that comes again when a person has approved it."""
     step.deferred = True
-    step.shared.used_approvals.discard((request.tool, request.arguments_hash))
+    approvals_of(step.shared).used.discard((request.tool, request.arguments_hash))
     approval = {name: getattr(request, name) for name in DEFERRED_FIELDS}
     return Failure(
         "rejected",
@@ -302,11 +331,12 @@ async def _edit(step: Step, request: ApprovalRequest, decision: Decision, was: V
     change = f"The user changed the arguments to {visible(str(given))[:500]} before allowing the call."
     step.warnings = (change, *prepared.warnings)
     rules = shared.rules_about(tool)
-    verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, shared.remembered)
+    remembered = approvals_of(shared).remembered
+    verdict = await judge(shared.policy.mode, rules, tool, step.arguments, shared.sandbox, remembered)
     if verdict.action == "deny":
         return Failure("rejected", f"{tool.name} was not run: the user changed its arguments, and {verdict.reason}.")
     if doubtful(tool, step.repairs):
         return DOUBT
-    if tool.covers is not None and shared.policy.scripts == "whole":
+    if tool.behaviour.covers is not None and shared.policy.scripts == "whole":
         verdict = _naming_tools(step, verdict)
     return None if verdict.action == "allow" or verdict.reason == was.reason else verdict

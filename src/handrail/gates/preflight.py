@@ -1,7 +1,10 @@
 """Check the arguments against the tool's schema, and convert them to the function's own types."""
 
+from dataclasses import asdict
+
 from handrail.contract.call import Arguments
-from handrail.contract.result import Failure, Result, to_wire
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import to_wire
 from handrail.schema.prepare import prepare
 from handrail.toolkit.gate import Next, Step
 
@@ -20,7 +23,8 @@ async def preflight(step: Step, proceed: Next) -> Result:
     step.arguments, step.converted = prepared.arguments, prepared.converted
     step.repairs, step.warnings = prepared.repairs, prepared.warnings
     if step.repairs:
-        step.emit("call_repaired", {"repairs": step.repairs_as_data(), "arguments": to_wire(step.arguments)})
+        repairs = [asdict(repair) for repair in step.repairs]
+        step.emit("call_repaired", {"repairs": repairs, "arguments": to_wire(step.arguments)})
     return await proceed(step)
 
 

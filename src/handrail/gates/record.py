@@ -1,6 +1,7 @@
 """Record that a call started and, exactly once, how it ended."""
 
 import hashlib
+from dataclasses import asdict
 from typing import Any
 
 from handrail.contract.call import Arguments
@@ -72,11 +73,25 @@ def _ended(step: Step, began: float, result: Result, envelope: dict[str, Any]) -
         "result": envelope,
     }
     if step.repairs:
-        data["repairs"] = step.repairs_as_data()
+        data["repairs"] = [asdict(repair) for repair in step.repairs]
     if step.traceback:
         data["traceback"] = step.traceback
     if step.images:
         data["images"] = step.images
-    if changes := step.memory_changes():
+    if changes := step.session.memory_changes():
         data["memory"] = changes
     step.emit("call_ended", data)
+
+
+async def unstored(step: Step) -> Failure | None:
+    """The answer while the session cannot be stored: nobody is asked about the call. None where it can be."""
+    if step.session.store_error:
+        with step.clock.pause(run=False):
+            await step.session.settle()
+    return not_stored(step, why) if (why := step.session.store_error) else None
+
+
+def not_stored(step: Step, why: str) -> Failure:
+    """The answer to a call that cannot be stored, for this reason."""
+    message = f"{step.tool.name} was not run: {why}. Tell the user, and try again later."
+    return Failure("unavailable", message, data={"started": False})

@@ -2,17 +2,18 @@
 
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from handrail.artifacts.store import ArtifactTooLarge, keep_stream
 from handrail.contract.limits import Caps
-from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, to_wire, with_image
+from handrail.contract.result import ArtifactRef, Failure, Image, Result, Success, images_in, with_image
 from handrail.contract.truncated import Truncated, cut
+from handrail.contract.wire import to_wire
 from handrail.gates._json_texts import is_heavy
-from handrail.gates._keeper import JSON, TOO_LARGE, Keeper
 from handrail.gates._long import LongValue
+from handrail.gates._overflow import JSON, TOO_LARGE, OverflowStore
 from handrail.gates._shorten import excerpts_in, settle_excerpts, shorten_object, shorten_text
-from handrail.toolkit.gate import Next, Step
+from handrail.toolkit.gate import Next, SessionState, Step
 
 SMALL: Final = frozenset({bool, int, float, type(None)})
 QUICK: Final = 1_000
@@ -68,7 +69,7 @@ async def _by_reference(step: Step, value: Any) -> Any:
         return dict(zip(value, made, strict=True)) if isinstance(value, dict) else made
     artifacts, name = step.context.artifacts, f"{step.tool.name}.value"
     if not isinstance(value, str) and is_heavy(value):
-        return await LongValue(Keeper(artifacts), step.context.caps).by_reference(value, name)
+        return await LongValue(OverflowStore(artifacts), step.context.caps).by_reference(value, name)
     text = value if isinstance(value, str) else json.dumps(to_wire(value), ensure_ascii=False)
     if step.shared.budget.inlines(text):
         return value
@@ -89,10 +90,24 @@ def _is_quick(value: Any, step: Step) -> bool:
     kind = type(value)
     if step.tool.output_cap is not None:
         return False
-    most = min(QUICK, step.shared.smallest_cap)
+    most = min(QUICK, _smallest_cap(step.shared))
     if kind is str:
         return len(value) <= most
     return kind is dict and len(value) <= QUICK_FIELDS and 0 <= _flat_size(value) <= most
+
+
+class _SmallestCap(NamedTuple):
+    """The smallest of the caps that a session has had last: they change once a round, and are asked at every call."""
+
+    of: Caps
+    chars: int
+
+
+def _smallest_cap(shared: SessionState) -> int:
+    known: _SmallestCap | None = shared.kept.get(_SmallestCap)
+    if known is None or known.of is not shared.caps_now:
+        known = shared.kept[_SmallestCap] = _SmallestCap(shared.caps_now, shared.caps_now.smallest)
+    return known.chars
 
 
 def _flat_size(value: dict[str, Any]) -> int:
@@ -109,16 +124,16 @@ def _flat_size(value: dict[str, Any]) -> int:
 
 async def _shaped(step: Step, result: Result) -> Result:
     caps = step.context.caps if result.ok else _caps_of_failure(step)
-    keeper = Keeper(step.context.artifacts)
+    overflow = OverflowStore(step.context.artifacts)
     if result.ok:
-        shaped = await _success(result, caps, keeper)
+        shaped = await _success(result, caps, overflow)
         if images_in(shaped.value):
             shaped = replace(shaped, value=await _with_refs(step, shaped.value))
     else:
-        shaped = await _failure(result, caps, keeper)
-    if not shaped.warnings and not keeper.notes:
+        shaped = await _failure(result, caps, overflow)
+    if not shaped.warnings and not overflow.notes:
         return shaped
-    return replace(shaped, warnings=_warnings([*shaped.warnings, *keeper.notes]))
+    return replace(shaped, warnings=_warnings([*shaped.warnings, *overflow.notes]))
 
 
 def _caps_of_failure(step: Step) -> Caps:
@@ -144,17 +159,17 @@ def _warnings(messages: list[str]) -> tuple[str, ...]:
     return (*shown, f"and {more} more warnings") if more > 0 else tuple(shown)
 
 
-async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
+async def _success(result: Success, caps: Caps, overflow: OverflowStore) -> Result:
     value = result.value
     try:
-        light = await _light(value, caps, keeper)
-        shaped = await settle_excerpts(light, caps, keeper)
+        light = await _light(value, caps, overflow)
+        shaped = await settle_excerpts(light, caps, overflow)
         if shaped is not light:
             caps = _around_excerpts(caps)
         if isinstance(shaped, str):
-            shaped = await shorten_text(shaped, "", caps.value, keeper)
+            shaped = await shorten_text(shaped, "", caps.value, overflow)
         else:
-            shaped = await _value(shaped, caps, keeper)
+            shaped = await _value(shaped, caps, overflow)
     except (TypeError, ValueError, RecursionError) as error:
         return Failure("execution_error", f"The tool's answer cannot be written as JSON: {error}")
     except ArtifactTooLarge:
@@ -162,9 +177,9 @@ async def _success(result: Success, caps: Caps, keeper: Keeper) -> Result:
     return result if shaped is value else replace(result, value=shaped)
 
 
-async def _light(value: Any, caps: Caps, keeper: Keeper) -> Any:
+async def _light(value: Any, caps: Caps, overflow: OverflowStore) -> Any:
     """The value; where its texts are very long, they are stored already, so that it is not copied as a whole."""
-    return value if isinstance(value, str) or not is_heavy(value) else await LongValue(keeper, caps).shortened(value)
+    return value if isinstance(value, str) or not is_heavy(value) else await LongValue(overflow, caps).shortened(value)
 
 
 def _around_excerpts(caps: Caps) -> Caps:
@@ -172,38 +187,38 @@ def _around_excerpts(caps: Caps) -> Caps:
     return replace(caps, value=max(caps.value, caps.other))
 
 
-async def _failure(failure: Failure, caps: Caps, keeper: Keeper) -> Failure:
+async def _failure(failure: Failure, caps: Caps, overflow: OverflowStore) -> Failure:
     if len(failure.message) > caps.value or isinstance(failure.message, Truncated):
-        message = await settle_excerpts(failure.message, caps, keeper)
-        failure = replace(failure, message=await shorten_text(message, "", caps.value, keeper))
+        message = await settle_excerpts(failure.message, caps, overflow)
+        failure = replace(failure, message=await shorten_text(message, "", caps.value, overflow))
     if not failure.data:
         return failure
     try:
-        data = await _light(dict(failure.data), caps, keeper)
-        settled = await settle_excerpts(data, caps, keeper)
-        shaped = await _value(settled, caps if settled is data else _around_excerpts(caps), keeper)
+        data = await _light(dict(failure.data), caps, overflow)
+        settled = await settle_excerpts(data, caps, overflow)
+        shaped = await _value(settled, caps if settled is data else _around_excerpts(caps), overflow)
     except (TypeError, ValueError, RecursionError, ArtifactTooLarge) as error:
-        keeper.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
+        overflow.notes.append(f"The data of this failure cannot be written as JSON and was left out: {error}")
         return replace(failure, data={})
     return replace(failure, data=shaped if isinstance(shaped, dict) else {"text": shaped})
 
 
-async def _value(value: Any, caps: Caps, keeper: Keeper) -> Any:
+async def _value(value: Any, caps: Caps, overflow: OverflowStore) -> Any:
     """A JSON value within its caps."""
     if type(value) is dict and len(value) <= QUICK_FIELDS and (size := _flat_size(value)) >= 0:
-        return await shorten_object(value, size, caps, keeper)
+        return await shorten_object(value, size, caps, overflow)
     handles: list[ArtifactRef] = []
     text = _write(value, handles)
-    if lost := {handle.ref for handle in handles if not keeper.artifacts.show(handle)}:
+    if lost := {handle.ref for handle in handles if not overflow.artifacts.show(handle)}:
         value = _without(value, lost)
-        keeper.notes.append("An artifact that this answer names is gone; it is shown as null.")
+        overflow.notes.append("An artifact that this answer names is gone; it is shown as null.")
     if not isinstance(value, dict):
         if len(text) <= caps.value:
             return value
-        kept = await keeper.keep_json(text, "answer.json")
-        keeper.note_cut("The answer", len(text), caps.value, kept)
+        kept = await overflow.keep_json(text, "answer.json")
+        overflow.note_cut("The answer", len(text), caps.value, kept)
         return cut(text, caps.value, kept)
-    return await shorten_object(value, len(text), caps, keeper)
+    return await shorten_object(value, len(text), caps, overflow)
 
 
 def _write(value: Any, handles: list[ArtifactRef]) -> str:

@@ -20,7 +20,8 @@ from handrail.contract.approval import ApprovalRequest
 from handrail.contract.call import Arguments
 from handrail.contract.errors import HandrailError, ToolFailed
 from handrail.contract.limits import MCP_PROGRESS_WAIT
-from handrail.contract.result import Failure, Result, sendable
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import sendable
 from handrail.mcp._clients import Caller, Clients, Parked
 from handrail.mcp._content import HANDLE, HANDLE_TOOLS, call_result
 from handrail.mcp._elicit import ask_now, can_ask, decision, form

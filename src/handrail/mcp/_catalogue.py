@@ -15,7 +15,7 @@ from handrail.misuse import shown
 from handrail.policy.approval import visible
 from handrail.schema.validate import Validator
 from handrail.toolkit.context import Context
-from handrail.toolkit.tool import Change, Tool
+from handrail.toolkit.tool import Behaviour, Change, Tool
 from mcp import Client, types
 
 Run: TypeAlias = Callable[[Offer, Context, Mapping[str, Any]], Awaitable[Result]]
@@ -79,7 +79,7 @@ class Catalogue:
         return Tool(
             offer.name, offer.checks.schema, body, description=offer.description, output=offer.output,
             risk=offer.risk, effects=offer.effects, timeout=self._timeout, deferred=deferred,
-            changed=partial(self._change, offer),
+            behaviour=Behaviour(changed=partial(self._change, offer)),
         )  # fmt: skip
 
     def _change(self, made: Offer) -> Change | None:

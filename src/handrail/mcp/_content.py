@@ -6,8 +6,9 @@ from typing import Any, Final, get_args
 
 import mcp_types as types
 
-from handrail.contract.result import ArtifactRef, FailureKind, Result, images_in, sendable
+from handrail.contract.result import ArtifactRef, FailureKind, Result, images_in
 from handrail.contract.truncated import Truncated
+from handrail.contract.wire import sendable
 from handrail.session.session import Session
 from handrail.toolkit.tool import Tool
 

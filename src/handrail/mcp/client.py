@@ -26,7 +26,8 @@ from handrail.contract.limits import (
     MCP_RESTART_WAITS,
     TOOL_TIMEOUT,
 )
-from handrail.contract.result import Failure, Result, sendable_data
+from handrail.contract.result import Failure, Result
+from handrail.contract.wire import sendable_data
 from handrail.drivers.open import open_own_guard, open_sandbox
 from handrail.mcp._answers import read_answer
 from handrail.mcp._catalogue import Catalogue

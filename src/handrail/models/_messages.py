@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from pydantic_ai import messages as parts
 from pydantic_ai.models import Model as Client
@@ -12,10 +12,7 @@ from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Message
 from handrail.contract.result import IMAGE_TYPES, Image, images_in
-
-NO_GIF: Final = frozenset({"google"})
-TEXT_RESULTS: Final = frozenset({"openai-chat", "ollama"})
-"""Providers whose results are text alone: the pictures of a result follow in the next message."""
+from handrail.models._known import KNOWN
 
 
 class History:
@@ -58,7 +55,7 @@ class History:
             text = clean(json.dumps(result.to_envelope(call.name), ensure_ascii=False, separators=(",", ":")))
             pictures = [picture for _, image in images_in(result.value) if (picture := self._picture(image))]
             content: Any = [text, *pictures] if pictures else text
-            if pictures and self._provider in TEXT_RESULTS:
+            if pictures and KNOWN[self._provider].has_text_results:
                 content = text
                 later += [f"What {clean(call.name)} (call {clean(call.id)}) shows:", *pictures]
             made.append(
@@ -66,7 +63,7 @@ class History:
                     clean(call.name),
                     content,
                     clean(call.id),
-                    outcome="failed" if self._provider == "anthropic" and not result.ok else "success",
+                    outcome="failed" if KNOWN[self._provider].tells_failures and not result.ok else "success",
                 )
             )
         said = self._prompt(message) if message.text.strip() or message.images else ""
@@ -77,7 +74,9 @@ class History:
         return made
 
     def _picture(self, image: Image) -> parts.BinaryContent | None:
-        if image.media_type not in IMAGE_TYPES or (image.media_type == "image/gif" and self._provider in NO_GIF):
+        if image.media_type not in IMAGE_TYPES or (
+            image.media_type == "image/gif" and not KNOWN[self._provider].takes_gif
+        ):
             return None
         return parts.BinaryContent(image.data, media_type=image.media_type)
 

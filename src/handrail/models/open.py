@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Model
 from handrail.lazy import Lazy
+from handrail.models._known import KNOWN
 
 if TYPE_CHECKING:
     from handrail.models import gguf as _gguf
@@ -23,20 +24,13 @@ else:
     _text = Lazy("handrail.models.text")
 
 T = TypeVar("T")
-PROVIDERS: Final = ("anthropic", "google", "ollama", "openai", "openai-chat")
+PROVIDERS: Final = tuple(sorted(KNOWN))
 FORMS: Final = (
     *(f"{provider}:NAME" for provider in PROVIDERS),
     "openai-chat:NAME@http://HOST/v1", "gguf:PATH", "recorded:PATH", "person",
 )  # fmt: skip
-FAMILIES: Final = {
-    "openai": r"gpt-|chatgpt|o\d",
-    "anthropic": "claude",
-    "google": "gemini",
-    "ollama": "llama|qwen|mistral|gemma|phi|deepseek",
-}
-"""Prefixes of the names of each provider's models."""
-ADDRESSED: Final = frozenset({"openai-chat", "ollama", "openai"})
-"""Providers whose models have no `@` inside their names."""
+DEFAULTS: Final = {key: f"{name}:{model}" for name, each in KNOWN.items() for key, model in each.defaults.items()}
+"""Default model, by the variable that holds a key."""
 _ADDRESS: Final = re.compile(r"@(https?://.*)$", re.DOTALL)
 
 
@@ -77,7 +71,7 @@ def open_model(name: str, **options: Any) -> Model:
 
 
 def _at_provider(name: str, provider: str, rest: str, options: dict[str, Any]) -> Model:
-    if provider in ADDRESSED and "@" in rest[1:] and not _ADDRESS.search(rest):
+    if KNOWN[provider].has_address and "@" in rest[1:] and not _ADDRESS.search(rest):
         given = rest[1:].partition("@")[2]
         raise HandrailError(f"{name}: {given!r} is not an address; write {provider}:NAME@http://HOST/v1")
     if address := _ADDRESS.search(rest):
@@ -106,7 +100,9 @@ def _wrong_name(name: object, provider: str, rest: str) -> str:
     said = f"{name!r} is not the name of a model"
     if provider in PROVIDERS:
         return f"{said}: write the model after the colon, as in {provider}:NAME"
-    if not rest and (known := next((kind for kind, names in FAMILIES.items() if re.match(names, provider)), "")):
+    if not rest and (
+        known := next((kind for kind, each in KNOWN.items() if each.begins and re.match(each.begins, provider)), "")
+    ):
         return f"{said}; did you mean {known}:{name}? Names are {', '.join(FORMS)}."
     near = next(iter(get_close_matches(provider.lower(), (*PROVIDERS, "gguf", "recorded", "person"), n=1)), "")
     hint = f"; did you mean {near}{'' if near == 'person' else ':' + (rest or 'NAME')}?" if near else "."

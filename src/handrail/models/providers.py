@@ -36,6 +36,7 @@ from handrail.contract.model import (
 from handrail.lazy import Lazy
 from handrail.models._failures import failed
 from handrail.models._hosted import AddingClient, adding
+from handrail.models._known import KNOWN
 from handrail.models._messages import History, as_json, clean
 from handrail.schema.export import DEFERRED, HOSTED, export, meta_of
 from handrail.scrub import SHORTEST
@@ -45,12 +46,6 @@ if TYPE_CHECKING:
 else:
     _genai = Lazy("google.genai.client")
 
-KINDS: Final = {"openai": "openai-responses"}
-"""The library's name for a provider, if it differs from ours."""
-KEYS: Final = {"anthropic": "ANTHROPIC", "google": "GEMINI", "openai": "OPENAI", "openai-chat": "OPENAI"}
-"""Prefix of the variable that holds the key, by provider."""
-EXPORTS: Final = {"openai": "openai-responses", "openai-chat": "openai", "ollama": "openai", "google": "gemini"}
-"""Name of the schema rules for a provider's tools, if it differs from the provider's."""
 SETTINGS: Final = frozenset(ModelSettings.__annotations__) - {"max_retries", "request_timeout", "first_event_timeout"}
 STOPS: Final[Mapping[str, Stop]] = {
     "stop": "end",
@@ -88,7 +83,7 @@ def connect(
     client = _client(provider, model, name=name, api_key=api_key, base_url=base_url, timeout=timeout)
     if max_tokens is not None:
         settings["max_tokens"] = max_tokens
-    if provider in ("anthropic", "openai") or "cache" in settings:  # the others cache by themselves
+    if KNOWN[provider].asks_to_cache or "cache" in settings:
         settings["cache"] = cache
     key = api_key or _key_of(client)
     return ProviderModel(
@@ -114,10 +109,10 @@ def _client(
         return provide(api_key=api_key, base_url=base_url, http_client=http)
 
     try:
-        known = infer_model(f"{KINDS.get(provider, provider)}:{model}", make)
+        known = infer_model(f"{KNOWN[provider].kind or provider}:{model}", make)
     except UserError as error:
-        if not api_key and not base_url and provider in KEYS:
-            raise HandrailError(f"{name} needs a key: set {KEYS[provider]}_API_KEY, or give api_key=…") from error
+        if not api_key and not base_url and KNOWN[provider].key:
+            raise HandrailError(f"{name} needs a key: set {KNOWN[provider].key}_API_KEY, or give api_key=…") from error
         raise HandrailError(f"{name} cannot be opened: {error}") from error
     # The same model with our own rules: schemas go out as they were exported, and a stream must end properly.
     rules = {"json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
@@ -169,7 +164,7 @@ class ProviderModel:
         self._provider = provider
         self._settings = ModelSettings(**settings)  # type: ignore[typeddict-item]
         self._left_out: set[str] = set()
-        self._rules = EXPORTS.get(provider, provider)
+        self._rules = KNOWN[provider].rules or provider
         self.searches = NATIVE_TOOL_TYPES.get(SEARCH) in client.profile.get("supported_native_tools", ())
         """Whether the provider has its own search for deferred tools."""
 

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from handrail.contract.call import Arguments, Call
 from handrail.contract.model import Message, Stop, Turn
-from handrail.contract.result import Result, to_wire
+from handrail.contract.result import Result
 from handrail.contract.truncated import cut
+from handrail.contract.wire import to_wire
 
 TEXT_LIMIT: Final = 16_000
 """Length of one text, in characters: of a message, of arguments, of a result."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.errors import Unavailable
-from handrail.contract.result import SCALARS
+from handrail.contract.wire import SCALARS
 from handrail.policy._shell import shell_covers, shell_forbids, shell_matches
-from handrail.policy.patterns import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.policy.rule import COMMAND_NAMES, FIELD, SHELL_TOOLS, Rule, ToolTraits, is_path_name, looks_like_path
 from handrail.schema.artifact_refs import references
+from handrail.schema.globs import SPECIAL, absolute, absolute_glob, escape, glob_matches, literal, path_matches
 from handrail.threads import in_thread
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from handrail.policy._shell_commands import (
     shell_texts,
 )
 from handrail.policy._shell_line import UNKNOWN, Command, read_line
-from handrail.policy.patterns import SPECIAL, glob_matches, literal
+from handrail.schema.globs import SPECIAL, glob_matches, literal
 
 MAX_TEXTS_DEPTH: Final = 8
 """Nesting depth of texts for a shell that are read, as in `bash -c "bash -c '…'"`."""

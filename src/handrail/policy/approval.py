@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.approval import ApprovalRequest
 from handrail.policy._match import PathRoots, first_property, is_path, matches, named_property, text_of
-from handrail.policy.patterns import escape
 from handrail.policy.rule import Rule, ToolTraits
 from handrail.schema.artifact_refs import references
+from handrail.schema.globs import escape
 from handrail.schema.navigate import escape as pointer_step
 from handrail.schema.navigate import kind_of, takes
 from handrail.schema.parse import NotJson, arguments_hash, parse

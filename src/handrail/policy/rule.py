@@ -11,7 +11,7 @@ from handrail.contract.driver import Feature
 from handrail.contract.errors import HandrailError
 from handrail.misuse import explains_misuse, refuse, shown
 from handrail.policy._shell import shell_matches
-from handrail.policy.patterns import check_glob, glob_matches, path_matches
+from handrail.schema.globs import check_glob, glob_matches, path_matches
 
 PATTERN: Final = re.compile(r"(?P<tool>[A-Za-z0-9_*-]{1,64})(?:\((?P<inner>.*)\))?", re.DOTALL)
 FIELD: Final = re.compile(r"(?P<field>[A-Za-z_][A-Za-z0-9_]*)=(?P<glob>.*)", re.DOTALL)

@@ -11,6 +11,7 @@ from typing import Final, Literal, Self
 import anyio
 
 from handrail.aio import finish, in_background, loop_here, on_own_loop
+from handrail.clock import CallClock
 from handrail.contract.clock import Clock
 from handrail.contract.driver import Chunk, Driver, Feature, Process, Report
 from handrail.contract.errors import HandrailError, Unavailable
@@ -19,7 +20,6 @@ from handrail.misuse import AsyncWith, explains_misuse
 from handrail.sandbox._execution import CommandSpec, Execution, OnOutput
 from handrail.sandbox._payloads import Payloads
 from handrail.sandbox._state import SandboxState
-from handrail.sandbox._wall import WallClock
 from handrail.sandbox.checks import as_bytes, as_command, called, count, resolve, seconds
 from handrail.sandbox.code import language as known_language
 from handrail.sandbox.completed import Completed
@@ -90,7 +90,7 @@ class Sandbox(Payloads, AsyncWith):
         silence = seconds(idle_timeout, "idle_timeout")
         state = self._state
         name = id or self._call_id or state.number("run")
-        execution = state.begin(Execution(name, spec, state.driver, self._clock or WallClock(), self._caps))
+        execution = state.begin(Execution(name, spec, state.driver, self._clock or CallClock.started(), self._caps))
         return self._advised(await state.wait_for(execution, timeout, silence))
 
     @on_own_loop
@@ -113,7 +113,7 @@ class Sandbox(Payloads, AsyncWith):
         spec = self._spec(command, await self._where(cwd), env, fed, timeout, max_output, show, for_job=True)
         silence = seconds(idle_timeout, "idle_timeout")
         state = self._state
-        execution = state.begin(Execution(state.number("job"), spec, state.driver, WallClock(), self._caps))
+        execution = state.begin(Execution(state.number("job"), spec, state.driver, CallClock.started(), self._caps))
         job = Job(execution, log, state.own_loop)
         in_background(self._wait_for(job, execution, timeout, silence))
         await self._started(execution)

@@ -8,11 +8,11 @@ from contextlib import suppress
 from copy import copy
 
 from handrail.aio import in_background
+from handrail.clock import CallClock
 from handrail.contract.clock import Clock
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Caps
 from handrail.sandbox._state import SandboxState
-from handrail.sandbox._wall import WallClock
 from handrail.sandbox.completed import Late
 from handrail.sandbox.conversation import CommandConversation, FramedCommand
 from handrail.sandbox.job import Job
@@ -90,7 +90,7 @@ async def _converse(
     where, state = await sandbox._where(cwd), sandbox._state
     spec = sandbox._spec(argv, where, env, None, None, None, None, for_job=True)
     name = state.number("run") if lasting else sandbox._call_id or state.number("run")
-    clock = WallClock() if lasting else sandbox._clock or WallClock()
+    clock = CallClock.started() if lasting else sandbox._clock or CallClock.started()
     command = state.begin(FramedCommand(name, spec, state.driver, clock, sandbox._caps))
     waiting = in_background(_wait_quietly(state, command))
     waiting.add_done_callback(lambda _: command.settled.set())  # the task may be cancelled before it begins

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from handrail.schema._aliases import alias_lists
 from handrail.schema.navigate import children, resolve
-
-if TYPE_CHECKING:
-    from handrail.schema.validate import Validator
 
 EXACT: Final = 2**53
 """Largest magnitude at which a float represents every integer."""
@@ -16,7 +13,7 @@ EXACT: Final = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of a whole schema that tell whether a valid call may still need to be tidied."""
+    """Properties of a whole schema that tell whether a valid call may still need to be normalized."""
 
     declared: frozenset[str]
     """The names of all declared parameters."""
@@ -148,10 +145,17 @@ def _has_type(schema: Mapping[str, Any], name: str) -> bool:
     return kind == name or (isinstance(kind, list) and name in kind)
 
 
-def passes(value: Any, validator: "Validator", *, own: bool) -> bool:
-    """Whether the arguments are valid and plainly need no tidying."""
-    if type(value) is not dict or not validator.is_valid(value):
-        return False
+class Checked(Protocol):
+    """The part of a Validator that is asked about valid arguments."""
+
+    @property
+    def traits(self) -> Traits: ...
+    @property
+    def typed(self) -> bool: ...
+
+
+def passes(value: dict[str, Any], validator: Checked, *, own: bool) -> bool:
+    """Whether valid arguments plainly need no normalizing."""
     traits = validator.traits
     if traits.unusual or (traits.open and not traits.declared.issuperset(value)):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from typing import Any, Final, Never
 
-from handrail.contract.result import to_wire
+from handrail.contract.wire import to_wire
 
 DEEPEST_VALUE: Final = 128
 """Levels of nesting that are accepted."""

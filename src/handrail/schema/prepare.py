@@ -7,8 +7,8 @@ from typing import Any, Final
 from handrail.contract.result import Failure
 from handrail.schema._fast_path import passes
 from handrail.schema._nearly_json import read_nearly
+from handrail.schema._normalize import Normalizer
 from handrail.schema._repairer import NO, GaveUp, Repairer
-from handrail.schema._tidy import Tidier
 from handrail.schema.artifact_refs import MARK, references
 from handrail.schema.describe import dotted, shorten, show
 from handrail.schema.explain import Convert, NotConvertible
@@ -85,11 +85,10 @@ def prepare(
         if validator.overloaded_by(value):
             raise _Refused([validator.overload(value)])
         refers = artifact is not None and _may_refer(arguments, value)
-        if not refers and passes(value, validator, own=own):
-            return Prepared(
-                value if isinstance(arguments, str) else arguments, value if convert is None else convert(value)
-            )
-        prepared = _repair_and_tidy(
+        if not refers and type(value) is dict and validator.is_valid(value) and passes(value, validator, own=own):
+            given = value if isinstance(arguments, str) else arguments
+            return Prepared(given, value if convert is None else convert(value))
+        prepared = _repair_and_normalize(
             arguments, value, validator.with_references if refers else validator, own=own, tool=tool
         )
         pending = refers and _check_references(prepared.arguments, artifact)
@@ -110,12 +109,12 @@ def _unchanged(
 ) -> dict[str, Any]:
     """An example, converted. Raises NotConvertible if it would be refused itself, or repaired."""
     repairer = Repairer(validator, own=own, text=None)
-    tidier = Tidier(repairer)
+    normalizer = Normalizer(repairer)
     try:
-        _tidied(tidier, _repaired(example, None, repairer, tool))
+        _normalized(normalizer, _repaired(example, None, repairer, tool))
     except _Refused as error:
         raise NotConvertible(error.problems) from None
-    changed = [*(repair.path for repair in repairer.repairs), *map(dotted, tidier.unknown)]
+    changed = [*(repair.path for repair in repairer.repairs), *map(dotted, normalizer.unknown)]
     if changed:
         raise NotConvertible([Problem(path, "would be repaired", "", "") for path in changed])
     return dict(example) if convert is None else convert(example)
@@ -128,17 +127,17 @@ def _read(text: str) -> Any:
         return NO
 
 
-def _repair_and_tidy(
+def _repair_and_normalize(
     arguments: str | Mapping[str, Any], value: Any, validator: Validator, *, own: bool, tool: str
 ) -> Prepared:
     text = arguments if isinstance(arguments, str) else None
     repairer = Repairer(validator, own=own, text=text)
     result = _repaired(value, text, repairer, tool)
-    tidier = Tidier(repairer)
+    normalizer = Normalizer(repairer)
     if text is None or len(text) <= MAX_REPAIRED_CHARS:
-        result = _tidied(tidier, result)
+        result = _normalized(normalizer, result)
     given = arguments if not isinstance(arguments, str) and result is value else result
-    return Prepared(given, result, tuple(repairer.repairs), _warnings(repairer, tidier))
+    return Prepared(given, result, tuple(repairer.repairs), _warnings(repairer, normalizer))
 
 
 def _may_refer(arguments: str | Mapping[str, Any], value: Any) -> bool:
@@ -262,18 +261,18 @@ def _wants_others(spec: Spec) -> bool:
     return spec.get("additionalProperties") is not None or spec.patterned
 
 
-def _tidied(tidier: Tidier, value: Any) -> Any:
-    repairs = tidier.repairer.repairs
+def _normalized(normalizer: Normalizer, value: Any) -> Any:
+    repairs = normalizer.repairer.repairs
     mark = len(repairs)
     try:
-        result = tidier.tidy(ROOT, value)
+        result = normalizer.normalize(ROOT, value)
     except (GaveUp, RecursionError):
         result = NO
-    if tidier.problems:
-        raise _Refused(tidier.problems)
-    if result is NO or not tidier.validator.is_valid(result):
-        if tidier.moved:
-            raise _Refused(tidier.validator.problems(value if result is NO else result) or [_TOO_MANY_KEYS])
+    if normalizer.problems:
+        raise _Refused(normalizer.problems)
+    if result is NO or not normalizer.validator.is_valid(result):
+        if normalizer.moved:
+            raise _Refused(normalizer.validator.problems(value if result is NO else result) or [_TOO_MANY_KEYS])
         del repairs[mark:]
         return value
     return result
@@ -291,9 +290,9 @@ def _check_references(value: Any, artifact: Fault | None) -> bool:
     return pending
 
 
-def _warnings(repairer: Repairer, tidier: Tidier) -> tuple[str, ...]:
+def _warnings(repairer: Repairer, normalizer: Normalizer) -> tuple[str, ...]:
     warnings = [str(repair) for repair in repairer.repairs if repair.loud]
-    warnings += [f"`{dotted(path)}` is not in the schema; it was passed on unchanged" for path in tidier.unknown]
+    warnings += [f"`{dotted(path)}` is not in the schema; it was passed on unchanged" for path in normalizer.unknown]
     more = len(warnings) - MAX_WARNINGS_COUNT
     return (*warnings[:MAX_WARNINGS_COUNT], *([f"and {more} more"] if more > 0 else []))
 

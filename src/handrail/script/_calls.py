@@ -3,7 +3,8 @@
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError, ToolFailed, Unavailable
-from handrail.contract.result import SCALARS, Failure
+from handrail.contract.result import Failure
+from handrail.contract.wire import SCALARS
 from handrail.script._values import Values
 from handrail.toolkit.context import Context
 

@@ -6,10 +6,11 @@ import re
 from typing import Any, Final
 
 from handrail.contract.errors import ToolFailed
-from handrail.contract.result import SCALARS, ArtifactRef, Failure, Image
+from handrail.contract.result import ArtifactRef, Failure, Image
+from handrail.contract.wire import SCALARS
 from handrail.sandbox.sandbox import Sandbox
 from handrail.threads import in_thread
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Context, session_of
 
 JSON: Final = "application/json"
 PREVIEW_CHARS: Final = 200
@@ -105,7 +106,7 @@ class Values:
     async def _large(self, value: Any, *, incomplete: bool) -> Any:
         """The value, or a reference to a large one. A part of an incomplete value may be incomplete too."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if self._context.budget.inlines(text):
+        if session_of(self._context).budget.inlines(text):
             return value
         media_type = None if isinstance(value, str) else JSON
         artifacts = self._context.artifacts

@@ -9,7 +9,7 @@ from handrail.contract.result import Failure
 from handrail.misuse import nearest
 from handrail.script._calls import sentence
 from handrail.script._inside_syntax import compiled, parsed
-from handrail.toolkit.hosted import refusal
+from handrail.toolkit.hosted import HostedTool, refusal
 from handrail.toolkit.tool import Tool
 
 OWN_NAMES: Final = frozenset({"gather"})
@@ -87,7 +87,7 @@ def _wrong(use: _Use, known: Mapping[str, Tool]) -> str:
     tool = known.get(use.name)
     if tool is None:
         return f"there is no tool {use.name!r}; {nearest(use.name, sorted(known))}"
-    if tool.hosted is not None:
+    if isinstance(tool, HostedTool):
         return refusal(tool.name).rstrip(".")
     if "script" not in tool.callable_from:
         return f"{use.name} cannot be called by a script; call it directly"

@@ -10,15 +10,15 @@ from handrail.script._calls import ScriptCalls
 from handrail.script._interpreter import Interpreter
 from handrail.script._media import media_of
 from handrail.script.plan import read_plan
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Context, session_of
 
 
 async def run_script(context: Context, code: str, timeout: float) -> Result:
     """Run the script for at most `timeout` seconds, and the seconds of its budget; a wrong script is not begun."""
-    plan = read_plan(code, context.tools)
+    plan = read_plan(code, session_of(context).toolbox.all())
     if isinstance(plan, Failure):
         return plan
-    most = context.budget.script_seconds
+    most = session_of(context).budget.script_seconds
     interpreter, calls = await Interpreter.open(context), ScriptCalls(context)
     try:
         ended = await _ended(context, interpreter, calls, code, min(timeout, inf if most is None else most))

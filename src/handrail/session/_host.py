@@ -12,8 +12,9 @@ from handrail.lazy import Lazy
 from handrail.schema.export import DEFERRED, HOSTED, check_provider
 from handrail.session.loop_host import LoopHost
 from handrail.toolkit.context import Host
+from handrail.toolkit.hosted import HostedTool, exported, is_for
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import Toolbox, exported, is_for
+from handrail.toolkit.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from handrail.tools import search_tools as _search_tools
@@ -147,8 +148,8 @@ class SessionHost:
         if key not in self._schemas:
             self._schemas[key] = [
                 {"name": each.name, "description": each.description, "inputSchema": {"type": "object"},
-                 "_meta": {HOSTED: dict(each.hosted)}}
-                for each in self.toolbox if each.hosted is not None
+                 "_meta": {HOSTED: dict(each.definitions)}}
+                for each in self.toolbox if isinstance(each, HostedTool)
             ]  # fmt: skip
         return self._schemas[key]
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
-from handrail.policy.patterns import SPECIAL
+from handrail.gates.permit import approvals_of
 from handrail.policy.rule import Rule
+from handrail.schema.globs import SPECIAL
 from handrail.store.ends import open_ends
 
 if TYPE_CHECKING:
@@ -67,15 +68,16 @@ def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other
 def take_up(session: "Session", past: tuple[Event, ...]) -> None:
     """Write the ends of what was open, and restore memory, remembered rules, loaded tools and the count of calls."""
     same = _same_rules(_latest(past), session.facts())
+    approvals = approvals_of(session.shared)
     for event in past:
         if event.type == "call_ended" and "memory" in event.data:
             session.memories.restore(event.data["memory"])
         elif event.type == "approval_settled" and _is_exact(event.data.get("rule")) and same:
-            session.shared.remembered.append(Rule(event.data["rule"]))
+            approvals.remembered.append(Rule(event.data["rule"]))
         elif event.type == "approval_settled" and event.data["decision"] == "deferred":
-            session.shared.used_approvals.discard((event.data["tool"], event.data["arguments_hash"]))
+            approvals.used.discard((event.data["tool"], event.data["arguments_hash"]))
         elif event.type == "call_started" and "approved" in event.data:
-            session.shared.used_approvals.add((event.data["tool"], event.data["approved"]))
+            approvals.used.add((event.data["tool"], event.data["approved"]))
         elif event.type == "tools_loaded" and event.parent is None:
             session.host.restore_loaded(event.data["tools"])
     session.call_count = _own_calls(past)

@@ -21,7 +21,7 @@ from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._memory import Memory
 from handrail.session.session import Session
-from handrail.session.typed_answer import is_answer_tool
+from handrail.session.typed_answer import AnswerTool
 from handrail.toolkit.context import Context
 from handrail.toolkit.gate import SessionState, Step
 from handrail.toolkit.tool import Tool
@@ -160,7 +160,7 @@ class ChildSession(Session):
 
 def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
     """The tools of these names, all of them if None. A task never has a tool that its parent has not."""
-    known = {tool.name: tool for tool in toolbox if not is_answer_tool(tool)}
+    known = {tool.name: tool for tool in toolbox if not isinstance(tool, AnswerTool)}
     for name in names or ():
         if name not in known:
             message = f"There is no tool {name[:100]!r} to give to the task; {nearest(name, known)}."
@@ -170,8 +170,4 @@ def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
 
 def _shared(parent: SessionState, task: str, step: Step) -> SessionState:
     """The parent's policy, budget, approver, remembered rules, lanes and counts; the model's context is its own."""
-    made = SessionState(parent.policy, parent.budget, parent.approver, parent.sandbox, parent.caps)
-    made.task, made.counts = task, step.counts
-    made.remembered, made.lanes, made.open_guard = parent.remembered, parent.lanes, parent.open_guard
-    made.used_approvals, made.call_timeout = parent.used_approvals, parent.call_timeout
-    return made
+    return parent.for_task(task, step.counts)

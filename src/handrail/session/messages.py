@@ -14,7 +14,8 @@ from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import Event
 from handrail.contract.model import Message
-from handrail.contract.result import Failure, Image, Result, Success, result_from, sendable, sendable_data, with_image
+from handrail.contract.result import Failure, Image, Result, Success, result_from, with_image
+from handrail.contract.wire import sendable, sendable_data
 from handrail.session.steering import TaskState
 from handrail.session.window import IMAGE_WEIGHT, MESSAGE_WEIGHT, Window, weigh_json, weigh_message
 

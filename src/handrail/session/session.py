@@ -12,6 +12,7 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 
 from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops, running_loop
 from handrail.artifacts.store import Artifacts, Scope, scope_for
+from handrail.clock import CallClock
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError
@@ -39,8 +40,7 @@ from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
 from handrail.session.options import SessionOptions
 from handrail.session.pending import Begun, Pending
-from handrail.session.standard import admit
-from handrail.toolkit.clock import CallClock
+from handrail.session.standard import STANDARD, admit
 from handrail.toolkit.context import Context, Host
 from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
 from handrail.toolkit.tool import Tool
@@ -104,7 +104,7 @@ class Session(AsyncWith):
         self.tracing = checked_tracing(tracing)
         self.is_budgeted = budget_gate in (known := _checks.checked_gates(gates))  # they may be anybody's
         walked = with_secrets(known, self.scrubber)
-        self._walk = fold([*([] if tracing is None else [tracing.call]), *walked])
+        self._walk = fold([*([] if tracing is None else [tracing.call]), *walked], STANDARD)
         self.memories = Memory()
         self.opened_by: dict[str, Any] = {}
         """What the program around the session adds to its first event: the model's name, the system text."""

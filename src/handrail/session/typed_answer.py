@@ -14,7 +14,13 @@ MAX_PROBLEMS_COUNT: Final = 5
 MAX_PROBLEM_CHARS: Final = 300
 
 
-def answer_tool(model: Any, accept: Callable[[Any], bool]) -> Tool:
+class AnswerTool(Tool):
+    """The tool `answer` of an agent with a typed output: a class of its own tells it from a tool of that name."""
+
+    __slots__ = ()
+
+
+def answer_tool(model: Any, accept: Callable[[Any], bool]) -> AnswerTool:
     """The tool for this model. `accept` gets the object; if it returns False, there is an answer already."""
     if not (isinstance(model, type) and hasattr(model, "model_validate") and hasattr(model, "model_json_schema")):
         raise HandrailError(f"output is a class that derives from pydantic.BaseModel, not {model!r}")
@@ -34,12 +40,7 @@ def answer_tool(model: Any, accept: Callable[[Any], bool]) -> Tool:
 
     about = (model.__doc__ or "").strip() if "__doc__" in vars(model) else ""
     description = f"Give the final answer. Call it once, when the work is done. {about}".strip()
-    return Tool(NAME, _wrapped(schema) if wrapped else schema, answer, description=description)
-
-
-def is_answer_tool(tool: Tool | None) -> bool:
-    """Whether `answer_tool` made it."""
-    return tool is not None and tool.function is None and tool.description.startswith("Give the final answer. ")
+    return AnswerTool(NAME, _wrapped(schema) if wrapped else schema, answer, description=description)
 
 
 def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:

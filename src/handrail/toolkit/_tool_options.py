@@ -5,14 +5,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from handrail.contract.approval import Risk
 from handrail.contract.errors import HandrailError
 from handrail.misuse import expect_number, refuse
-
-if TYPE_CHECKING:
-    from handrail.toolkit.tool import Tool
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Returns = Literal["value", "envelope"]
@@ -45,7 +42,32 @@ def check_name(name: object) -> None:
         raise HandrailError(f"tool name {name!r} is not 1 to 64 of the characters A-Z, a-z, 0-9, _ and -")
 
 
-def check_options(tool: "Tool") -> None:
+class Options(Protocol):
+    """The options of a Tool that are checked together, as its fields."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def risk(self) -> str: ...
+    @property
+    def lane(self) -> str | None: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def output_cap(self) -> int | None: ...
+    @property
+    def returns(self) -> str: ...
+    @property
+    def blank(self) -> str | None: ...
+    @property
+    def isolate(self) -> bool: ...
+    @property
+    def function(self) -> Callable[..., Any] | None: ...
+    @property
+    def body(self) -> Callable[..., Any]: ...
+
+
+def check_options(tool: Options) -> None:
     name = f"tool {tool.name}:"
     for option, kinds, write in TYPES:
         if not isinstance(value := getattr(tool, option), kinds):
@@ -57,14 +79,14 @@ def check_options(tool: "Tool") -> None:
     expect_number(f"{name} output_cap", tool.output_cap, characters, least=0, above=True, whole=True)
     if tool.isolate and tool.function is None:
         raise HandrailError(f"{name} isolate=True is for functions: make it with @tool(isolate=True)")
-    for option in ("convert", "function", "describe", "covers", "changed"):
+    for option in ("convert", "function"):
         if (given := getattr(tool, option)) is not None and not callable(given):
             refuse(f"{name} {option}", given, "a function")
     if tool.function is None and not _takes_two(tool.body):
         refuse(f"{name} body", tool.body, "a function of two values: `def body(context, arguments): …`")
 
 
-def _check_words(tool: "Tool", name: str) -> None:
+def _check_words(tool: Options, name: str) -> None:
     if tool.risk not in get_args(Risk):
         raise HandrailError(f"{name} risk {tool.risk!r} is not one of {', '.join(get_args(Risk))}")
     if tool.returns not in get_args(Returns):
@@ -93,15 +115,15 @@ def refuse_generator(name: str, body: Callable[..., Any]) -> None:
         )
 
 
-def names(tool: "Tool", option: str, given: Collection[str], example: str) -> frozenset[str]:
+def names(tool: str, option: str, given: Collection[str], example: str) -> frozenset[str]:
     if not isinstance(given, str | Collection) or not all(isinstance(word, str) for word in given):
-        refuse(f"tool {tool.name}: {option}", given, f"a list such as [{example!r}]")
+        refuse(f"tool {tool}: {option}", given, f"a list such as [{example!r}]")
     return frozenset({given} if isinstance(given, str) else given)
 
 
-def subset(tool: "Tool", option: str, given: Collection[str], allowed: Any) -> frozenset[str]:
+def subset(tool: str, option: str, given: Collection[str], allowed: Any) -> frozenset[str]:
     words = names(tool, option, given, get_args(allowed)[0])
     if unknown := words - set(get_args(allowed)):
         wrong, right = ", ".join(sorted(map(repr, unknown))), ", ".join(get_args(allowed))
-        raise HandrailError(f"tool {tool.name}: {option} {wrong} is not one of {right}")
+        raise HandrailError(f"tool {tool}: {option} {wrong} is not one of {right}")
     return words

@@ -9,7 +9,6 @@ from typing_extensions import TypeVar
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.clock import Clock
 from handrail.contract.errors import ToolFailed
-from handrail.contract.event import EventType
 from handrail.contract.limits import Budget, Caps, uncut
 from handrail.contract.result import Failure, Result
 from handrail.misuse import refuse
@@ -18,8 +17,6 @@ from handrail.sandbox.views import end_call
 
 if TYPE_CHECKING:
     from handrail.artifacts.store import Scope
-    from handrail.toolkit.tool import Tool
-    from handrail.toolkit.toolbox import Toolbox
 
 
 State = TypeVar("State", default=Any)
@@ -68,6 +65,7 @@ class Host(Protocol):
 
 
 _beginning = threading.Lock()
+"""Guards the live output of every call: a body in a thread may begin it while its call ends."""
 
 
 class LiveOutput(Protocol):
@@ -78,8 +76,14 @@ class LiveOutput(Protocol):
     def show(self, text: str, stream: str) -> None: ...
 
 
+class ToolList(Protocol):
+    """The part of a Toolbox that a Context passes on; a Tool needs Context, so its type cannot be named here."""
+
+    def all(self) -> Sequence[Any]: ...
+
+
 class SessionView(Protocol):
-    """The part of a Session that a Context may use."""
+    """The part of a Session that a Context uses."""
 
     @property
     def id(self) -> str: ...
@@ -89,18 +93,11 @@ class SessionView(Protocol):
     @property
     def artifacts(self) -> "Scope": ...
     @property
-    def toolbox(self) -> "Toolbox": ...
+    def toolbox(self) -> ToolList: ...
     @property
     def budget(self) -> Budget: ...
     def caps_for(self, output_cap: int | None) -> Caps: ...
     def sandbox_for(self, context: "Context") -> Sandbox: ...
-    def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
-    def begin_body(self, call_id: str, parent: str | None) -> str: ...
-    async def begin_when_free(self, call_id: str, parent: str | None) -> str: ...
-    async def settle(self) -> bool: ...
-    @property
-    def store_error(self) -> str: ...
-    def memory_changes(self) -> dict[str, dict[str, Any]]: ...
     def live_output(self, call: Call) -> LiveOutput: ...
     def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]: ...
     async def call(
@@ -129,15 +126,14 @@ class Context(Generic[State]):
         ```
     """
 
-    __slots__ = ("_is_uncut", "_live", "_outlives", "_output_cap", "_sandbox", "_session", "call", "clock", "stopped")
+    __slots__ = ("_is_uncut", "_live", "_outlives", "_output_cap", "_sandbox", "_session", "_stopped", "call", "clock")
 
     def __init__(
         self, call: Call, clock: Clock, session: SessionView, output_cap: int | None = None, *, is_uncut: bool = False
     ) -> None:
         self.call = call
         self.clock = clock
-        self.stopped = ""
-        """Reason for the body to stop; empty while there is none."""
+        self._stopped = ""
         self._session = session
         self._output_cap = output_cap
         self._is_uncut = is_uncut
@@ -204,34 +200,12 @@ class Context(Generic[State]):
 
     def check(self) -> None:
         """Raise if the call was cancelled or timed out: for long `def` bodies, which cannot be stopped from outside."""
-        if self.stopped:
-            raise ToolFailed(Failure("cancelled", self.stopped))
+        if self._stopped:
+            raise ToolFailed(Failure("cancelled", self._stopped))
 
     async def use(self, name: str, arguments: Arguments = "{}", *, origin: Origin | None = None) -> Result:
         """Call another tool as part of this call, through every gate; `origin` is this call's own if None."""
         return await self._session.call(name, arguments, origin=origin or self.call.origin, parent=self.call.id)
-
-    @property
-    def tools(self) -> "Sequence[Tool]":
-        """The session's tools, sorted by name."""
-        return self._session.toolbox.all()
-
-    @property
-    def budget(self) -> Budget:
-        """The limits of one run of the session."""
-        return self._session.budget
-
-    def outlive(self, goes_on: bool) -> None:
-        """Note that the body goes on in its thread after its call; or that it has ended now."""
-        with _beginning:
-            self._outlives = goes_on
-            if self._live is not None:
-                self._live.outlives = goes_on
-
-    async def end(self) -> None:
-        """Note that the body has ended, and end the commands that it talks to."""
-        if self._sandbox is not None:
-            await end_call(self._sandbox)
 
     def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
         """A dictionary that a tool keeps for the rest of the session.
@@ -239,6 +213,30 @@ class Context(Generic[State]):
         What `lasts` is stored with the session, and is there again when it is resumed; its values are plain JSON data.
         """
         return self._session.memory(tool_name, lasts=lasts)
+
+
+def session_of(context: Context) -> SessionView:
+    """The session of a call, for Handrail's own gates and tools; other bodies need only the Context."""
+    return context._session
+
+
+def tell_to_stop(context: Context, why: str) -> None:
+    """Make `context.check()` raise in the body, for this reason."""
+    context._stopped = why
+
+
+def outlive(context: Context, goes_on: bool) -> None:
+    """Note that the body goes on in its thread after its call, or that it has ended now."""
+    with _beginning:
+        context._outlives = goes_on
+        if context._live is not None:
+            context._live.outlives = goes_on
+
+
+async def end_commands(context: Context) -> None:
+    """End the commands that the body talks to, because the body has ended."""
+    if context._sandbox is not None:
+        await end_call(context._sandbox)
 
 
 Body = Callable[[Context, Mapping[str, Any]], Any]

@@ -1,13 +1,13 @@
 """The pipeline: a Step passes through Gates, and a Result comes back."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 
+from handrail.clock import CallClock
 from handrail.contract.approval import Approver
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
@@ -17,9 +17,7 @@ from handrail.contract.result import Failure, Result, Success
 from handrail.log import report
 from handrail.misuse import expect, shown
 from handrail.policy.policy import Policy, RuleLists
-from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
-from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, SessionView
 from handrail.toolkit.isolated import OpenGuard
 from handrail.toolkit.requests import Requests
@@ -32,54 +30,25 @@ MAX_TOOLS_COUNT: Final = 1_000
 class Counts:
     """Counts of one run, compared with its budget. A new user turn starts with new counts."""
 
-    __slots__ = ("_tasks", "calls", "clock", "refusals", "requests", "scripts")
+    __slots__ = ("calls", "clock", "kept", "refusals", "requests", "scripts")
 
     def __init__(self, budget: Budget) -> None:
         self.calls = 0
         self.refusals = 0
         self.scripts: dict[str, int] = {}
         """The number of calls by each script."""
-        self._tasks: dict[str, Repeats] = {}
+        self.kept: dict[type, Any] = {}
+        """State that a gate keeps for one run, by its class."""
         self.clock = CallClock(seconds=budget.seconds)
         self.requests = Requests(budget)
 
-    def repeats(self, task: str) -> "Repeats":
-        """The repetitions in a task; "" is the session itself. Tasks are separate: they work in other directories."""
-        known = self._tasks.get(task)
-        if known is None:
-            known = self._tasks[task] = Repeats()
-        return known
-
-
-class Repeats:
-    """Failures of one task, and its last success: gates/breaker.py compares the next call with them."""
-
-    __slots__ = ("arguments", "count", "digest", "failures", "keys", "tool")
-
-    def __init__(self) -> None:
-        self.failures: dict[str, dict[str, tuple[str, int]]] = {}
-        """Last failure and the number of its repetitions, by tool, then by arguments."""
-        self.begin(None, {})
-
-    def begin(self, tool: Tool | None, arguments: Mapping[str, Any]) -> None:
-        """Note a success that differs from the one before."""
-        self.tool = tool
-        self.arguments = arguments
-        self.count = 1
-        """Number of equal results in a row."""
-        self.digest = ""
-        """Digest of the result; empty after the first one, which is compared only if the call comes again."""
-        self.keys: set[str] = set()
-        """Keys of the call, one for each form in which it was sent again."""
-
 
 class SessionState:
-    """State that the calls of a session share: policy, budget, approver, sandbox, and the gates' own state."""
+    """State that the calls of a session share: its policy, budget, approver and sandbox, and what gates keep."""
 
     __slots__ = (
-        "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts", "covered",
-        "lanes", "open_guard", "policy",
-        "remembered", "sandbox", "smallest_cap", "task", "tasks_ended", "used_approvals",
+        "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "caps_now", "counts", "kept",
+        "open_guard", "policy", "sandbox", "task", "tasks_ended",
     )  # fmt: skip
 
     def __init__(
@@ -98,19 +67,20 @@ class SessionState:
         """The id of the task, in a child session."""
         self.tasks_ended = False
         """Whether a task that this session gave in its run was ended, or not begun, because the budget is used up."""
-        self.remembered: list[Rule] = []
-        """Rules that a person accepted for the rest of the session."""
-        self.covered: dict[str, frozenset[str]] = {}
-        """Tools that a running script's approval covers, by script."""
-        self.used_approvals: set[tuple[str, str]] = set()
-        """Tools and hashes of arguments that were let through because a person had approved them before the call."""
-        self.lanes: dict[str, Any] = {}
-        """Named lanes; managed by gates/lane.py."""
+        self.kept: dict[type, Any] = {}
+        """State that a gate keeps for the session and its tasks, by its class."""
         self.open_guard: OpenGuard
-        """Opener of a driver for isolated tools."""
+        """Opens the guard of an isolated tool."""
         self.counts = Counts(budget)
         self._rules: dict[Tool, RuleLists] = {}
         self._lacks: dict[Tool, str] = {}
+
+    def for_task(self, task: str, counts: Counts) -> "SessionState":
+        """The state of a child session: all is shared but the model's context. `counts` are those of its run."""
+        made = SessionState(self.policy, self.budget, self.approver, self.sandbox, self.caps)
+        made.task, made.counts, made.kept = task, counts, self.kept
+        made.open_guard, made.call_timeout = self.open_guard, self.call_timeout
+        return made
 
     @property
     def tokens_left(self) -> int | None:
@@ -122,7 +92,7 @@ class SessionState:
         if count is not None:
             expect("tokens_left", count, int, "a whole number, or None")
         self._tokens_left = count
-        self.smallest_cap = self.caps.fitting(count).smallest
+        self.caps_now = self.caps.fitting(count)
 
     def rules_about(self, tool: Tool) -> RuleLists:
         """The policy's rules that may apply to a call of this tool."""
@@ -155,6 +125,18 @@ def _lacks(tool: Tool, sandbox: Sandbox | None) -> str:
     return f"{tool.name} needs {missing}, which the {sandbox.report.driver} sandbox does not enforce"
 
 
+class GateSession(SessionView, Protocol):
+    """The part of a Session that gates use."""
+
+    def emit(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> None: ...
+    def begin_body(self, call_id: str, parent: str | None) -> str: ...
+    async def begin_when_free(self, call_id: str, parent: str | None) -> str: ...
+    async def settle(self) -> bool: ...
+    @property
+    def store_error(self) -> str: ...
+    def memory_changes(self) -> dict[str, dict[str, Any]]: ...
+
+
 class Step:
     """One call on its way through the gates. They read it, and fill in what later gates need.
 
@@ -175,64 +157,45 @@ class Step:
     """
 
     __slots__ = (
-        "_session",
-        "approved",
-        "approver",
-        "arguments",
-        "arguments_hash",
-        "by_script",
-        "call",
-        "clock",
-        "context",
-        "converted",
-        "counts",
-        "deferred",
-        "depth",
-        "images",
-        "parent",
-        "repairs",
-        "scope",
-        "shared",
-        "slot",
-        "still_running",
-        "terminated",
-        "tool",
-        "traceback",
-        "warnings",
+        "approved", "approver", "arguments", "arguments_hash", "by_script", "call", "clock", "context", "converted",
+        "counts", "deferred", "images", "parent", "repairs", "scope", "session", "shared", "slot", "still_running",
+        "terminated", "tool", "traceback", "warnings",
     )  # fmt: skip
 
     def __init__(
-        self, call: Call, tool: Tool, session: SessionView, clock: CallClock, shared: SessionState,
+        self, call: Call, tool: Tool, session: GateSession, clock: CallClock, shared: SessionState,
         parent: "Step | None" = None,
     ) -> None:  # fmt: skip
         self.call = call
         self.tool = tool
-        self.parent = parent  # the running call that made this one
+        self.parent = parent
+        """The running call that made this one."""
         self.by_script: bool = call.origin == "script" and (parent is None or parent.call.origin != "script")
         """Whether a script itself made the call, and not a tool that it called."""
         self.context = Context(call, clock, session, tool.output_cap, is_uncut=self.by_script)
         self.clock = clock
+        self.session = session
         self.shared = shared
-        self.counts = shared.counts  # of the run in which the call began
+        self.counts = shared.counts
+        """Counts of the run in which the call began."""
         self.approver: Approver | None = shared.approver if parent is None else parent.approver
-        """Approver of this call, and of the calls that it makes."""
+        """Asked about this call, and about those that it makes."""
         self.approved: str | None = None
-        """Hash of the arguments that a person approved before the call."""
-        self.depth: int = 1 if parent is None else parent.depth + 1
-        """Depth of nested calls, this one included."""
-        self._session = session
+        """The hash of the arguments that a person approved before the call."""
         self.arguments_hash = ""
         """The hash of the arguments as they were sent."""
         self.arguments: Mapping[str, Any] = {}
-        """The arguments after preflight: plain JSON that fits the schema."""
         self.converted: Mapping[str, Any] = {}
-        """The same arguments in the function's own types."""
+        """The arguments after preflight: as plain JSON that fits the schema, and in the function's own types."""
         self.repairs: tuple[Any, ...] = ()
         self.warnings: tuple[str, ...] = ()
-        self.images: list[dict[str, Any]] = []  # where the result has pictures, and the references to them
+        """Changes that preflight made to the arguments, and its notes on them for the model."""
+        self.images: list[dict[str, Any]] = []
+        """Paths of the pictures in the result, and the references to them."""
         self.slot: Any = None
         """The Slot that gates/lane.py reserved when the call was accepted; None without a lane."""
-        self.still_running = False  # whether the body could not be stopped and may still be running
+        self.still_running = False
+        """Whether the body could not be stopped and may still be running."""
         self.scope: anyio.CancelScope | None = None
         """The scope to cancel when a person ends the call."""
         self.terminated = self.deferred = False
@@ -242,40 +205,11 @@ class Step:
 
     def emit(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Write an event of this call."""
-        self._session.emit(type, self.call.id, self.call.parent, data)
+        self.session.emit(type, self.call.id, self.call.parent, data)
 
     def report(self, who: str, error: BaseException, level: int = logging.ERROR) -> str:
         """Log what somebody raised during this call. Returns the traceback, for an event."""
         return report(f"{who} (call {self.call.id!r} of session {self.context.session_id!r})", error, level)
-
-    def begin(self) -> str:
-        """Record that the body begins. Returns the reason if it must not, because it cannot be stored; else ""."""
-        return self._session.begin_body(self.call.id, self.call.parent)
-
-    async def begin_when_free(self) -> str:
-        """Record the beginning once no other process has the store locked. Returns as `begin` does."""
-        with self.clock.pause(run=False):
-            return await self._session.begin_when_free(self.call.id, self.call.parent)
-
-    async def unstored(self) -> Failure | None:
-        """The answer to a call while its session cannot be stored: it is not run, and nobody is asked about it."""
-        if self._session.store_error:
-            with self.clock.pause(run=False):
-                await self._session.settle()
-        return self.not_stored(why) if (why := self._session.store_error) else None
-
-    def not_stored(self, why: str) -> Failure:
-        """The answer to a call that cannot be stored, for this reason."""
-        message = f"{self.tool.name} was not run: {why}. Tell the user, and try again later."
-        return Failure("unavailable", message, data={"started": False})
-
-    def memory_changes(self) -> dict[str, dict[str, Any]]:
-        """Changes of the tools' session memory since the last call ended."""
-        return self._session.memory_changes()
-
-    def repairs_as_data(self) -> list[dict[str, Any]]:
-        """Changes that preflight made, as plain data for an event."""
-        return [asdict(repair) for repair in self.repairs]
 
     def watch(self, scope: anyio.CancelScope) -> None:
         """Set the scope that is cancelled when a person ends the call; cancel it now if they already have."""
@@ -313,8 +247,6 @@ Example:
     #> HELLO ADA
     ```
 """
-OWN: Final = "handrail."
-"""The package whose gates are known to return a Result."""
 Gate = Callable[[Step, Next], Awaitable[Result]]
 """An async function around a tool's body: it passes the call on, answers it, or changes the result.
 
@@ -335,16 +267,19 @@ Example:
 """
 
 
-def fold(gates: Sequence[Gate]) -> Next:
-    """Combine the gates into one function. The last gate must not call `proceed`."""
+def fold(gates: Sequence[Gate], trusted: Collection[Gate] = ()) -> Next:
+    """Combine the gates into one function. The last gate must not call `proceed`.
+
+    The result of a gate is checked unless the gate is `trusted` to return one: a check costs a coroutine more a call.
+    """
     chain: Next = _end
     for gate in reversed(gates):
-        chain = _link(gate, chain)
+        chain = _link(gate, chain, gate in trusted)
     return chain
 
 
-def _link(gate: Gate, proceed: Next) -> Next:
-    if str(getattr(gate, "__module__", "")).startswith(OWN):
+def _link(gate: Gate, proceed: Next, trusted: bool) -> Next:
+    if trusted:
         return lambda step: gate(step, proceed)
 
     async def checked(step: Step) -> Result:

@@ -62,17 +62,45 @@ class ToolOptions(TypedDict, total=False):
     polls: bool
     varies: Collection[str]
     blank: Blank | None
-    describe: Callable[[Sequence["Tool"]], str] | None
-    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None
+    behaviour: "Behaviour"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Why a person must agree to a tool again: it is no longer what they agreed to."""
+    """The reason why a person must agree to a tool again: it is no longer what they agreed to."""
 
     reason: str
     accept: Callable[[], None]
     """Function that is called when the person agrees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Questions that a tool answers itself, for a tool whose answers depend on other tools or on a server.
+
+    Example:
+        ```python
+        counting = Behaviour(describe=lambda tools: f"Count the {len(tools)} tools.")
+        print(counting.describe([]))
+        #> Count the 0 tools.
+        ```
+    """
+
+    describe: Callable[[Sequence["Tool"]], str] | None = None
+    """Writes the exported description from the tools beside it; None means `Tool.description`."""
+    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = None
+    """Names the tools that a call with these arguments will call in its turn."""
+    changed: Callable[[], Change | None] | None = None
+    """Asked before every call of a tool that others can change. A Change asks a person, whatever the policy allows."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if (given := getattr(self, name)) is not None and not callable(given):
+                refuse(f"Behaviour.{name}", given, "a function")
+
+
+PLAIN: Final = Behaviour()
+"""The behaviour of nearly every tool: nothing depends on anything else."""
 
 
 @explains_misuse
@@ -137,14 +165,8 @@ class Tool(Generic[P, R]):
     """Function that turns validated JSON into the function's own types."""
     isolate: bool = field(default=False, kw_only=True)
     """Run the function in a process of its own, which is killed at the deadline with all it started."""
-    describe: Callable[[Sequence["Tool"]], str] | None = field(default=None, kw_only=True)
-    """Function that writes the exported description, given the tools beside this one; None means `description`."""
-    covers: Callable[[Mapping[str, Any], Sequence["Tool"]], Collection[str]] | None = field(default=None, kw_only=True)
-    """Function from the arguments and the tools beside this one to the tools that a call will call in its turn."""
-    changed: Callable[[], Change | None] | None = field(default=None, kw_only=True)
-    """Function asked before every call, if others can change the tool. A Change asks a person under any policy."""
-    hosted: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
-    """Definition of a tool that the provider runs itself, by provider; see HostedTool."""
+    behaviour: Behaviour = field(default=PLAIN, kw_only=True)
+    """Answers about the tool that depend on other tools or on a server."""
     checks: Validator = field(init=False)
     output_checks: Validator | None = field(init=False)
     runs: Runs = field(init=False)
@@ -156,10 +178,12 @@ class Tool(Generic[P, R]):
         check_name(self.name)
         refuse_generator(self.name, self.body)
         check_options(self)
-        put(self, "effects", subset(self, "effects", self.effects, Effect))
-        put(self, "needs", subset(self, "needs", self.needs, Feature))
-        put(self, "callable_from", subset(self, "callable_from", self.callable_from, Origin))
-        put(self, "varies", names(self, "varies", self.varies, "job"))
+        if not isinstance(self.behaviour, Behaviour):
+            refuse(f"tool {self.name}: behaviour", self.behaviour, "a Behaviour, or leave it out")
+        put(self, "effects", subset(self.name, "effects", self.effects, Effect))
+        put(self, "needs", subset(self.name, "needs", self.needs, Feature))
+        put(self, "callable_from", subset(self.name, "callable_from", self.callable_from, Origin))
+        put(self, "varies", names(self.name, "varies", self.varies, "job"))
         parameters = self.parameters if self.blank is None else {**self.parameters, "blank": self.blank}
         try:
             put(self, "checks", Validator(parameters, typed=self.convert is not None))

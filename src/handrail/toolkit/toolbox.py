@@ -1,53 +1,41 @@
 """A Toolbox: tools by name, in a stable order. May be shared between sessions."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import isawaitable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Union
+from typing import Any, Final, Union
+
+import anyio
 
 from handrail.contract.approval import Effect, Risk
-from handrail.contract.errors import HandrailError, NameConflict, ToolFailed
-from handrail.contract.result import Failure
-from handrail.lazy import Lazy
-from handrail.misuse import close_names, nearest, refuse, shown
-from handrail.schema.export import check_provider, export
-from handrail.toolkit._objects import body_of
+from handrail.contract.errors import HandrailError, NameConflict, describe_error
+from handrail.contract.limits import MAX_SOURCE_SECONDS
+from handrail.misuse import nearest, refuse, shown
+from handrail.schema.export import check_provider
+from handrail.threads import is_async
 from handrail.toolkit._tool_options import risk as risk_of
-from handrail.toolkit.context import Context
-from handrail.toolkit.hosted import HostedTool
-from handrail.toolkit.tool import Tool, ToolOptions, tool
-
-if TYPE_CHECKING:
-    from handrail.toolkit import _tool_source as _sources
-else:
-    _sources = Lazy("handrail.toolkit._tool_source")
+from handrail.toolkit.as_tool import (
+    UNAVAILABLE,
+    UNKNOWN,
+    ToolLike,
+    ToolSource,
+    as_tool,
+    is_ours,
+    listed,
+    none_if_unknown,
+    place_of,
+    unavailable_tool,
+    unknown_tool,
+)  # fmt: skip
+from handrail.toolkit.hosted import exported, is_for
+from handrail.toolkit.tool import Tool
 
 RESERVED: Final = frozenset({"task", "script", "search_tools", "ask_user", "complete"})
 """Names that only Handrail's own tools may have."""
-TOOL_OPTIONS: Final = ("description", "output", *ToolOptions.__annotations__)
+MAX_WARNINGS_COUNT: Final = 100
+"""Different warnings of one source that are kept."""
 
 
-class Executes(Protocol):
-    """A tool of another system."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def execute(self) -> Callable[..., Any]: ...
-
-
-class ToolSource(Protocol):
-    """A registry of tools that may change; each method is a `def` or an `async def`."""
-
-    def get(self, name: str, /) -> Any:
-        """The tool of this name, in any form that a Toolbox takes; None where there is none."""
-
-    def all(self) -> Any:
-        """A list of the tools."""
-
-
-ToolLike = Tool | HostedTool | Callable[..., Any] | Executes
 Tools = Union[Iterable[ToolLike], "Toolbox", ToolSource]
 """Tools in any form that a session or a toolbox accepts."""
 
@@ -76,8 +64,8 @@ class Toolbox:
     """Tools of the source that were left out, and why."""
 
     def __new__(cls, tools: Tools = (), **options: Any) -> "Toolbox":
-        """Make a toolbox that asks its source, if it is given one."""
-        return object.__new__(_sources.SourcedToolbox if cls is Toolbox and is_source(tools) else cls)
+        """A toolbox that asks its source, where it is given one."""
+        return object.__new__(SourcedToolbox if cls is Toolbox and is_source(tools) else cls)
 
     def __init__(self, tools: Tools = ()) -> None:
         self.changes = 0
@@ -86,7 +74,7 @@ class Toolbox:
         self._tools = self._own
         self._unknown: Tool | None = None
         """Answers for names that are not here; made when it is first needed."""
-        for each in _listed(tools):
+        for each in listed(tools):
             self.add(each)
 
     def __repr__(self) -> str:
@@ -96,9 +84,9 @@ class Toolbox:
         """Add a tool. Raises NameConflict, naming both tools, for a name that is taken or reserved."""
         made = as_tool(tool)
         if made.name in RESERVED and not is_ours(made):
-            raise NameConflict(f"the name {made.name!r} is reserved for Handrail's own tool; rename {_where(made)}")
+            raise NameConflict(f"the name {made.name!r} is reserved for Handrail's own tool; rename {place_of(made)}")
         if other := self._tools.get(made.name):
-            both = f"{_where(other)} and {_where(made)}"
+            both = f"{place_of(other)} and {place_of(made)}"
             raise NameConflict(f"two tools are called {made.name!r}: {both}; use replace() to replace the first")
         self._own[made.name] = made
         self.changes += 1
@@ -185,35 +173,206 @@ class Toolbox:
         return iter(self.all())
 
 
-def as_tool(given: object) -> Tool:
-    """Turn `given` into a Tool."""
-    if isinstance(given, Tool):
-        return given
-    if isinstance(given, HostedTool):
-        return given.as_tool()
-    if isinstance(given, type):
-        raise HandrailError(f"{given.__qualname__} is a class, not a tool: give an instance of it, or a typed function")
-    if getattr(given, "__module__", "") == "handrail.tools.builtin":
-        raise HandrailError("builtin_tools is a function that returns tools; call it: [*builtin_tools(), …]")
-    if isinstance(given, list | tuple | set | frozenset | Toolbox):
-        raise HandrailError(
-            f"{shown(given)} is not a tool; put its tools into the list with a star: [*builtin_tools(), …]"
-        )
-    if isinstance(given, str):
-        raise HandrailError(
-            f"{given!r} is the name of a tool, not a tool; give the tool itself: a typed function, a Tool, or those of "
-            "builtin_tools()"
-        )
-    if hasattr(given, "name") and hasattr(given, "parameters") and (body := body_of(given)) is not None:
-        options = {option: getattr(given, option) for option in TOOL_OPTIONS if hasattr(given, option)}
-        options = {option: value for option, value in options.items() if value is not None or option == "timeout"}
-        return Tool(given.name, given.parameters, body, **options)
-    if callable(given):
-        return tool(given)
-    raise HandrailError(
-        f"{shown(given)} is not a tool: give a typed function, a Tool, or an object with name and parameters, and with "
-        "`__call__(context, arguments)`, `__call__(ctx, **arguments)` or `execute(**arguments)`"
-    )
+class SourcedToolbox(Toolbox):
+    """Made by `Toolbox(source)`. Tools that are added by `add` come first: the source's of the same name is left out.
+
+    A plain source is asked whenever the tools are read, and must be quick. One with `async def` is asked by
+    `refresh` and `look_up`, which a session awaits; in between, what it last told counts.
+    """
+
+    sourced = True
+
+    def __init__(self, source: ToolSource, *, own: Iterable[Tool] = (), only: Collection[str] | None = None) -> None:
+        self.warnings: dict[str, None] = {}
+        """Tools that were left out, and why, in the order in which they were found."""
+        self.waits = is_async(source.all) or is_async(source.get)
+        """Whether the source must be awaited."""
+        self._source, self._only = source, None if only is None else frozenset(only)
+        self._own = {tool.name: tool for tool in own}
+        self._listed: dict[str, Tool] = {}
+        self._found: dict[str, Tool] = {}
+        """Last answers of the source to `get`, by name, since it last listed its tools."""
+        self._made: dict[int, tuple[object, object, Tool]] = {}
+        """Objects that the source gave, by id: the object, its look, and the tool made of it."""
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """How often the tools have changed."""
+        self._ask_if_plain()
+        return self._changes
+
+    @changes.setter
+    def changes(self, count: int) -> None:
+        self._changes = count
+
+    @property
+    def _tools(self) -> dict[str, Tool]:  # type: ignore[override]
+        self._ask_if_plain()
+        return {**self._listed, **self._own}
+
+    def find(self, name: str) -> Tool:
+        """The tool of this name, as the source gives it now."""
+        check_name(name)
+        if name in self._own:
+            return self._own[name]
+        if not self.waits and self._may_ask(name):
+            self._take(name, self._get(name))
+        return self._found.get(name) or self._tools.get(name) or unknown_tool(self._tools)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name, if there is one."""
+        found = self.find(name)
+        return found if found.name == name else None
+
+    async def refresh(self) -> None:
+        """Ask the source for its tools. A source that fails is noted in `warnings`, and the tools stay as they were."""
+        await self._answered(self._source.all, self._list)
+
+    async def look_up(self, name: str) -> None:
+        """Ask the source for the tool of this name; `find` then gives it. While the source fails, it is unavailable."""
+        if not self._may_ask(name):
+            return
+
+        async def get() -> Any:
+            try:
+                given = self._source.get(name)
+                return await given if isawaitable(given) else given
+            except KeyError as error:
+                return none_if_unknown(name, error)
+
+        if not await self._answered(get, lambda given: self._take(name, given)):
+            self._found[name] = unavailable_tool(name)
+        elif self._found[name].name == UNKNOWN:  # the answer names the tools that there are now
+            found = self._found
+            await self.refresh()
+            self._found = {**found, name: self._no_such(name)}
+
+    def having(self, tool: Tool) -> "SourcedToolbox":
+        """The same with this tool, which replaces one of the same name."""
+        return self._with([*(each for each in self._own.values() if each.name != tool.name), tool], self._only)
+
+    def narrowed(self, tools: Collection[Tool], only: Collection[str] | None) -> "SourcedToolbox":
+        """Those of its own tools that are among these, and the source's of these names."""
+        both = self._only if only is None else frozenset(only) & (self._only or frozenset(only))
+        return self._with([each for each in self._own.values() if each in tools], both)
+
+    def _with(self, own: Iterable[Tool], only: Collection[str] | None) -> "SourcedToolbox":
+        made = SourcedToolbox(self._source, own=own, only=only)
+        made._listed = {name: each for name, each in self._listed.items() if only is None or name in only}
+        made._changes = self._changes + 1
+        return made
+
+    def _may_ask(self, name: object) -> bool:
+        """Whether the source is asked for this tool: not for one that the toolbox has itself."""
+        hidden = self._only is not None and name not in self._only
+        return isinstance(name, str) and name not in self._own and not hidden
+
+    def _ask_if_plain(self) -> None:
+        if self.waits:
+            return
+        try:
+            given = self._source.all()
+        except Exception as error:  # noqa: BLE001 - a source may raise anything; its last tools count
+            self._warn(f"The source of the tools failed: {describe_error(error)}.")
+            return
+        if self._is_plain(given):
+            self._list(given)
+
+    def _get(self, name: str) -> Any:
+        try:
+            try:
+                given = self._source.get(name)
+            except KeyError as error:
+                given = none_if_unknown(name, error)
+        except Exception as error:  # noqa: BLE001 - a source may raise anything
+            self._warn(f"The source of the tools failed: {describe_error(error)}.")
+            return unavailable_tool(name)
+        return given if self._is_plain(given) else None
+
+    def _is_plain(self, given: Any) -> bool:
+        """Whether it is an answer, and not one that must be awaited, which nobody does here."""
+        if not isawaitable(given):
+            return True
+        self.waits = True
+        if hasattr(given, "close"):
+            given.close()
+        return False
+
+    async def _answered(self, ask: Callable[[], Any], take: Callable[[Any], object]) -> bool:
+        """Ask, and take the answer. Returns whether there was one."""
+        try:
+            with anyio.fail_after(MAX_SOURCE_SECONDS):
+                given = ask()
+                take(await given if isawaitable(given) else given)
+        except Exception as error:  # noqa: BLE001 - a source may raise anything
+            self._warn(f"The source of the tools failed: {describe_error(error)}.")
+            return False
+        return True
+
+    def _list(self, given: Any) -> None:
+        listed: dict[str, Tool] = {}
+        for tool in self._tools_of(given):
+            if self._only is not None and tool.name not in self._only:
+                continue
+            if why := "is taken" if tool.name in self._own or tool.name in listed else _reserved(tool):
+                self._warn(f"The source's tool {tool.name} was left out: its name {why}. Rename it there.")
+            else:
+                listed[tool.name] = tool
+        self._found = {}
+        if listed != self._listed:
+            self._listed = listed
+            self._changes += 1
+
+    def _tools_of(self, given: Any) -> Iterator[Tool]:
+        if isinstance(given, Mapping) or not isinstance(given, Iterable) or isinstance(given, str):
+            self._warn(f"The source's all() gave {shown(given)}; it returns a list of tools.")
+            return
+        objects = list(given)
+        for each in objects:
+            if (tool := self._as_tool(each)) is not None:
+                yield tool
+        kept = {id(each) for each in objects}
+        self._made = {key: made for key, made in self._made.items() if key in kept}
+
+    def _take(self, name: str, given: Any) -> None:
+        tool = None if given is None else self._as_tool(given)
+        if tool is not None and tool.name not in (name, UNAVAILABLE):
+            self._warn(f"The source gave the tool {tool.name} when it was asked for {name}; it was left out.")
+            tool = None
+        if tool is not None and (why := _reserved(tool)):
+            self._warn(f"The source's tool {name} was left out: its name {why}. Rename it there.")
+            tool = None
+        made = tool or self._no_such(name)  # first: it may list the tools anew
+        self._found[name] = made
+
+    def _no_such(self, name: str) -> Tool:
+        """The tool that answers for a name that the source does not know. A plain source is asked for its tools."""
+        return unknown_tool({key: each for key, each in self._tools.items() if key != name})
+
+    def _as_tool(self, given: object) -> Tool | None:
+        """The tool; for an object that was given before and looks the same, the same one."""
+        if isinstance(given, Tool):
+            return given
+        try:
+            looks = repr([getattr(given, name, None) for name in ("name", "description", "parameters", "risk")])
+            known = self._made.get(id(given))
+            if known is not None and known[0] is given and known[1] == looks:
+                return known[2]
+            tool = as_tool(given)
+        except Exception as error:  # noqa: BLE001 - an object of another system may raise anything
+            self._warn(f"A tool of the source was left out: {describe_error(error)}.")
+            return None
+        self._made[id(given)] = (given, looks, tool)
+        return tool
+
+    def _warn(self, message: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS_COUNT:
+            self.warnings[message] = None
+
+
+def _reserved(tool: Tool) -> str:
+    return "is reserved for a tool of Handrail's" if tool.name in RESERVED and not is_ours(tool) else ""
 
 
 def is_source(given: object) -> bool:
@@ -223,63 +382,12 @@ def is_source(given: object) -> bool:
     return callable(getattr(given, "get", None)) and callable(getattr(given, "all", None))
 
 
-def _listed(tools: object) -> Iterable[ToolLike]:
-    """The tools, where they are a list. Raises HandrailError."""
-    if isinstance(tools, str) or (not isinstance(tools, Iterable) and not callable(tools)):
-        refuse("tools", tools, "a list of tools such as builtin_tools() or [my_function]")
-    if isinstance(tools, Mapping):
-        refuse("tools", tools, "a list of its values; each tool has its name already")
-    if not isinstance(tools, Iterable):
-        own = getattr(tools, "__module__", "") == "handrail.tools.builtin"
-        name = getattr(tools, "name", getattr(tools, "__name__", "my_tool"))
-        refuse("tools", tools, "builtin_tools(), with parentheses" if own else f"a list, even of one: [{name}]")
-    return tools
-
-
 def few(names: Sequence[str], most: int = 5) -> str:
     """The first few names, for a short text."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "") or "none"
-
-
-def is_for(provider: str, tool: Tool) -> bool:
-    """Whether the tool is offered to this provider: a hosted tool only to providers that have it."""
-    return tool.hosted is None or provider in tool.hosted
-
-
-def exported(provider: str, tool: Tool, beside: Sequence[Tool] = ()) -> dict[str, Any]:
-    """The tool's schema in this provider's form. Raises HandrailError if the provider would refuse it."""
-    if tool.hosted is not None:
-        if provider not in tool.hosted:
-            raise HandrailError(f"{tool.name} is run by the provider itself, and {provider} has no definition of it")
-        return dict(tool.hosted[provider])
-    description = tool.description if tool.describe is None else tool.describe(beside)
-    return export(provider, tool.name, description, tool.parameters, tool.output)
-
-
-def _where(tool: Tool) -> str:
-    source = tool.function or tool.body
-    return f"{getattr(source, '__module__', '?')}.{getattr(source, '__qualname__', type(source).__qualname__)}"
-
-
-def is_ours(tool: Tool) -> bool:
-    return str(getattr(tool.function or tool.body, "__module__", "")).startswith("handrail.")
 
 
 def check_name(name: object) -> None:
     """Raise HandrailError for a tool itself where its name is needed."""
     if not isinstance(name, str):
         refuse("the name of a tool", name, "a text, as in session.call('bash', {'command': 'ls'})")
-
-
-def unknown_tool(known: Mapping[str, Tool]) -> Tool:
-    """The tool that answers every call of a name that is not known."""
-
-    async def answer(context: Context, arguments: Mapping[str, Any]) -> Any:
-        name = context.call.name
-        near = close_names(name, known, count=3)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
-        listed = ", ".join(sorted(known)[:40]) or "none"
-        message = f"There is no tool called {name[:100]!r}. {hint}The tools are: {listed}."
-        raise ToolFailed(Failure("tool_not_found", message, data={"near": near} if near else None))
-
-    return Tool("no_such_tool", {"type": "object"}, answer)

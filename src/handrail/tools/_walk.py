@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint
 
 from handrail.contract.driver import FileStat
 from handrail.sandbox.sandbox import Sandbox
-from handrail.tools._glob_match import PathGlob
+from handrail.schema.globs import PathGlob
 
 GIT: Final = ".git"
 GITIGNORE: Final = ".gitignore"

@@ -8,9 +8,9 @@ from handrail.contract.driver import FileStat
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
+from handrail.schema.globs import file_glob
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._glob_match import file_glob
 from handrail.tools._paths import lookup, path_for_model
 from handrail.tools._walk import relative_to, walk
 

@@ -8,9 +8,9 @@ from pydantic import Field
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Success
 from handrail.sandbox.sandbox import Sandbox
+from handrail.schema.globs import FileGlob, file_glob
 from handrail.toolkit.context import Context
 from handrail.toolkit.tool import tool
-from handrail.tools._glob_match import FileGlob, file_glob
 from handrail.tools._paths import explain_errors, lookup, path_for_model, require_file
 from handrail.tools._regex import Regex
 from handrail.tools._search import MAX_SEARCHED_LINE_CHARS, Match, Search, files_worth_reading

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from handrail.contract.errors import HandrailError, describe_error
+from handrail.toolkit.as_tool import as_tool
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import RESERVED, Toolbox, as_tool
+from handrail.toolkit.toolbox import RESERVED, Toolbox
 from handrail.tools.builtin import ALL
 
 GROUP: Final = "handrail.tools"

@@ -16,7 +16,7 @@ TOO_LARGE: Final = (
 """The message in place of an answer that is larger than an artifact may be."""
 
 
-class Keeper:
+class OverflowStore:
     """Keeps texts whole, and collects what the model should be told about it."""
 
     __slots__ = ("artifacts", "cut_inside", "notes")

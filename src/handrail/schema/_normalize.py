@@ -1,4 +1,4 @@
-"""Tidy valid arguments: drop blanks, make whole floats integers, rename unknown keys to the declared ones meant."""
+"""Normalize valid arguments: drop blanks, make whole floats integers, rename unknown keys to those meant."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -13,7 +13,7 @@ from handrail.schema.navigate import Location, Spec, takes
 from handrail.schema.repair import only
 
 
-class Tidier:
+class Normalizer:
     """One walk through valid arguments."""
 
     def __init__(self, repairer: Repairer) -> None:
@@ -26,8 +26,8 @@ class Tidier:
         self.moved = False
         """Whether a value was moved to another key, so that the arguments cannot be passed on as sent."""
 
-    def tidy(self, location: Location, value: Any, path: Path = ()) -> Any:
-        """The tidied value; the same object if nothing changed."""
+    def normalize(self, location: Location, value: Any, path: Path = ()) -> Any:
+        """The normalized value; the same object if nothing changed."""
         if isinstance(value, dict):
             return self._object(location, value, path)
         if isinstance(value, list):
@@ -80,7 +80,7 @@ class Tidier:
                 self.repairer.note("blank left out", (*path, name), item, None, changed=False)
                 changed = True
                 continue
-            result[name] = self.tidy(inner, item, (*path, name)) if inner else item
+            result[name] = self.normalize(inner, item, (*path, name)) if inner else item
             changed = changed or result[name] is not item
         return result if changed else value
 
@@ -159,7 +159,8 @@ class Tidier:
         if spec is None:
             return value
         result = [
-            self.tidy(inner, item, (*path, at)) if (inner := spec.item(at)) else item for at, item in enumerate(value)
+            self.normalize(inner, item, (*path, at)) if (inner := spec.item(at)) else item
+            for at, item in enumerate(value)
         ]
         return result if any(new is not old for new, old in zip(result, value, strict=True)) else value
 

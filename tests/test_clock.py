@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from handrail import Budget, Context, Session, tool
-from handrail.toolkit.clock import CallClock
+from handrail.clock import CallClock
 from tests.journeys.evidence import endings
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""A clock for one call. It and its parents are paused while a person is asked.
+"""The clock of a call, or of a command outside a call. It and its parents are paused while a person is asked.
 
 It may be read and paused from any thread. A limit belongs to the event loop on which it was entered.
 """
@@ -16,7 +16,9 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.limits import BUDGET_GRACE
 
 _pausing = threading.Lock()
+"""Guards the pauses of every clock: one pause changes several, and they may be counted from any thread."""
 _RUNNING: Final = (0, 0.0, 0.0)
+"""The state of a clock that was never paused."""
 
 
 class CallLimit:
@@ -105,6 +107,13 @@ class CallClock:
         self.limits: list[CallLimit] = []
         self.run_limit: CallLimit | None = None
         """Limit that ends the call when the run's seconds are used up; None without such a budget."""
+
+    @classmethod
+    def started(cls) -> "CallClock":
+        """A clock of its own that counts from now on, for a command outside a call."""
+        made = cls()
+        made.start()
+        return made
 
     @property
     def paused(self) -> bool:

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail import Context, Decision, Policy, Sandbox, Session, tool
+from handrail.clock import CallClock
 from handrail.drivers.memory import Script
 from handrail.testing import HeldApprovals, MemoryDriver
-from handrail.toolkit.clock import CallClock
 from tests.gates.asked import until
 
 pytestmark = pytest.mark.anyio

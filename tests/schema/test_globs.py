@@ -4,7 +4,7 @@ from time import process_time
 
 import pytest
 
-from handrail.policy.patterns import escape, glob_matches, literal, path_matches
+from handrail.schema.globs import escape, glob_matches, literal, path_matches
 
 
 def test_globs_mean_what_they_say() -> None:
