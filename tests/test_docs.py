@@ -41,8 +41,8 @@ from handrail import (
 from handrail.contract import event as contract
 from handrail.contract.event import EventType
 from handrail.toolkit.tool import Tool, ToolOptions
+from tests.agent.test_compaction import Small, dump
 from tests.documents import ROOT, blocks, complaints, needs, pages, program, write_modules
-from tests.session.test_room import Small, dump
 
 PAGES = [str(page.relative_to(ROOT)) for page in pages()]
 RUN = [name for name in PAGES if program(ROOT / name) and not needs(ROOT / name)]

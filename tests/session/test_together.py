@@ -13,10 +13,10 @@ from handrail import STANDARD, Agent, Budget, Call, Context, Next, Result, Sessi
 from handrail.session._together import MAX_STARTED_COUNT
 from handrail.testing import ScriptedModel
 from handrail.tools.task import task
+from tests.agent.test_loop import paired
 from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of
 from tests.session.test_deep_arguments import nested
-from tests.test_agent import paired
 
 pytestmark = pytest.mark.anyio
 MANY = 640

@@ -11,47 +11,30 @@ import anyio
 from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.event import EventType
-from handrail.contract.result import ArtifactRef, Failure, FailureKind, Result, Success
+from handrail.contract.result import Failure
 from handrail.gates.budget import spend_on_task
-from handrail.misuse import nearest
 from handrail.sandbox.job import Job
 from handrail.session._commands import advised, job_started, sandbox_id
-from handrail.session._host import SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._memory import Memory
+from handrail.session.host import SessionHost
 from handrail.session.session import Session
-from handrail.session.typed_answer import is_answer_tool
 from handrail.toolkit.context import Context
 from handrail.toolkit.gate import SessionState, Step
 from handrail.toolkit.tool import Tool
-from handrail.toolkit.toolbox import Toolbox
 
 TASK_DEPTH: Final = 4
 """How deep tasks may start tasks."""
 MAX_TASKS_COUNT: Final = 32
 """Tasks that one call may start."""
-MAX_ARTIFACTS_COUNT: Final = 50
-"""Artifacts of a task that its result names."""
-KINDS: Final[Mapping[str, FailureKind]] = {
-    "budget": "budget_exhausted",
-    "asked_user": "unavailable",
-    "cancelled": "cancelled",
-}
-WHY: Final[Mapping[str, str]] = {
-    "asked_user": "It asks the user; start it again with the answer in its prompt",
-    "round_limit": "It was not done after all of its rounds; give it a smaller part",
-    "budget": "The budget of this run is used up",
-    "model_error": "The model failed",
-    "cut": "Its answer was cut off; ask for a shorter one",
-    "refused": "The model refused",
-    "cancelled": "The user ended it",
-}
 
 
 class ChildSession(Session):
     """Its events are in the parent's transcript, under `task`, which is also what the ids of its calls begin with."""
 
-    def __init__(self, parent: Session, call_id: str, number: int, tools: Sequence[str] | None) -> None:
+    def __init__(
+        self, parent: Session, call_id: str, number: int, tools: Sequence[Tool], names: Sequence[str] | None
+    ) -> None:
         vars(self).update(vars(parent))  # it is the parent in all that is not said below
         if (step := parent._running.get(call_id)) is None:
             raise ToolFailed(Failure("unavailable", "The call that starts the task has ended.", retryable=False))
@@ -61,7 +44,7 @@ class ChildSession(Session):
             message = f"The task was not started: the limit of tasks is {limit}. Do the work yourself."
             raise ToolFailed(Failure("rejected", message))
         self.task: str = f"{call_id}/{number}"
-        self.toolbox = parent.toolbox.narrowed(_narrowed(parent.toolbox, tools), tools)
+        self.toolbox = parent.toolbox.narrowed(tools, names)
         self._spent = number > 1
         """Whether the task was counted as a call of its own."""
         if self._spent and (spent := spend_on_task(step)):
@@ -134,17 +117,6 @@ class ChildSession(Session):
                 await self.sandbox.terminate(job.id)
         self._running.pop(self.task, None)
 
-    def result(self, reason: str, text: str) -> Result:
-        """What the parent gets of the task that ended for this reason."""
-        artifacts: list[ArtifactRef] = self.artifacts.own()[-MAX_ARTIFACTS_COUNT:]
-        if reason == "done":
-            return Success({"task": self.task, "text": text, "artifacts": artifacts})
-        if reason == "budget":
-            self._parent.shared.tasks_ended = True
-        message = f"The task {self.task} ended without a result. {WHY.get(reason, reason)}: {text}"
-        data = {"task": self.task, "reason": reason, "artifacts": artifacts}
-        return Failure(KINDS.get(reason, "execution_error"), message, data=data, retryable=False)
-
     @property
     def is_open(self) -> bool:
         return super().is_open and self._parent.is_open
@@ -155,16 +127,6 @@ class ChildSession(Session):
 
     def accept(self, call: Call) -> Step:
         return super().accept(call if call.parent else replace(call, parent=self.task))
-
-
-def _narrowed(toolbox: Toolbox, names: Sequence[str] | None) -> list[Tool]:
-    """The tools of these names, all of them if None. A task never has a tool that its parent has not."""
-    known = {tool.name: tool for tool in toolbox if not is_answer_tool(tool)}
-    for name in names or ():
-        if name not in known:
-            message = f"There is no tool {name[:100]!r} to give to the task; {nearest(name, known)}."
-            raise ToolFailed(Failure("invalid_args", message, field="tools"))
-    return [tool for name, tool in known.items() if names is None or name in names]
 
 
 def _shared(parent: SessionState, task: str, step: Step) -> SessionState:

@@ -28,7 +28,6 @@ from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks
 from handrail.session._commands import bound_sandbox, report_late_to, sandbox_id
 from handrail.session._facts import facts_of
-from handrail.session._host import CallHost, SessionHost
 from handrail.session._ids import CallIds
 from handrail.session._live import LiveOutput
 from handrail.session._memory import Memory
@@ -37,6 +36,7 @@ from handrail.session._resume import Past, go_on, ids_in
 from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
 from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
+from handrail.session.host import CallHost, SessionHost
 from handrail.session.options import SessionOptions
 from handrail.session.pending import Begun, Pending
 from handrail.session.standard import admit

@@ -11,10 +11,16 @@ from handrail.toolkit.tool import Tool
 NAME: Final = "answer"
 SEND_BACK: Final = f"Give your final answer by calling the tool `{NAME}`: text alone is not accepted."
 MAX_PROBLEMS_COUNT: Final = 5
+"""Problems of a refused answer that the model is told."""
 MAX_PROBLEM_CHARS: Final = 300
+"""Characters of each of them."""
 
 
-def answer_tool(model: Any, accept: Callable[[Any], bool]) -> Tool:
+class AnswerTool(Tool):
+    """A tool that `answer_tool` made: another agent's may take its place, and no task is given it."""
+
+
+def answer_tool(model: Any, accept: Callable[[Any], bool]) -> AnswerTool:
     """The tool for this model. `accept` gets the object; if it returns False, there is an answer already."""
     if not (isinstance(model, type) and hasattr(model, "model_validate") and hasattr(model, "model_json_schema")):
         raise HandrailError(f"output is a class that derives from pydantic.BaseModel, not {model!r}")
@@ -34,12 +40,7 @@ def answer_tool(model: Any, accept: Callable[[Any], bool]) -> Tool:
 
     about = (model.__doc__ or "").strip() if "__doc__" in vars(model) else ""
     description = f"Give the final answer. Call it once, when the work is done. {about}".strip()
-    return Tool(NAME, _wrapped(schema) if wrapped else schema, answer, description=description)
-
-
-def is_answer_tool(tool: Tool | None) -> bool:
-    """Whether `answer_tool` made it."""
-    return tool is not None and tool.function is None and tool.description.startswith("Give the final answer. ")
+    return AnswerTool(NAME, _wrapped(schema) if wrapped else schema, answer, description=description)
 
 
 def _wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:

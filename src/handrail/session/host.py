@@ -1,7 +1,7 @@
 """The Host of a call's Context: it loads deferred tools, and passes the rest to the program that runs the session."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.call import Call
@@ -10,7 +10,6 @@ from handrail.contract.event import EventType
 from handrail.contract.result import Failure, Result
 from handrail.lazy import Lazy
 from handrail.schema.export import DEFERRED, HOSTED, check_provider
-from handrail.session.loop_host import LoopHost
 from handrail.toolkit.context import Host
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox, exported, is_for
@@ -23,7 +22,56 @@ else:  # only a session with deferred tools needs it
 SEARCH: Final = "search_tools"
 MAX_SCHEMAS_COUNT: Final = 16
 """Lists of schemas that are kept, by provider and by state of the toolbox."""
+OFFERED: Final = ("handrail/offered", "handrail/offered-to-search")
+"""Keys, in place of a provider's name, of the lists for a model; the second for a model that searches."""
 Emit = Callable[[EventType, Mapping[str, Any]], None]
+
+
+StartTask = Callable[[str, int, str, str, Sequence[str] | None, str | None], Awaitable[Result]]
+"""Of the call with this id, its task of this number: prompt, role, tools, cwd."""
+
+
+class LoopHost:
+    """The loop as a tool sees it. `finish` ends it; so does a question, which the person reads in the outcome."""
+
+    def __init__(self, start: StartTask, outer: Host | None = None, *, inside_task: bool = False) -> None:
+        self.ended: tuple[Literal["done", "asked_user"], str] | None = None
+        self.person = outer
+        """The session's own host, which is asked first."""
+        self._start = start
+        self._inside_task = inside_task
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        if (ask := getattr(self.person, "ask", None)) is not None:
+            answer: str = await ask(question, choices)
+            return answer
+        listed = "".join(f"\n- {choice}" for choice in choices)
+        self.ended = ("asked_user", question + listed)
+        raise ToolFailed(
+            Failure(
+                "unavailable",
+                "The question was passed to the user, who answers with the next message.",
+                retryable=False,
+            )
+        )
+
+    async def start_task(
+        self, call_id: str, number: int, prompt: str, role: str, tools: Sequence[str] | None, cwd: str | None
+    ) -> Result:
+        """Start task `number` of a call, unless the session's own host does."""
+        if (spawn := getattr(self.person, "spawn", None)) is not None:
+            try:
+                result: Result = await spawn(prompt, role=role, tools=tools, cwd=cwd)
+                return result
+            except ToolFailed as error:
+                if error.failure.kind != "unavailable":
+                    raise
+        return await self._start(call_id, number, prompt, role, tools, cwd)
+
+    def finish(self, summary: str) -> None:
+        self.ended = ("done", summary)
+        if (finish := getattr(self.person, "finish", None)) is not None and not self._inside_task:
+            finish(summary)
 
 
 class SessionHost:
@@ -130,6 +178,23 @@ class SessionHost:
         if self.toolbox.sourced:
             self._tell_left_out()
         return list(self._schemas[key])
+
+    def offered(self, *, searches: bool) -> list[dict[str, Any]]:
+        """The tools for a request to a model, the same list until they change.
+
+        A model that `searches` by its provider gets the deferred tools; another gets `search_tools` to find them.
+        """
+        if self.toolbox.sourced:
+            self._tell_left_out()
+        key = (OFFERED[searches], self.toolbox.changes, len(self.loaded))
+        if key not in self._schemas:
+            schemas = [*self.schemas("mcp"), *self.hosted_schemas()]
+            if searches:
+                schemas = [*(each for each in schemas if each["name"] != SEARCH), *self.deferred_schemas()]
+            elif self.lacks_search():
+                schemas = sorted([*schemas, self.search_schema()], key=lambda each: each["name"])
+            self._schemas[key] = schemas
+        return self._schemas[key]
 
     def deferred_schemas(self) -> list[dict[str, Any]]:
         """The tools that are not loaded, for a model whose provider has a search of its own."""

@@ -1,15 +1,19 @@
-"""Ask the model: show its answer while it is written, try again what may pass, and record the whole of it."""
+"""Requests to the model: show its answer while it is written, retry what may pass, and record the whole answer."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
+from operator import is_
 from random import random
 from typing import Any, Final, get_args
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from handrail.agent.compaction import Compactor
+from handrail.agent.conversation import Conversation
+from handrail.agent.window import estimate_json_tokens, estimate_tokens
 from handrail.contract.call import Call
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import FIRST_RETRY_WAIT, MAX_ANSWER_BYTES, MAX_RETRY_AFTER_SECONDS
@@ -27,11 +31,7 @@ from handrail.contract.model import (
 )
 from handrail.misuse import refuse, shown
 from handrail.schema.parse import recordable
-from handrail.session._host import SEARCH
-from handrail.session._room import Room
-from handrail.session.messages import READ_AT_ONCE, Conversation
 from handrail.session.session import Session
-from handrail.session.window import weigh, weigh_json
 from handrail.toolkit.tracing import TracedAgent
 
 MAX_TRIES: Final = 5
@@ -46,47 +46,42 @@ PIECES_PER_TURN: Final = 64
 """Pieces after which others on the event loop get their turn: a client may have many at once, and never wait."""
 TOO_LONG: Final = f"The model's answer is longer than {MAX_ANSWER_BYTES >> 20} MiB"
 STOPS: Final = frozenset(get_args(Stop))
-NUMBERS: Final = (int, float, type(None))
+NUMBERS: Final = frozenset({int, float, type(None)})
 
 
-class Asking:
-    """Puts the conversation of a session to a model. `usage` is what all requests took."""
+class ModelRequests:
+    """Sends the conversation of a session to a model. `usage` is what all requests took."""
 
     def __init__(self, agent: TracedAgent, session: Session, conversation: Conversation, name: str) -> None:
         self.usage = Usage()
         self._agent, self._name = agent, name
         self._session, self._conversation = session, conversation
-        self._room = Room(session, conversation, self._aside)
-        self._weighed: list[dict[str, Any]] | None = None
-        """The schemas whose weight is known."""
+        self._compactor = Compactor(session, conversation, self._aside)
+        self._estimated: tuple[Sequence[Mapping[str, Any]], str] = ((), "")
+        """The tools and the system text whose tokens are in the window's estimate."""
 
     def tokens_left(self, calls: int) -> int:
         """Tokens left for the results of so many calls: each may answer as if it had about a sixth of them."""
-        self._conversation.follow(self._session)
-        left = self._conversation.window.left(self._conversation.weight)
-        return left * CALLS_AT_FULL_CAPS // max(calls, CALLS_AT_FULL_CAPS)
+        left = self._conversation.window.left(self._conversation.estimate)
+        return left if calls <= CALLS_AT_FULL_CAPS else left * CALLS_AT_FULL_CAPS // calls
 
     async def turn(self) -> Turn:
         """The model's answer. A transient failure is tried again, after a while. Raises ModelFailed."""
-        if self._session.toolbox.waits:
-            await self._session.toolbox.refresh()
-        self._weigh_tools()
-        if self._session.event_count - self._conversation.position > READ_AT_ONCE:
-            await self._conversation.catch_up(self._session)
-        await self._room.make()
+        session, conversation = self._session, self._conversation
+        if session.toolbox.waits:
+            await session.toolbox.refresh()
+        tools = self._tools()
+        if conversation.is_far_behind:
+            await conversation.catch_up_in_turns()
+        if self._compactor.is_needed:
+            await self._compactor.make_room()
         attempt, shrunk = 1, False
         while True:
-            began = self._session.event_count
+            began = session.event_count
             try:
-                turn = await self._traced(attempt)
-                if _size(turn) > MAX_ANSWER_BYTES:  # a client gave all of it at once
-                    turn = self._cut_off(turn.text, usage=turn.usage)
-                turn = self._record(turn)
-                if len(turn.calls) > READ_AT_ONCE:
-                    await self._conversation.catch_up(self._session)
-                return turn
+                return self._record(await self._traced(tools, attempt))
             except ModelFailed as error:
-                if error.kind == "context" and not shrunk and await self._room.make(forced=True):
+                if error.kind == "context" and not shrunk and await self._compactor.make_room(forced=True):
                     shrunk = True
                     self._take_back(began, str(error), 0.0)
                 elif not error.transient or attempt >= MAX_TRIES:
@@ -97,30 +92,25 @@ class Asking:
                         message, transient=True, retry_after=error.retry_after, kind=error.kind
                     ) from error
                 else:
-                    self._session.shared.counts.requests.check()  # rather than after the wait
+                    session.shared.counts.requests.check()  # rather than after the wait
                     await self._wait(error, attempt, began)
+                    tools = self._tools()
                 attempt += 1
 
-    def _weigh_tools(self) -> None:
-        schemas = self._session.schemas("mcp")
-        if schemas != self._weighed:
-            self._weighed = schemas
-            self._conversation.window.fixed = weigh_json(schemas) + weigh(self._agent.system)
-
-    def _offered(self) -> list[dict[str, Any]]:
-        """The tools for one request, with a search for the deferred ones; a provider's own search is given them all."""
-        host = self._session.host
-        schemas = [*self._session.schemas("mcp"), *host.hosted_schemas()]
-        if getattr(self._agent.model, "searches", False) is True:
-            return [*(each for each in schemas if each["name"] != SEARCH), *host.deferred_schemas()]
-        if host.lacks_search():
-            return sorted([*schemas, host.search_schema()], key=lambda each: each["name"])
-        return schemas
+    def _tools(self) -> list[dict[str, Any]]:
+        """The tools for one request. The window's estimate follows when they, or the system text, change."""
+        tools = self._session.host.offered(searches=getattr(self._agent.model, "searches", False) is True)
+        before, system = self._estimated
+        if tools is not before or self._agent.system is not system:
+            self._estimated = tools, self._agent.system
+            own = self._session.schemas("mcp")  # those that a provider searches by itself take no room
+            self._conversation.window.fixed = estimate_json_tokens(own) + estimate_tokens(self._agent.system)
+        return [*tools]  # a model may be anybody's, and change what it is given
 
     async def _aside(self, system: str, text: str) -> tuple[str, Usage]:
         """Ask the model something that is not part of the conversation, without tools. Raises ModelFailed."""
         turn = await self._exchange([Message("user", text)], [], system)
-        size = _size(turn)
+        size, _ = _checked(turn)
         self.usage += turn.usage
         self._count(turn.usage)
         if not turn.text.strip() or size > MAX_ANSWER_BYTES:
@@ -140,16 +130,17 @@ class Asking:
         shown = [event.seq for event in new if event.type in PIECES and event.parent == self._conversation.parent]
         self._session.emit("retried", data={"why": why, "wait": wait, "taken_back": shown})
 
-    async def _traced(self, attempt: int) -> Turn:
-        """One request to the model, in a span of its own if the session is traced."""
-        tracing, messages = self._session.tracing, self._conversation.follow(self._session)
-        ask = partial(self._exchange, messages, self._offered(), self._agent.system, attempt)
-        return await (ask() if tracing is None else tracing.ask(self._agent, ask))
+    async def _traced(self, tools: Sequence[Mapping[str, Any]], attempt: int) -> Turn:
+        """Make one request to the model, in a span of its own if the session is traced."""
+        messages = self._conversation.messages
+        if (tracing := self._session.tracing) is None:
+            return await self._exchange(messages, tools, self._agent.system, attempt)
+        return await tracing.ask(self._agent, partial(self._exchange, messages, tools, self._agent.system, attempt))
 
     async def _exchange(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], system: str, attempt: int | None = None
     ) -> Turn:
-        """One request and its whole answer, which is shown while it is written if this is try `attempt` of a turn."""
+        """Make one request, and receive its answer, which is shown meanwhile if this is try `attempt` of a turn."""
         requests, turn, given = self._session.shared.counts.requests, None, None
         written: list[str] = []
         size = pieces = 0
@@ -157,7 +148,7 @@ class Asking:
             await requests.wait()
         try:
             if attempt is not None:
-                data = {"try": attempt, "messages": len(messages), "estimate": self._estimate()}
+                data = {"try": attempt, "messages": len(messages), "estimate": self._conversation.tokens}
                 self._session.emit("model_asked", data=data)
             given = self._agent.model.ask(messages, tools, system=system)
             if not hasattr(given, "__aiter__"):
@@ -175,9 +166,11 @@ class Asking:
                     raise self._broken("yielded a second Turn in one answer")
                 else:
                     turn = event
+            else:
+                given = None  # it has ended by itself
         finally:
             try:
-                await _close(given)
+                await _close(given) if given is not None else None
             finally:
                 requests.end()  # here, whatever happens: a place is held for the request alone
         if turn is None:
@@ -214,34 +207,35 @@ class Asking:
         if uncounted := self._session.shared.counts.requests.spend(usage):
             self._session.emit("warning", data={"message": uncounted})
 
-    def _estimate(self) -> int:
-        return self._conversation.window.used(self._conversation.weight)
-
     def _record(self, turn: Turn) -> Turn:
-        """The answer as it is written into the transcript: with its own ids, and its cut calls marked."""
+        """Write the answer into the transcript, and return it as it is there: with new ids, its cut calls marked."""
+        size, usage = _checked(turn)
+        if size > MAX_ANSWER_BYTES:  # a client gave all of it at once
+            turn = self._cut_off(turn.text, usage=turn.usage)
         self.usage += turn.usage
         if self._session.shared.counts.requests.is_metered:
             self._count(turn.usage)
-        turn = turn if turn.stop in STOPS else replace(turn, stop="other")
-        calls = self._session.ids.for_answer(turn.calls)
-        if turn.stop not in ("end", "tool_use"):  # the model was cut off inside its last call, or took all of it back
-            whole = 0 if turn.stop == "refused" else len(calls) - 1
+        calls, stop = self._session.ids.for_answer(turn.calls), turn.stop if turn.stop in STOPS else "other"
+        if stop not in ("tool_use", "end"):  # the model was cut off in its last call, or took all of it back
+            whole = 0 if stop == "refused" else len(calls) - 1
             calls = tuple(call if at < whole else replace(call, cut=True) for at, call in enumerate(calls))
-        listed = [
-            {"id": call.id, "name": call.name, "arguments": recordable(call.arguments), "cut": call.cut}
-            for call in calls
-        ]
+        listed = []
+        for call in calls:
+            arguments = call.arguments if type(call.arguments) is str else recordable(call.arguments)
+            listed.append({"id": call.id, "name": call.name, "arguments": arguments, "cut": call.cut})
         self._session.emit(
             "model_answered",
             data={
-                "text": turn.text, "calls": listed, "stop": turn.stop, "model": self._name,
-                "usage": turn.usage.as_data(), "keep": turn.keep,
+                "text": turn.text, "calls": listed, "stop": stop, "model": self._name, "usage": usage,
+                "keep": turn.keep,
             },
         )  # fmt: skip
-        if turn.stop == "other":
+        if stop == "other":
             message = "The model stopped for a reason that is not known; its answer may be incomplete."
             self._session.emit("warning", data={"message": message})
-        return turn if calls == turn.calls else replace(turn, calls=calls)
+        if stop == turn.stop and all(map(is_, calls, turn.calls)):
+            return turn
+        return replace(turn, calls=calls, stop=stop)
 
 
 def checked_model(model: Model) -> Model:
@@ -259,10 +253,14 @@ def checked_model(model: Model) -> Model:
     return model
 
 
-def _size(turn: Turn) -> int:
-    """Characters of the answer. Raises ModelFailed if it cannot be recorded: a model may be anybody's code."""
+def _checked(turn: Turn) -> tuple[int, dict[str, float | None]]:
+    """Characters of the answer, and its usage for an event.
+
+    Raises ModelFailed if the answer cannot be recorded: a model may be anybody's code.
+    """
     wrong = "" if isinstance(turn.text, str) else f"its text is {type(turn.text).__name__}"
-    if not isinstance(turn.usage, Usage) or not all(isinstance(n, NUMBERS) for n in turn.usage.as_data().values()):
+    usage = turn.usage.as_data() if isinstance(turn.usage, Usage) else None
+    if usage is None or not (NUMBERS.issuperset(map(type, usage.values())) or _are_numbers(usage)):
         wrong = f"its usage is {shown(turn.usage)}, not a Usage with numbers"
     size = 0
     for call in turn.calls:
@@ -272,9 +270,14 @@ def _size(turn: Turn) -> int:
             wrong = f"the arguments of {call.name} are {type(call.arguments).__name__}"
         else:
             size += len(call.arguments)
-    if wrong:
+    if wrong or usage is None:
         raise ModelFailed(f"the model's answer cannot be used: {wrong}")
-    return size + len(turn.text)
+    return size + len(turn.text), usage
+
+
+def _are_numbers(usage: Mapping[str, object]) -> bool:
+    """Whether all values are numbers, also of types that derive from them."""
+    return all(isinstance(number, int | float | None) for number in usage.values())
 
 
 def _bytes(text: str) -> int:
@@ -282,7 +285,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-async def _close(answer: AsyncIterator[ModelEvent] | None) -> None:
+async def _close(answer: AsyncIterator[ModelEvent]) -> None:
     """End an answer that may be left early; a provider's connection would stay open."""
     if isinstance(answer, AsyncGenerator):
         await answer.aclose()
