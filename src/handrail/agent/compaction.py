@@ -42,11 +42,8 @@ class Compactor:
     def __init__(self, session: Session, conversation: Conversation, summarise: Summarise) -> None:
         self._session, self._conversation, self._ask = session, conversation, summarise
         self._window = conversation.window
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the next request takes up so much of the room that something must go."""
-        return self._conversation.tokens >= COLLAPSE_AT * self._window.room
+        self.threshold = COLLAPSE_AT * self._window.room
+        """Tokens of a request from which on something must go."""
 
     async def make_room(self, *, forced: bool = False) -> bool:
         """Take out what must go before the next request. Returns whether anything was."""
@@ -102,7 +99,7 @@ class Compactor:
         count = conversation.oldest(window.estimate_of(KEPT_BY_SUMMARY * window.room))
         if not count:
             return False
-        oldest = conversation.pieces[:count]
+        oldest = conversation.first(count)
         longest = round(window.estimate_of(SUMMARY_SHARE * window.room) * 3)
         data: dict[str, Any] = {"by": "model", "messages": conversation.absolute(count)}
         try:

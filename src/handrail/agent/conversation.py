@@ -76,6 +76,10 @@ class LargeResult:
         return 0 if kind in LISTINGS else 2 if kind in FILES else 1
 
 
+Piece = tuple[Message, float]
+"""A message before texts were joined to it, and its estimated tokens."""
+
+
 class Conversation:
     """The events of a session, or of one task in it, as messages for one model.
 
@@ -89,7 +93,7 @@ class Conversation:
     ) -> None:  # fmt: skip
         self.window = window
         self.parent = parent
-        self.pieces: list[Message] = []
+        self._pieces: list[Piece] = []
         """The messages before they were joined: one for each text, each answer and the results of each answer."""
         self._log = log
         self._artifacts = artifacts
@@ -98,8 +102,6 @@ class Conversation:
         """The number of the next event to read."""
         self._messages: list[Message] = []
         self._estimate = 0.0
-        self._estimates: list[float] = []
-        """Estimated tokens of each piece."""
         self._before = 0
         """Pieces that are not in the list any more; a summary takes the place of the last of them."""
         self._results_at: dict[str, tuple[int, int]] = {}
@@ -122,6 +124,12 @@ class Conversation:
         self._prefix = f"{parent}/" if parent else ""
         """The beginning of the ids of a task's calls in the transcript; a provider may not accept it."""
 
+    def request(self) -> tuple[list[Message], int]:
+        """The messages of the next request, and its tokens, as the window knows the model."""
+        if self._position < self._log.count:
+            self.catch_up()
+        return self._messages, self.window.used(self._estimate)
+
     @property
     def messages(self) -> list[Message]:
         """The messages for the model, which never reads two of the user's in a row: a text joins the results before."""
@@ -139,7 +147,9 @@ class Conversation:
     @property
     def tokens(self) -> int:
         """Tokens of the next request, as the window knows the model."""
-        return self.window.used(self.estimate)
+        if self._position < self._log.count:
+            self.catch_up()
+        return self.window.used(self._estimate)
 
     @property
     def state(self) -> TaskState:
@@ -186,7 +196,8 @@ class Conversation:
             self._position = event.seq + 1
             if not self._position % READ_AT_ONCE:
                 yield
-        self._position = max(self._position, end)  # the last ones may be forgotten already
+        if self._position < end:
+            self._position = end  # the last ones are forgotten already
 
     def absolute(self, count: int) -> int:
         """How many pieces there ever were before piece `count` of the list."""
@@ -194,22 +205,26 @@ class Conversation:
 
     def large_results(self, *, newest: bool) -> list["LargeResult"]:
         """What can be collapsed, the oldest first; with `newest` also what the model has not seen yet."""
-        seen = len(self.pieces)
-        while seen > 0 and self.pieces[seen - 1].role != "assistant":  # what an answer follows has been read
+        seen = len(self._pieces)
+        while seen > 0 and self._pieces[seen - 1][0].role != "assistant":  # what an answer follows has been read
             seen -= 1
         first = self.absolute(seen)
         return [each for each in self._large.values() if newest or self._results_at[each.call_id][0] < first]
 
     def oldest(self, kept: float) -> int:
         """How many pieces of the list are older than the newest `kept` tokens; at least one round stays."""
-        count, tokens = len(self.pieces), 0.0
+        count, tokens = len(self._pieces), 0.0
         while count > 0:
-            begins = count - 2 if self.pieces[count - 1].role == "tool" else count - 1  # a call and its result
-            tokens += sum(self._estimates[begins:count])
-            if tokens > kept and count < len(self.pieces):
+            begins = count - 2 if self._pieces[count - 1][0].role == "tool" else count - 1  # a call and its result
+            tokens += sum(estimate for _, estimate in self._pieces[begins:count])
+            if tokens > kept and count < len(self._pieces):
                 break
             count = begins
-        return count if sum(self._estimates[:count]) > kept / 4 else 0
+        return count if sum(estimate for _, estimate in self._pieces[:count]) > kept / 4 else 0
+
+    def first(self, count: int) -> list[Message]:
+        """The first pieces of the list."""
+        return [message for message, _ in self._pieces[:count]]
 
     def prompts_before(self, count: int) -> list[str]:
         """What the user asked in the first `count` pieces that there ever were."""
@@ -222,7 +237,7 @@ class Conversation:
             images = [self._image(each) for each in data.get("images", ())]
             text = sendable(data["text"])
             if event.type == "user":
-                self._prompts.append((self.absolute(len(self.pieces)), text))
+                self._prompts.append((self.absolute(len(self._pieces)), text))
             message = Message("user", text, images=tuple(image for image in images if image))
             self._append(message, estimate_message_tokens(message))
         elif event.type == "call_repaired" and event.call_id in self._calls:
@@ -234,8 +249,7 @@ class Conversation:
             self._summarise(data["messages"], data["text"])
 
     def _append(self, piece: Message, estimate: float) -> None:
-        self.pieces.append(piece)
-        self._estimates.append(estimate)
+        self._pieces.append((piece, estimate))
         self._estimate += estimate
         if piece.role == "user" and self._messages and self._messages[-1].role != "assistant":
             # a new list: somebody may still read the old one
@@ -246,7 +260,7 @@ class Conversation:
     def _join_anew(self) -> None:
         """Make the messages again of the pieces, one of which has changed."""
         self._messages = []
-        for piece in self.pieces:
+        for piece, _ in self._pieces:
             if piece.role == "user" and self._messages and self._messages[-1].role != "assistant":
                 self._messages[-1] = _joined(self._messages[-1], piece)
             else:
@@ -262,43 +276,44 @@ class Conversation:
     def _call(self, listed: Mapping[str, Any]) -> Call:
         """A call of an answer as the model is told it."""
         id, arguments = listed["id"], listed["arguments"]
-        arguments = sendable(arguments) if type(arguments) is str else sendable_data(arguments)
+        if type(arguments) is not str or not arguments.isascii():
+            arguments = sendable_data(arguments)
         if self._prefix:
             id = id.removeprefix(self._prefix)
         return Call(id, _name(listed["name"]), arguments, cut=listed["cut"])
 
     def _take_answer(self, data: Mapping[str, Any]) -> None:
         keep, sent = data["keep"] if data["model"] == self._model else None, self._estimate
-        made, self._made = self._made, {}
-        self._calls, self._results = {}, {}
-        for each in data["calls"]:
-            self._calls[each["id"]] = made.get(each["id"]) or self._call(each)
-        text, calls = sendable(data["text"]), tuple(self._calls.values())
+        calls, self._made, self._results = self._made, {}, {}
+        if not calls:
+            for each in data["calls"]:
+                calls[each["id"]] = self._call(each)
+        self._calls, told = calls, tuple(calls.values())
+        text = sendable(data["text"]) if data["text"] else ""
         # providers refuse an empty message
-        if calls or text.strip() or (data["stop"] == "paused" and keep is not None):
-            message = Message("assistant", text, calls, keep=keep)
+        if told or text.strip() or (data["stop"] == "paused" and keep is not None):
+            message = Message("assistant", text, told, keep=keep)
             self._append(message, estimate_message_tokens(message))
         self.window.learn(sent, self._estimate, data["usage"])
 
     def _take_result(self, id: str, ended: Mapping[str, Any]) -> None:
         """Take the result of one call; with the last one of an answer, the message of all of them."""
-        envelope, images = ended["result"], ended.get("images", ())
-        estimate = FRAME_TOKENS + estimate_json_tokens(envelope) + IMAGE_TOKENS * len(images)
+        envelope, estimate = ended["result"], FRAME_TOKENS + estimate_json_tokens(ended["result"])
+        if "images" in ended:
+            estimate += IMAGE_TOKENS * len(ended["images"])
         # most results are small and plain, and need no reading of an envelope
         quick = envelope["ok"] and type(envelope["result"]) in SCALARS and "warnings" not in envelope
         self._results[id] = Success(envelope["result"]) if quick else self._result(ended), estimate
-        if len(self._results) == len(self._calls):
-            self._take_results()
-
-    def _take_results(self) -> None:
-        at, results, total = self.absolute(len(self.pieces)), [], 0.0
-        for number, (id, call) in enumerate(self._calls.items()):
-            result, estimate = self._results[id]
+        if len(self._results) < len(self._calls):
+            return
+        at, results, total = self._before + len(self._pieces), [], 0.0
+        for number, (each, call) in enumerate(self._calls.items()):
+            result, estimate = self._results[each]
             if self._keeps_state:
                 self._state = self._state.after(call, result)
-            self._results_at[id] = (at, number)
+            self._results_at[each] = (at, number)
             if estimate >= MIN_LARGE_TOKENS:
-                self._large[id] = LargeResult(id, call.name, result, estimate)
+                self._large[each] = LargeResult(each, call.name, result, estimate)
             results.append(result)
             total += estimate
         self._append(Message("tool", results=tuple(results)), total)
@@ -310,14 +325,13 @@ class Conversation:
         at, number = self._results_at.get(id, (-1, 0))
         if at < self._before:
             return
-        message = self.pieces[at - self._before]
+        message, before = self._pieces[at - self._before]
         was = message.results[number]
         made: Result = Success(line) if was.ok else Failure(was.kind, line, retryable=was.retryable)
         results = (*message.results[:number], made, *message.results[number + 1 :])
-        self.pieces[at - self._before] = replace(message, results=results)
         sent = made.to_envelope(large.tool if large is not None else "")
         change = estimate_json_tokens(sent) + FRAME_TOKENS - (large.estimate if large is not None else 0.0)
-        self._estimates[at - self._before] += change
+        self._pieces[at - self._before] = replace(message, results=results), before + change
         self._estimate += change
         self._join_anew()
 
@@ -325,9 +339,8 @@ class Conversation:
         """Put a user's message in the place of the first `count` pieces that there ever were."""
         summary = Message("user", text)
         rest = count - self._before
-        self.pieces = [summary, *self.pieces[rest:]]
-        self._estimates = [estimate_message_tokens(summary), *self._estimates[rest:]]
-        self._estimate = sum(self._estimates)
+        self._pieces = [(summary, estimate_message_tokens(summary)), *self._pieces[rest:]]
+        self._estimate = sum(estimate for _, estimate in self._pieces)
         self._before = count - 1
         self._results_at = {id: at for id, at in self._results_at.items() if at[0] >= count}
         self._large = {id: large for id, large in self._large.items() if id in self._results_at}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Final, Literal
 
 from handrail.agent.conversation import READ_AT_ONCE, Conversation
@@ -11,7 +10,7 @@ from handrail.agent.steering import Steer
 from handrail.agent.typed_answer import SEND_BACK
 from handrail.contract.errors import describe_error
 from handrail.contract.model import Turn, Usage
-from handrail.contract.result import Image, Result
+from handrail.contract.result import Image
 from handrail.log import report
 from handrail.misuse import expect
 from handrail.session.host import LoopHost, StartTask
@@ -87,9 +86,10 @@ class Run:
 
     async def _work(self) -> End:
         """Do the rounds: in each one the model answers, and its calls are run."""
+        ask = self._requests.turn if self._session.budget.seconds is None else self._turn_in_time
         for _ in range(self._rounds):
             try:
-                turn = await self._turn()
+                turn = await ask()
             except BudgetSpent as spent:
                 return "budget", str(spent)
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
@@ -100,27 +100,22 @@ class Run:
                 return end
         return "round_limit", f"The model was not done after {self._rounds} rounds."
 
-    async def _turn(self) -> Turn:
+    async def _turn_in_time(self) -> Turn:
         """The model's next answer. Raises BudgetSpent, also if the run's seconds are over before it is complete."""
-        shared = self._session.shared
-        if shared.budget.seconds is None:
-            return await self._requests.turn()
-        clock = shared.counts.clock
-        if (left := clock.left()) == inf:
-            return await self._requests.turn()
-        if left > 0:
+        clock = self._session.shared.counts.clock
+        if (left := clock.left()) > 0:
             with clock.limit(left):
                 return await self._requests.turn()
-        raise BudgetSpent(f"The {shared.budget.seconds:g} s of this run are used up.")
+        raise BudgetSpent(f"The {self._session.budget.seconds:g} s of this run are used up.")
 
     async def _act(self, turn: Turn) -> End | None:
         """Run the calls of an answer. Returns how the run ends, if it does."""
-        session, many = self._session, len(turn.calls) > READ_AT_ONCE
+        session, count = self._session, len(turn.calls)
         self._was_empty = False
-        if many:
+        if count > READ_AT_ONCE:
             await self._conversation.catch_up_in_turns()
-        session.tokens_left = self._requests.tokens_left(len(turn.calls))
-        results = await session.call_all(turn.calls)
+        session.shared.tokens_left = self._requests.tokens_left(count)
+        results = await session.run_calls(turn.calls, {})
         if turn.stop == "refused":
             return "refused", turn.text or "The model refused to go on."
         if self.output is not None:
@@ -128,9 +123,12 @@ class Run:
         if self._host.ended:
             (reason, text), self._host.ended = self._host.ended, None
             return self._send_back(text) if reason == "done" and self._typed else (reason, text)
-        if session.shared.tasks_ended or _is_spent(results):
+        spent = session.shared.tasks_ended
+        for result in results:
+            spent = spent or result.kind == "budget_exhausted"
+        if spent:
             return "budget", turn.text or "The budget of this run is used up."
-        if many:
+        if count > READ_AT_ONCE:
             await self._conversation.catch_up_in_turns()
         if self._steer is not None:
             self._advise(self._steer)
@@ -199,8 +197,3 @@ class Run:
         """More for `run_ended`: the typed answer, and the traceback of a model's error."""
         output = {} if self.output is None else {"output": self.output.model_dump(mode="json")}
         return output | ({"traceback": self._traceback} if self._traceback else {})
-
-
-def _is_spent(results: Sequence[Result]) -> bool:
-    """Whether the budget refused one of the calls."""
-    return "budget_exhausted" in [result.kind for result in results]

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
-from operator import is_
 from random import random
 from typing import Any, Final, get_args
 
@@ -62,7 +61,7 @@ class ModelRequests:
 
     def tokens_left(self, calls: int) -> int:
         """Tokens left for the results of so many calls: each may answer as if it had about a sixth of them."""
-        left = self._conversation.window.left(self._conversation.estimate)
+        left = max(0, self._conversation.window.room - self._conversation.tokens)
         return left if calls <= CALLS_AT_FULL_CAPS else left * CALLS_AT_FULL_CAPS // calls
 
     async def turn(self) -> Turn:
@@ -73,13 +72,16 @@ class ModelRequests:
         tools = self._tools()
         if conversation.is_far_behind:
             await conversation.catch_up_in_turns()
-        if self._compactor.is_needed:
-            await self._compactor.make_room()
+        messages, tokens = conversation.request()
+        if tokens >= self._compactor.threshold and await self._compactor.make_room():
+            messages, tokens = conversation.request()
         attempt, shrunk = 1, False
         while True:
             began = session.event_count
             try:
-                return self._record(await self._traced(tools, attempt))
+                ask = partial(self._exchange, messages, tools, self._agent.system, (attempt, tokens))
+                turn = await (ask() if session.tracing is None else session.tracing.ask(self._agent, ask))
+                return self._record(turn)
             except ModelFailed as error:
                 if error.kind == "context" and not shrunk and await self._compactor.make_room(forced=True):
                     shrunk = True
@@ -95,6 +97,7 @@ class ModelRequests:
                     session.shared.counts.requests.check()  # rather than after the wait
                     await self._wait(error, attempt, began)
                     tools = self._tools()
+                messages, tokens = conversation.request()
                 attempt += 1
 
     def _tools(self) -> list[dict[str, Any]]:
@@ -130,25 +133,22 @@ class ModelRequests:
         shown = [event.seq for event in new if event.type in PIECES and event.parent == self._conversation.parent]
         self._session.emit("retried", data={"why": why, "wait": wait, "taken_back": shown})
 
-    async def _traced(self, tools: Sequence[Mapping[str, Any]], attempt: int) -> Turn:
-        """Make one request to the model, in a span of its own if the session is traced."""
-        messages = self._conversation.messages
-        if (tracing := self._session.tracing) is None:
-            return await self._exchange(messages, tools, self._agent.system, attempt)
-        return await tracing.ask(self._agent, partial(self._exchange, messages, tools, self._agent.system, attempt))
-
     async def _exchange(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], system: str, attempt: int | None = None
-    ) -> Turn:
-        """Make one request, and receive its answer, which is shown meanwhile if this is try `attempt` of a turn."""
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], system: str,
+        turn_of: tuple[int, int] | None = None,
+    ) -> Turn:  # fmt: skip
+        """Make one request, and receive its answer.
+
+        `turn_of` is which try of a turn it is, and its tokens: then its pieces are shown. None: it is an aside.
+        """
         requests, turn, given = self._session.shared.counts.requests, None, None
         written: list[str] = []
         size = pieces = 0
         if not requests.begin():
             await requests.wait()
         try:
-            if attempt is not None:
-                data = {"try": attempt, "messages": len(messages), "estimate": self._conversation.tokens}
+            if turn_of is not None:
+                data = {"try": turn_of[0], "messages": len(messages), "estimate": turn_of[1]}
                 self._session.emit("model_asked", data=data)
             given = self._agent.model.ask(messages, tools, system=system)
             if not hasattr(given, "__aiter__"):
@@ -158,7 +158,7 @@ class ModelRequests:
                     pieces += 1
                     if not pieces % PIECES_PER_TURN:
                         await checkpoint()
-                    size += self._take_piece(event, written, MAX_ANSWER_BYTES - size, attempt is not None)
+                    size += self._take_piece(event, written, MAX_ANSWER_BYTES - size, turn_of is not None)
                     if size > MAX_ANSWER_BYTES:
                         turn = turn or self._cut_off("".join(written))
                         break
@@ -233,9 +233,7 @@ class ModelRequests:
         if stop == "other":
             message = "The model stopped for a reason that is not known; its answer may be incomplete."
             self._session.emit("warning", data={"message": message})
-        if stop == turn.stop and all(map(is_, calls, turn.calls)):
-            return turn
-        return replace(turn, calls=calls, stop=stop)
+        return turn if calls == turn.calls and stop == turn.stop else replace(turn, calls=calls, stop=stop)
 
 
 def checked_model(model: Model) -> Model:
@@ -264,7 +262,9 @@ def _checked(turn: Turn) -> tuple[int, dict[str, float | None]]:
         wrong = f"its usage is {shown(turn.usage)}, not a Usage with numbers"
     size = 0
     for call in turn.calls:
-        if not isinstance(call, Call) or not isinstance(call.id, str) or not isinstance(call.name, str):
+        if type(call) is Call and type(call.id) is type(call.name) is type(call.arguments) is str:
+            size += len(call.arguments)  # nearly all are such
+        elif not isinstance(call, Call) or not isinstance(call.id, str) or not isinstance(call.name, str):
             wrong = "a call in it has no id or no name"
         elif not isinstance(call.arguments, str | Mapping):
             wrong = f"the arguments of {call.name} are {type(call.arguments).__name__}"

@@ -48,16 +48,16 @@ def estimate_json_tokens(value: Any) -> float:
 
 def estimate_message_tokens(message: Message) -> float:
     """Estimate the tokens of a user's or an assistant's message."""
-    texts, tokens = [message.text], FRAME_TOKENS * (1 + len(message.calls)) + IMAGE_TOKENS * len(message.images)
+    tokens = FRAME_TOKENS + estimate_tokens(message.text) if message.text else FRAME_TOKENS
     for call in message.calls:
-        texts.append(call.name)
-        if isinstance(call.arguments, str):
-            texts.append(call.arguments)
+        arguments: Any = call.arguments
+        if type(arguments) is str:  # the estimate of joined texts is the sum of theirs
+            tokens += FRAME_TOKENS + estimate_tokens(call.name + arguments)
         else:
-            tokens += estimate_json_tokens(dict(call.arguments))
-    if message.keep is not None:
-        tokens += estimate_json_tokens(message.keep)
-    return tokens + estimate_tokens("".join(texts))  # the estimate of joined texts is the sum of theirs
+            tokens += FRAME_TOKENS + estimate_tokens(call.name) + estimate_json_tokens(dict(arguments))
+    if message.images:
+        tokens += IMAGE_TOKENS * len(message.images)
+    return tokens if message.keep is None else tokens + estimate_json_tokens(message.keep)
 
 
 class Window:

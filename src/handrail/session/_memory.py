@@ -37,6 +37,8 @@ class Memory:
     def changes(self) -> dict[str, dict[str, Any]]:
         """What changed in the lasting dictionaries since the last call: by tool, then key; None where it is gone."""
         changes: dict[str, dict[str, Any]] = {}
+        if not self._lasting:
+            return changes
         for tool, kept in self._lasting.items():
             if kept.changed:
                 changed, kept.changed = kept.changed, set()

@@ -22,7 +22,7 @@ from handrail.drivers.open import open_own_guard
 from handrail.gates.budget import budget as budget_gate
 from handrail.gates.record import record
 from handrail.log import clean_logs
-from handrail.misuse import AsyncWith, explains_misuse
+from handrail.misuse import AsyncWith, expect, explains_misuse
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks
@@ -210,16 +210,20 @@ class Session(AsyncWith):
 
         `into` is filled as results arrive, so that a cancelled caller still has them.
         """
-        results: dict[int, Result] = {} if into is None else into
         _checks.check_calls(calls)
+        return await self.run_calls(calls, {} if into is None else into)
+
+    async def run_calls(self, calls: Sequence[Call], into: dict[int, Result]) -> list[Result]:
+        """Do what `call_all` does, for calls that were checked, on the session's own event loop."""
         for call in calls if self.toolbox.waits else ():
             await self.toolbox.look_up(call.name)
         if len(calls) == 1:
-            results[0] = await self.run_step(self._admit(calls[0]))
-        elif calls:
+            into[0] = result = await self.run_step(self._admit(calls[0]))
+            return [result]
+        if calls:
             self._check_open()
-            await CallsTogether(self, calls, results).run()
-        return [results[number] for number in range(len(calls))]
+            await CallsTogether(self, calls, into).run()
+        return [into[number] for number in range(len(calls))]
 
     def begin_run(self) -> None:
         """Start a new user turn with new budgets and breaker counts. Calls that still run keep the old ones."""
@@ -314,6 +318,8 @@ class Session(AsyncWith):
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
+        if count is not None:
+            expect("tokens_left", count, int, "a whole number, or None")
         self.shared.tokens_left = count
 
     def caps_for(self, output_cap: int | None) -> Caps:

@@ -15,7 +15,7 @@ from handrail.contract.event import EventType
 from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result, Success
 from handrail.log import report
-from handrail.misuse import expect, shown
+from handrail.misuse import shown
 from handrail.policy.policy import Policy, RuleLists
 from handrail.policy.rule import Rule
 from handrail.sandbox.sandbox import Sandbox
@@ -77,9 +77,8 @@ class SessionState:
     """What the calls of a session share: its policy, budget, approver and sandbox, and the gates' own state."""
 
     __slots__ = (
-        "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts", "covered",
-        "lanes", "open_guard", "policy",
-        "remembered", "sandbox", "smallest_cap", "task", "tasks_ended", "used_approvals",
+        "_lacks", "_rules", "_smallest_cap", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts",
+        "covered", "lanes", "open_guard", "policy", "remembered", "sandbox", "task", "tasks_ended", "used_approvals",
     )  # fmt: skip
 
     def __init__(
@@ -119,10 +118,15 @@ class SessionState:
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
-        if count is not None:
-            expect("tokens_left", count, int, "a whole number, or None")
         self._tokens_left = count
-        self.smallest_cap = self.caps.fitting(count).smallest
+        self._smallest_cap: int | None = None
+
+    @property
+    def smallest_cap(self) -> int:
+        """The smallest of the caps with what is left; reckoned when a result asks for it, as most are short."""
+        if self._smallest_cap is None:
+            self._smallest_cap = self.caps.fitting(self._tokens_left).smallest
+        return self._smallest_cap
 
     def rules_about(self, tool: Tool) -> RuleLists:
         """The policy's rules that may apply to a call of this tool."""
