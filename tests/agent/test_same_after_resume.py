@@ -136,7 +136,7 @@ STORIES: dict[str, Script] = {
     "several calls": (
         ScriptedModel,
         [
-            Turn("All.", (Call("a", "tell", {"text": "1"}), Call("a", "draw", {}), Call("b", "missing", {"path": "q"}))),
+            Turn("", (Call("a", "tell", {"text": "1"}), Call("a", "draw", {}), Call("b", "missing", {"path": "q"}))),
             "Done.",
         ],
         {},

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import Budget, Decision, Policy, Session, Tool, tool
 from handrail.policy.approval import look_alikes, render, visible
+from handrail.session.session import core_of
 from tests.gates.asked import saying
 
 pytestmark = pytest.mark.anyio
@@ -228,7 +229,7 @@ values = st.lists(pieces, min_size=1, max_size=6).map("".join)
 async def runs(policy: Policy, remembered: list[Any], name: str, arguments: dict[str, Any]) -> bool:
     """Whether a call runs where nobody can be asked."""
     async with Session([TOOLS[name][0]], policy=policy, budget=LOOSE) as session:
-        session.shared.remembered.extend(remembered)
+        core_of(session).shared.remembered.extend(remembered)
         return (await session.call(name, arguments)).ok
 
 
@@ -238,7 +239,7 @@ async def suggested(name: str, arguments: dict[str, Any]) -> tuple[str, list[Any
     async with Session([TOOLS[name][0]], policy=ASK, approver=person, budget=LOOSE) as session:
         await session.call(name, arguments)
         assert person.asked
-        return person.asked[0].suggested_rule, list(session.shared.remembered)
+        return person.asked[0].suggested_rule, list(core_of(session).shared.remembered)
 
 
 LAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

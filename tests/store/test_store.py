@@ -34,6 +34,7 @@ from handrail import (
     Usage,
     builtin_tools,
 )
+from handrail.session.session import core_of
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
 
@@ -387,7 +388,7 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         await session.call("read", {"path": "a.txt"})
         written = await session.call("write", {"path": "b.txt", "content": "1"})
         assert written.ok
-        rules = [rule.pattern for rule in session.shared.remembered]
+        rules = [rule.pattern for rule in core_of(session).shared.remembered]
         assert rules
     async with Session.resume(store, "s", **options()) as again:
         assert again.memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]

@@ -9,7 +9,7 @@ import anyio
 from handrail.aio import in_background
 from handrail.contract.event import Event
 from handrail.log import report
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 
 Show = Callable[[str, str], Awaitable[object]]
 """Is given a stream (stdout, stderr, progress) and a piece of what the call shows on it."""
@@ -55,7 +55,7 @@ _all: WeakKeyDictionary[Session, _Live] = WeakKeyDictionary()
 @asynccontextmanager
 async def shown(session: Session, id: str, show: Show) -> AsyncIterator[None]:
     """Show what the call with this id prints; at the end of the block all of it was shown."""
-    if not session.own_loop.here():  # the call runs on another event loop, and so would whoever shows it
+    if not core_of(session).own_loop.here():  # the call runs on another event loop, and so would whoever shows it
         yield
         return
     live, told = _all.setdefault(session, _Live()), anyio.Event()

@@ -23,9 +23,8 @@ from handrail.contract.model import Message, Model, Usage
 from handrail.contract.result import Image, Result
 from handrail.misuse import expect, expect_number, explains_misuse
 from handrail.policy.policy import Policy
-from handrail.session.host import LoopHost
 from handrail.session.options import SessionOptions
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 from handrail.store.store import Store
 from handrail.toolkit.toolbox import Tools
 
@@ -72,30 +71,30 @@ class Agent:
             session, tools, sandbox=sandbox, policy=policy, approver=approver, budget=budget, store=store,
             secrets=secrets,
         )  # fmt: skip
+        core = self._core = core_of(self.session)
         self.rounds, self.system, self.name, self.steer = rounds, system, name, steer
         self._base_system = system
         """The system text without what tasks add to it; tasks inside tasks begin with it too."""
         self.model_name = str(getattr(model, "name", "") or type(model).__name__)
-        self.session.opened_by |= {"model": self.model_name, "system": system}
-        if self.session.scrubber is not None and (scrub := getattr(model, "scrub", None)) is not None:
-            scrub(self.session.scrubber)
+        core.opened_by |= {"model": self.model_name, "system": system}
+        if core.scrubber is not None and (scrub := getattr(model, "scrub", None)) is not None:
+            scrub(core.scrubber)
         self._closes = session is None
         """Whether `async with` closes the session."""
         self._conversation = Conversation(
-            self.session._transcript, self.session.artifacts, model=self.model_name, window=Window(model),
-            parent=self.session.task, start=self.session.event_count if self.session.task else 0,
-            keeps_state=steer is not None,
+            core.transcript, core.artifacts, model=self.model_name, window=Window(model), parent=core.task,
+            start=core.transcript.count if core.task else 0, keeps_state=steer is not None,
         )  # fmt: skip
-        self._requests = ModelRequests(self, self.session, self._conversation, self.model_name)
+        self._requests = ModelRequests(self, core, self._conversation, self.model_name)
         self._typed = output is not None
         self._current: Run | None = None
         """The run that is under way, or the last one."""
         if output is not None:
             made = answer_tool(output, self._accept)
-            known = self.session.toolbox.get(made.name)
+            known = core.toolbox.get(made.name)
             if known is not None and not isinstance(known, AnswerTool):
                 raise NameConflict(f"with output= the name {made.name!r} is Handrail's own; rename your tool")
-            self.session.offer(made)
+            core.add_tool(made)
 
     @classmethod
     def resume(
@@ -142,10 +141,10 @@ class Agent:
         """
         _check_run(self.session, prompt, images)
         run = self._current = Run(
-            self.session, self._conversation, self._requests, rounds=self.rounds, steer=self.steer, typed=self._typed,
-            start_task=self._do_task, model=self.model_name, name=self.name,
+            self._core, self._conversation, self._requests, rounds=self.rounds, steer=self.steer, typed=self._typed,
+            do_task=self._do_task, model=self.model_name, name=self.name,
         )  # fmt: skip
-        if (tracing := self.session.tracing) is not None:
+        if (tracing := self._core.tracing) is not None:
             return await tracing.run(self, prompt, partial(run.run, prompt, images))
         return await run.run(prompt, images)
 
@@ -174,7 +173,7 @@ class Agent:
             return agent
 
         try:
-            return await do_task(self.session, call_id, number, prompt, tools, cwd, make)
+            return await do_task(self._core, call_id, number, prompt, tools, cwd, make)
         finally:
             for agent in made:
                 self._requests.usage += agent.usage
@@ -191,9 +190,10 @@ def _check_run(session: Session, prompt: str, images: Sequence[Image]) -> None:
         expect("one of the images", image, Image, "Image(data, media_type)")
     if not prompt.strip() and not images:
         raise HandrailError("the prompt is blank: say what the model should do")
-    if session.ended:
+    core = core_of(session)
+    if core.transcript.closed:
         raise HandrailError(f"session {session.id} is closed; open a new one, or resume it from its store")
-    if isinstance(session.host.outer, LoopHost):
+    if core.run is not None:
         raise HandrailError(f"session {session.id} has a run already; wait for its end, or use another session")
 
 
@@ -216,7 +216,7 @@ async def _watch_run(session: Session, run: Callable[[], Awaitable[Any]]) -> Asy
     try:
         async for event in session.events(seen):
             yield event
-            if event.type == "run_ended" and event.parent == session.task:  # of this run, not of a task in it
+            if event.type == "run_ended" and event.parent == core_of(session).task:  # of this run, not of a task in it
                 break
         else:
             raise HandrailError(f"session {session.id} was closed before its run ended")

@@ -10,6 +10,7 @@ from handrail.contract.errors import ToolFailed
 from handrail.contract.result import ArtifactRef, Failure, FailureKind, Result, Success
 from handrail.misuse import nearest
 from handrail.session.child import ChildSession
+from handrail.session.core import SessionCore
 from handrail.session.session import Session
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
@@ -43,13 +44,13 @@ class TaskAgent(Protocol):
 
 
 async def do_task(
-    session: Session, call_id: str, number: int, prompt: str, tools: Sequence[str] | None, cwd: str | None,
+    core: SessionCore, call_id: str, number: int, prompt: str, tools: Sequence[str] | None, cwd: str | None,
     make_agent: Callable[[Session], TaskAgent],
 ) -> Result:  # fmt: skip
     """Do task `number` of a call, and return what the call gets of it."""
     if not prompt.strip():
         return Failure("invalid_args", "The prompt is blank: say what the task is.", field="prompt")
-    child = ChildSession(session, call_id, number, _narrowed(session.toolbox, tools), tools)
+    child = ChildSession(core, call_id, number, _narrowed(core.toolbox, tools), tools)
     outcome = Outcome("cancelled", "go on without it.")
     try:
         with child.scope:
@@ -58,7 +59,7 @@ async def do_task(
     finally:
         await finish(child.end)
     if outcome.reason == "budget":
-        session.shared.tasks_ended = True
+        core.shared.tasks_ended = True
     return _result(child, outcome)
 
 

@@ -10,7 +10,7 @@ from handrail.contract.model import SUMMARISE, Message, Usage
 from handrail.contract.result import Failure, Result
 from handrail.contract.truncated import cut
 from handrail.gates.shape import collapsed
-from handrail.session.session import Session
+from handrail.session.core import SessionCore
 
 COLLAPSE_AT: Final = 0.70
 COLLAPSE_TO: Final = 0.50
@@ -39,8 +39,8 @@ Summarise = Callable[[str, str], Awaitable[tuple[str, Usage]]]
 class Compactor:
     """Keeps the conversation of a session below the size of its model's context."""
 
-    def __init__(self, session: Session, conversation: Conversation, summarise: Summarise) -> None:
-        self._session, self._conversation, self._ask = session, conversation, summarise
+    def __init__(self, core: SessionCore, conversation: Conversation, summarise: Summarise) -> None:
+        self._core, self._conversation, self._ask = core, conversation, summarise
         self._window = conversation.window
         self.threshold = COLLAPSE_AT * self._window.room
         """Tokens of a request from which on something must go."""
@@ -76,7 +76,7 @@ class Compactor:
         if not chosen or freed < window.estimate_of(least * window.room):
             return False
         results = [await self._stored(each.call_id, each.tool, each.result) for each in chosen]
-        self._session.emit("collapsed", data={"results": results, "tokens_before": before})
+        self._core.emit("collapsed", data={"results": results, "tokens_before": before})
         return True
 
     async def _stored(self, call_id: str, tool: str, result: Result) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class Compactor:
         text, media_type = _whole(tool, result)
         try:
             lacks = isinstance(result.value, dict) and bool(result.value.get("incomplete"))
-            artifacts = self._session.artifacts
+            artifacts = self._core.artifacts
             kept = await artifacts.put(text, media_type=media_type, name=f"{tool}-result", incomplete=lacks)
-            self._session.artifacts.show(kept)
+            self._core.artifacts.show(kept)
         except OSError as error:
             ref, where = None, f"it could not be kept: {type(error).__name__}"
         else:
@@ -114,7 +114,7 @@ class Compactor:
         data["text"] = (
             f"What came before, in short:\n{cut(_fitting(text, longest), longest)}\n\nThe user had asked:{asked}"
         )
-        self._session.emit("summarised", data=data)
+        self._core.emit("summarised", data=data)
         return True
 
     def _rendered(self, messages: Sequence[Message]) -> str:

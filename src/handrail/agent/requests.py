@@ -30,7 +30,7 @@ from handrail.contract.model import (
 )
 from handrail.misuse import refuse, shown
 from handrail.schema.parse import recordable
-from handrail.session.session import Session
+from handrail.session.core import SessionCore
 from handrail.toolkit.tracing import TracedAgent
 
 MAX_TRIES: Final = 5
@@ -51,11 +51,11 @@ NUMBERS: Final = frozenset({int, float, type(None)})
 class ModelRequests:
     """Sends the conversation of a session to a model. `usage` is what all requests took."""
 
-    def __init__(self, agent: TracedAgent, session: Session, conversation: Conversation, name: str) -> None:
+    def __init__(self, agent: TracedAgent, core: SessionCore, conversation: Conversation, name: str) -> None:
         self.usage = Usage()
         self._agent, self._name = agent, name
-        self._session, self._conversation = session, conversation
-        self._compactor = Compactor(session, conversation, self._aside)
+        self._core, self._conversation = core, conversation
+        self._compactor = Compactor(core, conversation, self._aside)
         self._estimated: tuple[Sequence[Mapping[str, Any]], str] = ((), "")
         """The tools and the system text whose tokens are in the window's estimate."""
 
@@ -66,9 +66,9 @@ class ModelRequests:
 
     async def turn(self) -> Turn:
         """The model's answer. A transient failure is tried again, after a while. Raises ModelFailed."""
-        session, conversation = self._session, self._conversation
-        if session.toolbox.waits:
-            await session.toolbox.refresh()
+        core, conversation = self._core, self._conversation
+        if core.toolbox.waits:
+            await core.toolbox.refresh()
         tools = self._tools()
         if conversation.is_far_behind:
             await conversation.catch_up_in_turns()
@@ -77,10 +77,10 @@ class ModelRequests:
             messages, tokens = conversation.request()
         attempt, shrunk = 1, False
         while True:
-            began = session.event_count
+            began = core.transcript.count
             try:
                 ask = partial(self._exchange, messages, tools, self._agent.system, (attempt, tokens))
-                turn = await (ask() if session.tracing is None else session.tracing.ask(self._agent, ask))
+                turn = await (ask() if core.tracing is None else core.tracing.ask(self._agent, ask))
                 return self._record(turn)
             except ModelFailed as error:
                 if error.kind == "context" and not shrunk and await self._compactor.make_room(forced=True):
@@ -94,7 +94,7 @@ class ModelRequests:
                         message, transient=True, retry_after=error.retry_after, kind=error.kind
                     ) from error
                 else:
-                    session.shared.counts.requests.check()  # rather than after the wait
+                    core.shared.counts.requests.check()  # rather than after the wait
                     await self._wait(error, attempt, began)
                     tools = self._tools()
                 messages, tokens = conversation.request()
@@ -102,11 +102,11 @@ class ModelRequests:
 
     def _tools(self) -> list[dict[str, Any]]:
         """The tools for one request. The window's estimate follows when they, or the system text, change."""
-        tools = self._session.host.offered(searches=getattr(self._agent.model, "searches", False) is True)
+        tools = self._core.tools.offered(searches=getattr(self._agent.model, "searches", False) is True)
         before, system = self._estimated
         if tools is not before or self._agent.system is not system:
             self._estimated = tools, self._agent.system
-            own = self._session.schemas("mcp")  # those that a provider searches by itself take no room
+            own = self._core.tools.schemas("mcp")  # those that a provider searches by itself take no room
             self._conversation.window.fixed = estimate_json_tokens(own) + estimate_tokens(self._agent.system)
         return [*tools]  # a model may be anybody's, and change what it is given
 
@@ -125,13 +125,13 @@ class ModelRequests:
         wait *= 1 if error.retry_after else 0.5 + random()  # so that many clients do not come back at once
         self._take_back(began, str(error), wait)
         await anyio.sleep(wait)
-        await self._session.toolbox.refresh()
+        await self._core.toolbox.refresh()
 
     def _take_back(self, began: int, why: str, wait: float) -> None:
         """Record that a request failed and is made again: what was shown of its answer since `began` is void."""
-        new = self._session.trace_from(began)
+        new = self._core.transcript.since(began)
         shown = [event.seq for event in new if event.type in PIECES and event.parent == self._conversation.parent]
-        self._session.emit("retried", data={"why": why, "wait": wait, "taken_back": shown})
+        self._core.emit("retried", data={"why": why, "wait": wait, "taken_back": shown})
 
     async def _exchange(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], system: str,
@@ -141,7 +141,7 @@ class ModelRequests:
 
         `turn_of` is which try of a turn it is, and its tokens: then its pieces are shown. None: it is an aside.
         """
-        requests, turn, given = self._session.shared.counts.requests, None, None
+        requests, turn, given = self._core.shared.counts.requests, None, None
         written: list[str] = []
         size = pieces = 0
         if not requests.begin():
@@ -149,7 +149,7 @@ class ModelRequests:
         try:
             if turn_of is not None:
                 data = {"try": turn_of[0], "messages": len(messages), "estimate": turn_of[1]}
-                self._session.emit("model_asked", data=data)
+                self._core.transcript.write("model_asked", None, self._core.task, data)
             given = self._agent.model.ask(messages, tools, system=system)
             if not hasattr(given, "__aiter__"):
                 raise self._broken(f"returned {shown(given)}")
@@ -186,14 +186,14 @@ class ModelRequests:
         if isinstance(event, TextDelta):
             written.append(text)
         if is_shown and isinstance(event, CallDelta):
-            self._session.emit("call_text", data={"index": event.index, "name": str(event.name), "text": text})
+            self._core.emit("call_text", data={"index": event.index, "name": str(event.name), "text": text})
         elif is_shown:
-            self._session.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": text})
+            self._core.emit("text" if isinstance(event, TextDelta) else "thinking", data={"text": text})
         return PIECE_BYTES + (len(whole) if whole.isascii() else _bytes(whole))
 
     def _cut_off(self, text: str, *, usage: Usage = Usage()) -> Turn:
         """What was written of an answer that is too long, as if the model had reached its limit of tokens."""
-        self._session.emit("warning", data={"message": f"{TOO_LONG}; the rest was left out."})
+        self._core.emit("warning", data={"message": f"{TOO_LONG}; the rest was left out."})
         while _bytes(text) > MAX_ANSWER_BYTES:
             text = text[: len(text) * MAX_ANSWER_BYTES // _bytes(text)]
         return Turn(text, stop="max_tokens", usage=usage)
@@ -204,8 +204,8 @@ class ModelRequests:
 
     def _count(self, usage: Usage) -> None:
         """Count what an answer took against the run's budget of tokens and dollars."""
-        if uncounted := self._session.shared.counts.requests.spend(usage):
-            self._session.emit("warning", data={"message": uncounted})
+        if uncounted := self._core.shared.counts.requests.spend(usage):
+            self._core.emit("warning", data={"message": uncounted})
 
     def _record(self, turn: Turn) -> Turn:
         """Write the answer into the transcript, and return it as it is there: with new ids, its cut calls marked."""
@@ -213,9 +213,9 @@ class ModelRequests:
         if size > MAX_ANSWER_BYTES:  # a client gave all of it at once
             turn = self._cut_off(turn.text, usage=turn.usage)
         self.usage += turn.usage
-        if self._session.shared.counts.requests.is_metered:
+        if self._core.shared.counts.requests.is_metered:
             self._count(turn.usage)
-        calls, stop = self._session.ids.for_answer(turn.calls), turn.stop if turn.stop in STOPS else "other"
+        calls, stop = self._core.ids.for_answer(turn.calls), turn.stop if turn.stop in STOPS else "other"
         if stop not in ("tool_use", "end"):  # the model was cut off in its last call, or took all of it back
             whole = 0 if stop == "refused" else len(calls) - 1
             calls = tuple(call if at < whole else replace(call, cut=True) for at, call in enumerate(calls))
@@ -223,16 +223,18 @@ class ModelRequests:
         for call in calls:
             arguments = call.arguments if type(call.arguments) is str else recordable(call.arguments)
             listed.append({"id": call.id, "name": call.name, "arguments": arguments, "cut": call.cut})
-        self._session.emit(
+        self._core.transcript.write(
             "model_answered",
-            data={
+            None,
+            self._core.task,
+            {
                 "text": turn.text, "calls": listed, "stop": stop, "model": self._name, "usage": usage,
                 "keep": turn.keep,
             },
         )  # fmt: skip
         if stop == "other":
             message = "The model stopped for a reason that is not known; its answer may be incomplete."
-            self._session.emit("warning", data={"message": message})
+            self._core.emit("warning", data={"message": message})
         return turn if calls == turn.calls and stop == turn.stop else replace(turn, calls=calls, stop=stop)
 
 
