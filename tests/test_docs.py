@@ -40,6 +40,7 @@ from handrail import (
 )  # fmt: skip
 from handrail.contract import event as contract
 from handrail.contract.event import EventType
+from handrail.session.session import core_of
 from handrail.toolkit.tool import Tool, ToolOptions
 from tests.agent.test_compaction import Small, dump
 from tests.documents import ROOT, blocks, complaints, needs, pages, program, write_modules
@@ -382,7 +383,7 @@ async def of_stored(path: Path) -> tuple[Event, ...]:
 
     with Store(path) as store:
         async with Session([draws], store=store) as session:
-            session.host.load_tools(["draws"])
+            core_of(session).tools.load(["draws"])
             await session.call("draws")
         async with Session.resume(store, session.id, tools=[draws]) as resumed:
             return resumed.trace

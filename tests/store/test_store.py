@@ -391,8 +391,8 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         rules = [rule.pattern for rule in core_of(session).shared.remembered]
         assert rules
     async with Session.resume(store, "s", **options()) as again:
-        assert again.memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]
-        assert [rule.pattern for rule in again.shared.remembered] == rules
+        assert core_of(again).memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]
+        assert [rule.pattern for rule in core_of(again).shared.remembered] == rules
     other = options() | {"policy": Policy(mode="strict")}
     async with Session.resume(store, "s", **other) as strict:
         assert strict.shared.remembered == []
