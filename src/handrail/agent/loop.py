@@ -14,6 +14,7 @@ from handrail.contract.result import Image, Result
 from handrail.log import report
 from handrail.misuse import expect
 from handrail.session.core import SessionCore
+from handrail.session.host import LoopRun
 from handrail.toolkit.requests import BudgetSpent
 
 ASK_AGAIN: Final = "Your last answer was empty. Go on with the work, or say what you have found."
@@ -40,7 +41,7 @@ class Outcome:
     """Why the store lacks the end of this run; empty if it has it, or there is no store."""
 
 
-class Run:
+class Run(LoopRun):
     """One run of an agent: from a prompt to its Outcome."""
 
     def __init__(

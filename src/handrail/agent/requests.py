@@ -141,9 +141,7 @@ class ModelRequests:
 
         `turn_of` is which try of a turn it is, and its tokens: then its pieces are shown. None: it is an aside.
         """
-        requests, turn, given = self._core.shared.counts.requests, None, None
-        written: list[str] = []
-        size = pieces = 0
+        requests = self._core.shared.counts.requests
         if not requests.begin():
             await requests.wait()
         try:
@@ -153,12 +151,21 @@ class ModelRequests:
             given = self._agent.model.ask(messages, tools, system=system)
             if not hasattr(given, "__aiter__"):
                 raise self._broken(f"returned {shown(given)}")
-            async for event in given:
+            return await self._receive(given, turn_of is not None)
+        finally:
+            requests.end()  # here, whatever happens: a place is held for the request alone
+
+    async def _receive(self, answer: AsyncIterator[ModelEvent], is_shown: bool) -> Turn:
+        """The whole answer. Raises ModelFailed for one without its Turn, or with two."""
+        turn, written, ended = None, list[str](), False
+        size = pieces = 0
+        try:
+            async for event in answer:
                 if not isinstance(event, Turn):
                     pieces += 1
                     if not pieces % PIECES_PER_TURN:
                         await checkpoint()
-                    size += self._take_piece(event, written, MAX_ANSWER_BYTES - size, turn_of is not None)
+                    size += self._take_piece(event, written, MAX_ANSWER_BYTES - size, is_shown)
                     if size > MAX_ANSWER_BYTES:
                         turn = turn or self._cut_off("".join(written))
                         break
@@ -167,12 +174,10 @@ class ModelRequests:
                 else:
                     turn = event
             else:
-                given = None  # it has ended by itself
+                ended = True
         finally:
-            try:
-                await _close(given) if given is not None else None
-            finally:
-                requests.end()  # here, whatever happens: a place is held for the request alone
+            if not ended:
+                await _close(answer)
         if turn is None:
             raise ModelFailed("the model's answer ended before it was complete", transient=True, kind="cut")
         return turn

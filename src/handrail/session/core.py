@@ -23,10 +23,10 @@ from handrail.session._facts import facts_of
 from handrail.session._ids import CallIds
 from handrail.session._live import LiveOutput
 from handrail.session._memory import Memory
+from handrail.session._offered import OfferedTools
 from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
 from handrail.session.host import LoopRun, SessionHost
-from handrail.session.offered import OfferedTools
 from handrail.session.standard import admit
 from handrail.toolkit.clock import CallClock
 from handrail.toolkit.context import Context, Host

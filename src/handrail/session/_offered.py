@@ -30,7 +30,7 @@ class OfferedTools:
         self.loaded: set[str] = set(loaded)
         """Deferred tools that the model sees."""
         self._toolbox = toolbox
-        self._emit = emit
+        self.emit = emit
         self._warned: set[str] = set()
         self._schemas: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 
@@ -60,13 +60,13 @@ class OfferedTools:
                 raise HandrailError(f"there is no tool {name!r} to load")
         if new := sorted(set(names) - self.loaded):
             self.loaded.update(new)
-            self._emit("tools_loaded", {"tools": new})
+            self.emit("tools_loaded", {"tools": new})
 
     def restore_loaded(self, names: Sequence[str]) -> None:
         """Load what was loaded before the session was resumed; a tool that is gone is a warning."""
         for name in names:
             if self._toolbox.get(name) is None and not self._toolbox.waits:
-                self._emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
+                self.emit("warning", {"message": f"The tool {name}, which the model had loaded, is gone."})
             else:
                 self.loaded.add(name)
 
@@ -147,4 +147,4 @@ class OfferedTools:
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
-            self._emit("warning", {"message": message})
+            self.emit("warning", {"message": message})
