@@ -395,7 +395,7 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         assert [rule.pattern for rule in core_of(again).shared.remembered] == rules
     other = options() | {"policy": Policy(mode="strict")}
     async with Session.resume(store, "s", **other) as strict:
-        assert strict.shared.remembered == []
+        assert core_of(strict).shared.remembered == []
 
 
 async def test_a_loaded_session_brings_no_rules_and_a_resumed_one_only_those_about_one_value(store: Store) -> None:

@@ -157,7 +157,8 @@ class ModelRequests:
 
     async def _receive(self, answer: AsyncIterator[ModelEvent], is_shown: bool) -> Turn:
         """The whole answer. Raises ModelFailed for one without its Turn, or with two."""
-        turn, written, ended = None, list[str](), False
+        turn, ended = None, False
+        written: list[str] = []
         size = pieces = 0
         try:
             async for event in answer:
