@@ -40,9 +40,10 @@ from handrail import (
 )  # fmt: skip
 from handrail.contract import event as contract
 from handrail.contract.event import EventType
+from handrail.session.session import core_of
 from handrail.toolkit.tool import Tool, ToolOptions
+from tests.agent.test_compaction import Small, dump
 from tests.documents import ROOT, blocks, complaints, needs, pages, program, write_modules
-from tests.session.test_room import Small, dump
 
 PAGES = [str(page.relative_to(ROOT)) for page in pages()]
 RUN = [name for name in PAGES if program(ROOT / name) and not needs(ROOT / name)]
@@ -382,7 +383,7 @@ async def of_stored(path: Path) -> tuple[Event, ...]:
 
     with Store(path) as store:
         async with Session([draws], store=store) as session:
-            session.host.load_tools(["draws"])
+            core_of(session).tools.load(["draws"])
             await session.call("draws")
         async with Session.resume(store, session.id, tools=[draws]) as resumed:
             return resumed.trace

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from handrail import Budget, Session, Tool
+from handrail.agent.steering import TaskState, steer_to_listed_paths
 from handrail.misuse import close_names
-from handrail.session.steering import TaskState, steer_to_listed_paths
 
 NAMES = [
     "read", "write", "edit", "bash", "grep", "glob", "process", "run_code", "script", "task", "todo", "ask_user",

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from handrail.contract.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so does the other branch
-    from handrail.agent import Agent as Agent
-    from handrail.agent import Outcome as Outcome
+    from handrail.agent.agent import Agent as Agent
+    from handrail.agent.loop import Outcome as Outcome
+    from handrail.agent.steering import TaskState as TaskState
     from handrail.artifacts.store import Artifacts as Artifacts
     from handrail.contract.approval import ApprovalRequest as ApprovalRequest
     from handrail.contract.approval import Approver as Approver
@@ -71,7 +72,6 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.session.pending import Pending as Pending
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
-    from handrail.session.steering import TaskState as TaskState
     from handrail.store.check import SessionCheck as SessionCheck
     from handrail.store.store import Store as Store
     from handrail.store.summary import Summary as Summary

@@ -8,6 +8,7 @@ from handrail import Budget, Failure, Policy, Session, Tool, ToolFailed, tool
 from handrail.contract.errors import Unavailable
 from handrail.contract.result import FAILURE_KINDS
 from handrail.gates.breaker import repeats_in
+from handrail.session.session import core_of
 
 pytestmark = pytest.mark.anyio
 OPEN = Policy(mode="open")
@@ -171,7 +172,7 @@ async def test_names_that_were_made_up_are_remembered_within_the_same_limit() ->
     async with Session([], budget=Budget(calls=None, refusals=None)) as session:
         for number in range(300):
             await session.call(f"tool_{number}")
-        assert sum(map(len, repeats_in(session.shared.counts, "").failures.values())) == 200
+        assert sum(map(len, repeats_in(core_of(session).shared.counts, "").failures.values())) == 200
 
 
 async def test_what_is_remembered_has_an_end() -> None:
@@ -179,4 +180,4 @@ async def test_what_is_remembered_has_an_end() -> None:
     async with Session(shelf.tools(), policy=OPEN, budget=Budget(calls=None)) as session:
         for number in range(300):
             await session.call("read", {"path": "a", "again": number})
-        assert len(repeats_in(session.shared.counts, "").failures["read"]) == 200
+        assert len(repeats_in(core_of(session).shared.counts, "").failures["read"]) == 200

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from handrail import Budget, Call, Decision, Failure, Policy, Session, ToolFailed, tool
 from handrail.contract.result import FAILURE_KINDS, REFUSALS
+from handrail.session.session import core_of
 from handrail.testing import HeldApprovals
 from tests.gates.asked import until
 from tests.journeys.evidence import endings
@@ -40,7 +41,7 @@ def test_calls_together_never_spend_more_than_there_is(asked: list[tuple[str, in
         async with Session([acts], budget=Budget(calls=calls, refusals=refusals)) as session:
             batch = [Call(f"{n}", "acts", {"how": how, "naps": naps}) for n, (how, naps) in enumerate(asked)]
             results = await session.call_all(batch)
-            counts = session.shared.counts
+            counts = core_of(session).shared.counts
         exhausted = [r for r in results if not r.ok and r.kind == "budget_exhausted" and "as told" not in r.message]
         broken = [r for r in results if not r.ok and "was not run again" in r.message]
         refused = [r for r in results if not r.ok and r.kind in REFUSALS]
@@ -92,7 +93,7 @@ async def test_a_place_held_by_a_call_that_waits_for_a_person_comes_back_when_th
             assert not full.ok
             assert full.kind == "budget_exhausted"
             held.answer(request.id, Decision.deny())
-        counts = session.shared.counts
+        counts = core_of(session).shared.counts
         assert (counts.calls, counts.refusals) == (0, 1)
         async with anyio.create_task_group() as group:
             group.start_soon(session.call, "save", {"n": 3})
@@ -113,7 +114,7 @@ async def test_what_was_cancelled_or_ended_stays_spent() -> None:
             group.start_soon(session.call, "naps")
             await until(lambda: [event.type for event in session.trace].count("call_running") == 2)
             await session.terminate(str(session.trace[-1].call_id))
-        assert session.shared.counts.calls == 2
+        assert core_of(session).shared.counts.calls == 2
         last = await session.call("naps")
         assert not last.ok
         assert last.kind == "budget_exhausted"
@@ -144,12 +145,12 @@ async def test_a_call_of_the_old_run_spends_and_refunds_there() -> None:
     async with Session([waits]) as session, anyio.create_task_group() as group:
         group.start_soon(session.call, "waits")
         await until(lambda: bool(session.trace) and session.trace[-1].type == "call_running")
-        old = session.shared.counts
+        old = core_of(session).shared.counts
         session.begin_run()
         go.set()
         await until(lambda: session.trace[-1].type == "call_ended")
         assert (old.calls, old.refusals) == (0, 1)
-        assert (session.shared.counts.calls, session.shared.counts.refusals) == (0, 0)
+        assert (core_of(session).shared.counts.calls, core_of(session).shared.counts.refusals) == (0, 0)
 
 
 async def test_the_seconds_of_a_run_stand_still_while_a_person_is_asked_and_only_then() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from handrail import Agent, Budget, Call, Context, Turn, tool
 from handrail.testing import ScriptedModel
-from tests.test_agent import paired
+from tests.agent.test_loop import paired
 
 pytestmark = pytest.mark.anyio
 

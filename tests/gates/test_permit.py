@@ -6,6 +6,7 @@ import pytest
 
 from handrail import ApprovalRequest, Decision, Policy, Session, tool
 from handrail.gates.permit import approvals_of
+from handrail.session.session import core_of
 from handrail.testing import approve_all, deny_all, edit_with
 from tests.gates.asked import ASK, ran, save, saying, settled
 from tests.journeys.evidence import events_of
@@ -66,7 +67,7 @@ async def test_what_is_remembered_never_beats_deny_and_makes_nothing_stricter() 
         assert (await session.call("bash", {"command": "git log | wc"})).ok  # and now it is known to the letter
         assert (await session.call("bash", {"command": "ls"})).ok
         assert len(person.asked) == 1
-        approvals_of(session.shared).remembered.extend(Policy(allow=["bash"]).rules.allow)
+        approvals_of(core_of(session).shared).remembered.extend(Policy(allow=["bash"]).rules.allow)
         denied = await session.call("bash", {"command": "rm x"})
     assert not denied.ok
     assert denied.kind == "rejected"

@@ -47,6 +47,7 @@ def always(path: Path) -> bool:
 
 
 HOLDS: dict[str, Holds] = {
+    "agent": always,  # the parts of the loop
     "cli": is_command,
     "contract": always,
     "drivers": is_driver,

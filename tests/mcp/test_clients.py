@@ -14,6 +14,7 @@ import pytest
 from handrail import Failure, Session, ToolFailed, tool
 from handrail.mcp._clients import CALLS_KEPT, MAX_SANDBOXES_COUNT, Caller
 from handrail.mcp.server import make_server
+from handrail.session.session import core_of
 from tests.mcp.commands import TOKEN, http_server
 from tests.mcp.served import NEW, NO_LIMIT, OLD, PROTOCOLS, client_of, envelope, jailed, server_of, until
 from tests.mcp.test_arguments import AnyCall, AnyParams
@@ -37,14 +38,14 @@ async def test_all_calls_of_a_client_go_to_one_session(protocol: str) -> None:
             await client.call_tool("note", {})
         await client.list_tools()
     assert [session.call_count for session in seen] == [3]
-    assert seen[0].ended, "it is closed with its client"
+    assert core_of(seen[0]).transcript.closed, "it is closed with its client"
 
 
 async def test_a_session_is_closed_when_it_is_idle_and_opened_again() -> None:
     seen: list[Session] = []
     async with client_of(server_of(note, seen=seen, idle=0.1), NEW) as client:
         await client.call_tool("note", {})
-        await until(lambda: seen[0].ended)
+        await until(lambda: core_of(seen[0]).transcript.closed)
         assert envelope(await client.call_tool("note", {"text": "again"}))["result"] == {"text": "again"}
     assert len(seen) == 2
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from handrail import Agent, Message
+from handrail.agent.window import estimate_tokens
 from handrail.contract.model import Model, ModelEvent
-from handrail.session.window import weigh
+from tests.agent.test_compaction import UNLIMITED, Small, dump
 from tests.journeys.evidence import events_of
 from tests.models.asking import PROVIDERS, called_and_answered, model_at
 from tests.models.shapes import END, SHAPES
 from tests.models.wire import Wire, always, serving, stream
-from tests.session.test_room import UNLIMITED, Small, dump
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,9 @@ class Sent(Small):
         told = [call.id for message in messages for call in message.calls]
         assert calls == results == told
         assert len(set(told)) == len(told)
-        assert weigh(json.dumps(body, ensure_ascii=False)) < 2 * self.window  # with the braces around every message
+        assert (
+            estimate_tokens(json.dumps(body, ensure_ascii=False)) < 2 * self.window
+        )  # with the braces around every message
 
 
 async def converse(rounds: int, every: int) -> tuple[Sent, Agent]:

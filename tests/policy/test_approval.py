@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from handrail import Budget, Decision, Policy, Session, Tool, tool
 from handrail.gates.permit import approvals_of
 from handrail.policy.approval import look_alikes, render, visible
+from handrail.session.session import core_of
 from tests.gates.asked import saying
 
 pytestmark = pytest.mark.anyio
@@ -229,7 +230,7 @@ values = st.lists(pieces, min_size=1, max_size=6).map("".join)
 async def runs(policy: Policy, remembered: list[Any], name: str, arguments: dict[str, Any]) -> bool:
     """Whether a call runs where nobody can be asked."""
     async with Session([TOOLS[name][0]], policy=policy, budget=LOOSE) as session:
-        approvals_of(session.shared).remembered.extend(remembered)
+        approvals_of(core_of(session).shared).remembered.extend(remembered)
         return (await session.call(name, arguments)).ok
 
 
@@ -239,7 +240,7 @@ async def suggested(name: str, arguments: dict[str, Any]) -> tuple[str, list[Any
     async with Session([TOOLS[name][0]], policy=ASK, approver=person, budget=LOOSE) as session:
         await session.call(name, arguments)
         assert person.asked
-        return person.asked[0].suggested_rule, list(approvals_of(session.shared).remembered)
+        return person.asked[0].suggested_rule, list(approvals_of(core_of(session).shared).remembered)
 
 
 LAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

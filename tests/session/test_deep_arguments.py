@@ -7,7 +7,7 @@ import pytest
 
 from handrail import Agent, Call, Store, Turn
 from handrail.testing import ScriptedModel
-from tests.test_agent import paired
+from tests.agent.test_loop import paired
 
 pytestmark = pytest.mark.anyio
 

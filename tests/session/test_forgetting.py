@@ -5,6 +5,7 @@ import pytest
 
 from handrail import Context, Event, HandrailError, Session, Store, tool
 from handrail.session._live import TRANSCRIPT_TEXT_LIMIT
+from handrail.session.session import core_of
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +18,7 @@ def add(a: int) -> int:
 
 async def test_only_the_events_of_the_last_calls_are_kept() -> None:
     async with Session([add]) as session:
-        session.forget_calls_beyond(10)
+        core_of(session).transcript.forget_calls_beyond(10)
         for number in range(100):
             await session.call("add", {"a": number})
     ended = [event for event in session.trace if event.type == "call_ended"]
@@ -36,7 +37,7 @@ async def test_a_call_that_still_runs_keeps_its_events() -> None:
         return "done"
 
     async with Session([add, wait]) as session, anyio.create_task_group() as group:
-        session.forget_calls_beyond(1)
+        core_of(session).transcript.forget_calls_beyond(1)
         group.start_soon(session.call, "wait")
         await anyio.wait_all_tasks_blocked()
         for number in range(20):
@@ -50,7 +51,7 @@ async def test_a_call_that_still_runs_keeps_its_events() -> None:
 async def test_who_follows_sees_every_event_that_is_left_in_order_and_each_once() -> None:
     seen: list[Event] = []
     async with Session([add]) as session, anyio.create_task_group() as group:
-        session.forget_calls_beyond(2)
+        core_of(session).transcript.forget_calls_beyond(2)
 
         async def follow() -> None:
             async for event in session.events():
@@ -66,7 +67,7 @@ async def test_who_follows_sees_every_event_that_is_left_in_order_and_each_once(
     numbers = [event.seq for event in seen]
     assert numbers == sorted(set(numbers))
     assert seen[-1].call_id == "call_50"
-    assert session.trace_from(seen[-1].seq)[0] == seen[-1]
+    assert core_of(session).transcript.since(seen[-1].seq)[0] == seen[-1]
 
 
 async def test_live_output_that_lost_its_text_is_forgotten() -> None:
@@ -79,7 +80,7 @@ async def test_live_output_that_lost_its_text_is_forgotten() -> None:
         return "done"
 
     async with Session([chatter]) as session:
-        session.forget_calls_beyond(5)
+        core_of(session).transcript.forget_calls_beyond(5)
         await session.call("chatter")
     output = [event for event in session.trace if event.type == "call_output"]
     assert output
@@ -89,7 +90,7 @@ async def test_live_output_that_lost_its_text_is_forgotten() -> None:
 async def test_a_store_keeps_what_its_session_forgets(tmp_path: str) -> None:
     store = Store(f"{tmp_path}/sessions.db")
     async with Session([add], store=store, id="kept") as session:
-        session.forget_calls_beyond(1)
+        core_of(session).transcript.forget_calls_beyond(1)
         for number in range(10):
             await session.call("add", {"a": number})
     ended = [event for event in store.events("kept") if event.type == "call_ended"]
@@ -102,4 +103,4 @@ async def test_a_store_keeps_what_its_session_forgets(tmp_path: str) -> None:
 async def test_a_count_that_is_none_is_refused(count: object) -> None:
     async with Session([add]) as session:
         with pytest.raises(HandrailError, match="whole number"):
-            session.forget_calls_beyond(count)  # type: ignore[arg-type]
+            core_of(session).transcript.forget_calls_beyond(count)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ from handrail import (
     tool,
 )
 from handrail.otel import Tracing
+from handrail.session.session import core_of
 from handrail.testing import EventRecorder, MemoryDriver, ScriptedModel
 from handrail.toolkit.live_output import watcher
 from handrail.tools.ask_user import ask_user
@@ -177,7 +178,7 @@ async def test_live_output_that_is_split_anywhere_is_joined_without_the_secret()
         for at in (0, 1, 5, len(TOKEN) - 1, len(TOKEN)):
             began = session.event_count
             await session.call("split", {"at": at})
-            shown = [event.data for event in session.trace_from(began) if event.type == "call_output"]
+            shown = [event.data for event in core_of(session).transcript.since(began) if event.type == "call_output"]
             out = "".join(data["text"] for data in shown if data["stream"] == "stdout")
             assert out == "a [secret] b s"
 

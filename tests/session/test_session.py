@@ -22,6 +22,7 @@ from handrail import (
     tool,
 )  # fmt: skip
 from handrail.contract.driver import Feature
+from handrail.session.session import core_of
 from handrail.session.standard import STANDARD
 from handrail.testing import MemoryDriver
 from handrail.toolkit.gate import Next, Step
@@ -212,13 +213,13 @@ async def test_a_tool_added_later_that_the_sandbox_cannot_serve_is_unavailable_a
 async def test_one_toolbox_serves_many_sessions_and_each_loads_its_own_deferred_tools() -> None:
     shelf = Toolbox([trivial, tool(name="rare", deferred=True, description="Seldom used.")(lambda: 1)])
     one, two = Session(shelf), Session(shelf)
-    assert one.host.deferred_tools() == {"rare": "Seldom used."}
-    one.host.load_tools(["rare"])
+    assert core_of(one).tools.deferred() == {"rare": "Seldom used."}
+    core_of(one).tools.load(["rare"])
     assert [schema["name"] for schema in one.schemas("mcp")] == ["rare", "trivial"]
     assert [schema["name"] for schema in two.schemas("mcp")] == ["trivial"]
-    assert (one.host.deferred_tools(), list(two.host.deferred_tools())) == ({}, ["rare"])
+    assert (core_of(one).tools.deferred(), list(core_of(two).tools.deferred())) == ({}, ["rare"])
     with pytest.raises(HandrailError, match="no tool 'none'"):
-        one.host.load_tools(["none"])
+        core_of(one).tools.load(["none"])
     shelf.add(tool(name="new")(lambda: 2))
     assert [schema["name"] for schema in two.schemas("mcp")] == ["new", "trivial"]
     async with one, two:

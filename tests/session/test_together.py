@@ -11,12 +11,13 @@ from anyio.lowlevel import checkpoint
 
 from handrail import STANDARD, Agent, Budget, Call, Context, Next, Result, Session, Step, Store, Turn
 from handrail.session._together import MAX_STARTED_COUNT
+from handrail.session.session import core_of
 from handrail.testing import ScriptedModel
 from handrail.tools.task import task
+from tests.agent.test_loop import paired
 from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of
 from tests.session.test_deep_arguments import nested
-from tests.test_agent import paired
 
 pytestmark = pytest.mark.anyio
 MANY = 640
@@ -142,7 +143,7 @@ async def test_calls_that_were_not_begun_when_their_session_is_closed_have_a_res
 
         async def closes(a: int, b: int) -> None:
             """Close the session."""
-            if not session.ended:
+            if not core_of(session).transcript.closed:
                 group.start_soon(session.__aexit__, None, None, None)
 
         session = await Session([closes], budget=Budget(calls=None)).__aenter__()

@@ -29,6 +29,7 @@ from handrail import (
     Usage,
     tool,
 )
+from handrail.session.session import core_of
 from handrail.store._database import MIGRATIONS
 from handrail.testing import ScriptedModel
 
@@ -112,7 +113,7 @@ async def fill(store: Store) -> str:
     open_one.emit(
         "call_started", "x", None, {"tool": "add", "arguments": "{}", "arguments_hash": "h", "origin": "model"}
     )
-    open_one.begin_body("x", None)
+    core_of(open_one).begin_body("x", None)
     return as_json(agent.messages)
 
 

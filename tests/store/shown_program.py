@@ -39,6 +39,7 @@ from handrail import (
 )
 from handrail.contract.model import Stop
 from handrail.lazy import load_all
+from handrail.session.session import core_of
 from handrail.testing import ScriptedModel
 from tests.store.killed_program import LateStore
 
@@ -359,7 +360,7 @@ async def raw(store: Store, shown: Shown) -> None:
     async with session_in(store) as session:
 
         def look(_: Sequence[Message]) -> None:
-            shown.events(session.trace_from(0))
+            shown.events(core_of(session).transcript.since(0))
 
         await Agent(Streams(look), session=session).run("go")
 

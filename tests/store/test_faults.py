@@ -20,6 +20,7 @@ import anyio
 import pytest
 
 from handrail import Agent, Call, Context, HandrailError, Policy, Rule, Session, Store, Success, Turn
+from handrail.session.session import core_of
 from handrail.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -441,8 +442,8 @@ async def test_a_forked_child_neither_writes_the_session_nor_ends_its_claim(stor
             code = 1
             try:
                 session.emit("warning", data={"message": "from the child"})
-                why = session.begin_body("x", None)
-                session._transcript.release()
+                why = core_of(session).begin_body("x", None)
+                core_of(session).transcript.release()
                 code = 0 if "forked" in why else 2
             finally:
                 os._exit(code)

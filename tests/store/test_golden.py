@@ -10,6 +10,7 @@ import pytest
 
 from handrail import Agent, Session, Store, Success
 from handrail.gates.permit import approvals_of
+from handrail.session.session import core_of
 from handrail.testing import ScriptedModel
 from tests.store.make_golden import GOLDEN, PICTURE, add, as_json, options
 
@@ -59,8 +60,8 @@ async def test_it_is_resumed_with_the_same_messages_memory_and_rules(golden: Pat
     assert as_json(agent.messages) == told
     assert "Image" in told
     async with agent.session as session:
-        assert session.memory("note", lasts=True)["texts"] == ["é 1", "two"]
-        assert [rule.pattern for rule in approvals_of(session.shared).remembered] == ["note(é 1)", "note(two)"]
+        assert core_of(session).memory("note", lasts=True)["texts"] == ["é 1", "two"]
+        assert [rule.pattern for rule in approvals_of(core_of(session).shared).remembered] == ["note(é 1)", "note(two)"]
         (ref,) = {each["ref"] for event in session.trace for each in event.data.get("images", ()) if "ref" in each}
         assert await session.artifacts.read(ref) == PICTURE
         assert (await agent.run("More.")).text == "Third."

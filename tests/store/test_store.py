@@ -35,6 +35,7 @@ from handrail import (
     builtin_tools,
 )
 from handrail.gates.permit import approvals_of
+from handrail.session.session import core_of
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
 
@@ -392,14 +393,14 @@ async def test_todo_and_what_was_read_last_and_remembered_rules_return(store: St
         await session.call("read", {"path": "a.txt"})
         written = await session.call("write", {"path": "b.txt", "content": "1"})
         assert written.ok
-        rules = [rule.pattern for rule in approvals_of(session.shared).remembered]
+        rules = [rule.pattern for rule in approvals_of(core_of(session).shared).remembered]
         assert rules
     async with Session.resume(store, "s", **options()) as again:
-        assert again.memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]
-        assert [rule.pattern for rule in approvals_of(again.shared).remembered] == rules
+        assert core_of(again).memory("todo", lasts=True)["items"] == [{"content": "x", "status": "pending"}]
+        assert [rule.pattern for rule in approvals_of(core_of(again).shared).remembered] == rules
     other = options() | {"policy": Policy(mode="strict")}
     async with Session.resume(store, "s", **other) as strict:
-        assert approvals_of(strict.shared).remembered == []
+        assert approvals_of(core_of(strict).shared).remembered == []
 
 
 async def test_a_loaded_session_brings_no_rules_and_a_resumed_one_only_those_about_one_value(store: Store) -> None:

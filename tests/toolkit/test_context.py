@@ -13,6 +13,7 @@ import pytest
 from handrail import Call, Context, Sandbox, Session, builtin_tools, open_sandbox, run_sync, tool
 from handrail.contract.driver import Chunk
 from handrail.contract.errors import Unavailable
+from handrail.session.session import core_of
 from handrail.testing import MemoryDriver
 from tests.journeys.evidence import endings
 
@@ -229,7 +230,7 @@ async def test_def_bodies_ask_the_person_store_artifacts_and_stop_the_clock() ->
             async with anyio.create_task_group() as calls:
                 for n in range(1, 9):
                     calls.start_soon(call, n)
-        assert session.memory("asks") == {str(n): n for n in range(1, 9)}
+        assert core_of(session).memory("asks") == {str(n): n for n in range(1, 9)}
     assert sorted(results) == [[f"{n}?!", 100_000, True] for n in range(1, 9)]
 
 

@@ -24,10 +24,10 @@ from handrail.contract.limits import MAX_OPEN_REQUESTS_COUNT, MAX_RUNNING_TASKS_
 from handrail.contract.model import SUMMARISE
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
+from tests.agent.test_compaction import dump
+from tests.agent.test_loop import paired
 from tests.gates.asked import until
 from tests.journeys.evidence import endings, events_of
-from tests.session.test_room import dump
-from tests.test_agent import paired
 
 pytestmark = pytest.mark.anyio
 BUSY = ModelFailed("busy", transient=True, retry_after=0.01)

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 
 from handrail import Result, Success
 from handrail.contract.limits import DEFAULT_CAPS
+from handrail.session.session import core_of
 from tests.tools.world import NO_PROGRAMS, World, world
 
 RG = shutil.which("rg")
@@ -120,7 +121,7 @@ class Both:
         answers: list[Result] = [self._portal.call(self._call, here, arguments) for here in self.worlds]
         one, other = answers
         assert one == other
-        tried = [here.session.memory("grep") for here in self.worlds]
+        tried = [core_of(here.session).memory("grep") for here in self.worlds]
         assert not one.ok or tried == [{"ripgrep": True}, {"ripgrep": False}]
         return one
 

@@ -16,6 +16,7 @@ import pytest
 
 from handrail.contract.result import Result, Success
 from handrail.gates.preflight import preflight
+from handrail.session.session import core_of
 from handrail.session.standard import STANDARD
 from handrail.toolkit.context import Context
 from handrail.toolkit.gate import Gate, Next, Step
@@ -303,7 +304,7 @@ async def observed(
             await artifacts_of(here, result),
             here.person.asked,
             here.person.summaries,
-            dict(here.session.memory("todo", lasts=True)),
+            dict(core_of(here.session).memory("todo", lasts=True)),
             {name: data.decode() for name, data in (await here.files()).items()},
         ]
         return json.dumps(seen, sort_keys=True).replace(str(root), "ROOT")

@@ -13,6 +13,7 @@ import pytest
 
 from handrail import Success
 from handrail.contract.limits import DEFAULT_CAPS
+from handrail.session.session import core_of
 from handrail.tools.grep import MAX_FILE_BYTES
 from tests.tools.world import NO_PROGRAMS, World, in_time, world
 
@@ -111,7 +112,10 @@ async def test_grep_answers_the_same_with_and_without_ripgrep(
             one, other = [await here.call("grep", pattern=pattern, path=where, context=1) for here in both]
         assert isinstance(one, Success)
         assert one == other
-        assert (has.session.memory("grep"), lacks.session.memory("grep")) == ({"ripgrep": True}, {"ripgrep": False})
+        assert (core_of(has.session).memory("grep"), core_of(lacks.session).memory("grep")) == (
+            {"ripgrep": True},
+            {"ripgrep": False},
+        )
         if means_the_same(pattern):
             ours = [(match["path"], match["line"]) for match in one.value["matches"]]
             assert ours == ripgrep(tree, "--regexp", pattern, where)[: DEFAULT_CAPS.matches]

@@ -30,11 +30,11 @@ from handrail import (
     open_sandbox,
     tool,
 )  # fmt: skip
-from handrail.agent import TASK
+from handrail.agent.child import TASK
 from handrail.testing import MemoryDriver, ScriptedModel
 from handrail.tools.task import task
+from tests.agent.test_loop import paired
 from tests.journeys.evidence import endings, events_of
-from tests.test_agent import paired
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from handrail.contract.limits import DEFAULT_BUDGET, Budget
 from handrail.contract.result import IMAGE_TYPES, Image, Result, images_in
 from handrail.contract.wire import sendable
 from handrail.misuse import expect, refuse
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 
 Approval = Literal["ours", "framework"]
 NO_RUNS: Final = Budget(calls=None, refusals=None)
@@ -25,9 +25,9 @@ def checked(session: Session, approval: Approval = "ours") -> Session:
     if approval not in ("ours", "framework"):
         refuse("approval", approval, '"ours", where the session asks, or "framework"')
     if approval == "framework":
-        if session.shared.approver not in (None, _defer):
+        if core_of(session).shared.approver not in (None, _defer):
             refuse("approval", approval, '"ours": this session has an approver; or make it without one')
-        session.shared.approver = _defer
+        core_of(session).shared.approver = _defer
     return session
 
 
@@ -46,15 +46,15 @@ def without_runs(session: Session) -> Session:
 
     The default budget, which is that of one run, would refuse every call after the 500th. One that was chosen stays.
     """
-    if session.shared.budget is DEFAULT_BUDGET:
-        session.shared.budget = NO_RUNS
+    if core_of(session).shared.budget is DEFAULT_BUDGET:
+        core_of(session).shared.budget = NO_RUNS
     return session
 
 
 def with_runs(session: Session) -> Session:
     """The session for a framework that says when a run begins: the default budget, unless one was chosen."""
-    if session.shared.budget is NO_RUNS:
-        session.shared.budget = DEFAULT_BUDGET
+    if core_of(session).shared.budget is NO_RUNS:
+        core_of(session).shared.budget = DEFAULT_BUDGET
     return session
 
 
@@ -77,7 +77,7 @@ async def run(
     approved: str | None = None,
 ) -> Result:
     """Run one call. A cancellation of the caller ends it."""
-    [call] = session.ids.for_answer([Call(id or "", name, arguments)])
+    [call] = core_of(session).ids.for_answer([Call(id or "", name, arguments)])
     if show is None:
         return await session.call(name, arguments, id=call.id, approved=approved)
     async with shown(session, call.id, show):

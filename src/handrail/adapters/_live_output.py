@@ -9,7 +9,7 @@ import anyio
 from handrail.aio import in_background
 from handrail.contract.event import Event
 from handrail.log import report
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 
 Show = Callable[[str, str], Awaitable[object]]
 """Receiver of live output: called with a stream (stdout, stderr, progress) and a piece of text."""
@@ -55,7 +55,7 @@ _all: WeakKeyDictionary[Session, _Live] = WeakKeyDictionary()
 @asynccontextmanager
 async def shown(session: Session, id: str, show: Show) -> AsyncIterator[None]:
     """Show the output of the call with this id; all of the output was shown when the block ends."""
-    if not session.own_loop.here():  # the call runs on another event loop, and so would whoever shows it
+    if not core_of(session).own_loop.here():  # the call runs on another event loop, and so would whoever shows it
         yield
         return
     live, told = _all.setdefault(session, _Live()), anyio.Event()

@@ -30,6 +30,7 @@ from handrail.contract.result import Failure
 from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
+from handrail.session.session import core_of
 from handrail.toolkit.toolbox import Toolbox
 from handrail.tools.plugins import every_tool
 
@@ -271,7 +272,7 @@ class Chat:
         self._front.note(f"model {self._talk.agent.model_name}", "")
 
     async def _mode(self, name: str = "") -> None:
-        shared = self._talk.agent.session.shared
+        shared = core_of(self._talk.agent.session).shared
         if name:
             mode: Any = name
             shared.policy = replace(shared.policy, mode=Policy(mode=mode).mode)

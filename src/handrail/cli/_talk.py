@@ -23,7 +23,7 @@ from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 from handrail.store.store import Store
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
@@ -128,7 +128,7 @@ def first_line(talk: "Talk") -> str:
     weaker = [guarantee.feature for guarantee in report.guarantees if guarantee.standing != "enforced"]
     enforced = f"{len(report.features)} of {len(report.guarantees)} promises enforced"
     weak = f" (not: {', '.join(weaker)})" if weaker else ""
-    mode = talk.agent.session.shared.policy.mode
+    mode = core_of(talk.agent.session).shared.policy.mode
     model = visible(talk.agent.model_name, lines=False)
     return f"{report.driver}: {enforced}{weak} · network {report.network} · policy {mode} · {model}"
 

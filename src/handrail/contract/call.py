@@ -46,16 +46,14 @@ class Call:
         self, id: str, name: str, arguments: Arguments, *, origin: Origin = "model", parent: str | None = None,
         cut: bool = False,
     ) -> None:  # fmt: skip
-        if self.__class__ is not Call:  # a subclass has another layout
-            for slot, value in zip(_Unsealed.__slots__, (arguments, cut, id, name, origin, parent), strict=True):
-                _put(self, slot, value)
-            return
-        made: Any = self
-        _put(made, "__class__", _Unsealed)
-        made.id = id
-        made.name = name
-        made.arguments = arguments
-        made.origin = origin
-        made.parent = parent
-        made.cut = cut
-        made.__class__ = Call
+        _set_id(self, id)
+        _set_name(self, name)
+        _set_arguments(self, arguments)
+        _set_origin(self, origin)
+        _set_parent(self, parent)
+        _set_cut(self, cut)
+
+
+_set_id, _set_name, _set_arguments, _set_origin, _set_parent, _set_cut = (
+    vars(Call)[each].__set__ for each in Call.__slots__
+)

@@ -42,6 +42,23 @@ class Message:
     keep: Any = None
     """Data that the model which wrote this message wants back unchanged: JSON that only this model understands."""
 
+    # Every round makes two: filled in by the slots' own setters, as a Call is.
+    def __init__(
+        self, role: Literal["user", "assistant", "tool"], text: str = "", calls: tuple[Call, ...] = (),
+        results: tuple[Result, ...] = (), images: tuple[Image, ...] = (), keep: Any = None,
+    ) -> None:  # fmt: skip
+        _set_role(self, role)
+        _set_text(self, text)
+        _set_calls(self, calls)
+        _set_results(self, results)
+        _set_images(self, images)
+        _set_keep(self, keep)
+
+
+_set_role, _set_text, _set_calls, _set_results, _set_images, _set_keep = (
+    vars(Message)[each].__set__ for each in Message.__slots__
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -62,18 +79,21 @@ class Usage:
     cost: float | None = None
 
     def as_data(self) -> dict[str, float | None]:
-        """The counts as data for an event. `dataclasses.asdict` copies numbers as if they were trees: slow."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """For an event. `dataclasses.asdict` copies each number as if it were a tree, which is slow."""
+        return {
+            "input_tokens": self.input_tokens, "output_tokens": self.output_tokens, "cache_read": self.cache_read,
+            "cache_write": self.cache_write, "reasoning": self.reasoning, "cost": self.cost,
+        }  # fmt: skip
 
     def __add__(self, other: "Usage") -> "Usage":
-        known = [cost for cost in (self.cost, other.cost) if cost is not None]
+        cost = self.cost if other.cost is None else other.cost + (self.cost or 0.0)
         return Usage(
             self.input_tokens + (other.input_tokens or 0),  # a model may be anybody's, and count nothing
             self.output_tokens + (other.output_tokens or 0),
             self.cache_read + (other.cache_read or 0),
             self.cache_write + (other.cache_write or 0),
             self.reasoning + (other.reasoning or 0),
-            sum(known) if known else None,
+            cost,
         )
 
 

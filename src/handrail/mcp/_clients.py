@@ -16,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from handrail.contract.errors import HandrailError, ToolFailed, describe_error
 from handrail.contract.result import Failure
 from handrail.session.pending import Pending
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 from handrail.toolkit.tool import Tool, tool
 
 OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
@@ -155,7 +155,7 @@ class Caller:
         for each in self._handle_tools():
             if each.name in session.toolbox:
                 raise HandrailError(f"there is a tool {each.name} already; rename it, or serve without handles")
-            session.offer(each)
+            core_of(session).add_tool(each)
 
     def _handle_tools(self) -> list[Tool]:
         @tool(timeout=None)
@@ -261,7 +261,7 @@ def who(context: ServerRequestContext[Any, Any]) -> str:
 
 def keep_few_events(session: Session) -> None:
     """Limit the stored events: a server runs for weeks, so its sessions forget calls that ended long ago."""
-    session.forget_calls_beyond(CALLS_KEPT)
+    core_of(session).transcript.forget_calls_beyond(CALLS_KEPT)
 
 
 def _when_disconnected(context: ServerRequestContext[Any, Any], act: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import mcp_types as types
 from handrail.contract.result import ArtifactRef, FailureKind, Result, images_in
 from handrail.contract.truncated import Truncated
 from handrail.contract.wire import sendable
-from handrail.session.session import Session
+from handrail.session.session import Session, core_of
 from handrail.toolkit.tool import Tool
 
 ARTIFACTS: Final = "handrail://artifacts/"
@@ -27,10 +27,10 @@ _CUT: Final = {"description": "What is left of an answer that was too long; its 
 def definitions(session: Session, *, handles: bool) -> list[types.Tool]:
     """Every tool that the session offers to clients of the protocol, sorted by name."""
     schemas, made = session.schemas("mcp"), []
-    if session.host.lacks_search():
-        schemas = sorted([*schemas, session.host.search_schema()], key=lambda each: each["name"])
+    if core_of(session).tools.lacks_search():
+        schemas = sorted([*schemas, core_of(session).tools.search_schema()], key=lambda each: each["name"])
     for schema in schemas:
-        tool = session.host.find(schema["name"])
+        tool = core_of(session).tools.find(schema["name"])
         if "mcp" not in tool.callable_from:
             continue
         takes_handle = handles and tool.name not in HANDLE_TOOLS

@@ -48,7 +48,7 @@ class CallIds:
         """The calls of an answer with new ids, which after the prefix every provider accepts; none is taken yet."""
         made: dict[str, Call] = {}
         for call in calls:
-            usable = _ACCEPTED.fullmatch(call.id) and not self._is_secret(call.id)
+            usable = _ACCEPTED.fullmatch(call.id) and (self._clean is None or not self._is_secret(call.id))
             id = call.id if usable else f"call_{next(self._numbers)}"
             while (full := self._prefix + id) in self._used or full in made:
                 id = f"{id[:_KEPT_OF_LONG]}_{next(self._numbers)}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 
-class Lasting(UserDict[str, Any]):
+class PersistentMemory(UserDict[str, Any]):
     """A tool's dictionary that notes which keys change. Its values are plain JSON data."""
 
     def __init__(self) -> None:
@@ -26,17 +26,19 @@ class Memory:
 
     def __init__(self) -> None:
         self._passing: dict[str, dict[str, Any]] = {}
-        self._lasting: dict[str, Lasting] = {}
+        self._lasting: dict[str, PersistentMemory] = {}
 
     def of(self, tool: str, *, lasts: bool) -> MutableMapping[str, Any]:
         """The dictionary of a tool; one that lasts is still there when the session is resumed."""
         if lasts:
-            return self._lasting.get(tool) or self._lasting.setdefault(tool, Lasting())
+            return self._lasting.get(tool) or self._lasting.setdefault(tool, PersistentMemory())
         return self._passing.setdefault(tool, {})
 
     def changes(self) -> dict[str, dict[str, Any]]:
         """What changed in the lasting dictionaries since the last call: by tool, then key; None where it is gone."""
         changes: dict[str, dict[str, Any]] = {}
+        if not self._lasting:
+            return changes
         for tool, kept in self._lasting.items():
             if kept.changed:
                 changed, kept.changed = kept.changed, set()
@@ -44,9 +46,9 @@ class Memory:
         return changes
 
     def restore(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take up the changes of one call of the past."""
+        """Apply the changes of one call of the past."""
         for tool, values in changes.items():
-            kept = self._lasting.setdefault(tool, Lasting())
+            kept = self._lasting.setdefault(tool, PersistentMemory())
             for key, value in values.items():
                 if value is None:
                     kept.data.pop(key, None)

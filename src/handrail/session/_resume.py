@@ -1,4 +1,4 @@
-"""Go on with a stored session: end what was open, and take up what lasts."""
+"""Go on with a stored session: end what was open, and restore what lasts."""
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
@@ -12,42 +12,31 @@ from handrail.schema.globs import SPECIAL
 from handrail.store.ends import open_ends
 
 if TYPE_CHECKING:
-    from handrail.session.session import Session
+    from handrail.session.core import SessionCore
     from handrail.store.store import Store
     from handrail.store.stored import StoredSession
 
 
-class Past:
-    """A stored session that somebody goes on with: a Session opens it as it would open a new one in the store."""
+class ResumedSession:
+    """A stored session that is claimed, with its events: a Session goes on with it."""
 
     def __init__(self, store: "Store", id: str) -> None:
         self.artifacts = store.artifacts
-        self.events: tuple[Event, ...] = ()
-        self._store = store
-        self._id = id
-
-    def open(self, id: str) -> "tuple[StoredSession, tuple[Event, ...]]":
-        stored = self._store.claim(self._id, exists=True)
+        self.stored: StoredSession = store.claim(id, exists=True)
         try:
-            self.events = tuple(self._store.events(self._id))
+            self.events: tuple[Event, ...] = tuple(store.events(id))
         except BaseException:
-            stored.close()
+            self.stored.close()
             raise
-        return stored, self.events
 
 
-def go_on(session: "Session", past: Past, *, other: bool, weaker: bool) -> "Session":
-    """The session with its past taken up. Raises HandrailError where it cannot be, and lets others have the session."""
+def restore(core: "SessionCore", past: tuple[Event, ...], *, other: bool, weaker: bool) -> None:
+    """Restore the state of the session from its past. Raises HandrailError where it cannot be gone on with."""
     try:
-        check_surroundings(past.events, session.facts(), other=other, weaker=weaker)
-        take_up(session, past.events)
+        check_surroundings(past, core.facts(), other=other, weaker=weaker)
+        _restore(core, past)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        session.release()
-        raise HandrailError(f"session {session.id!r} cannot be resumed, its events are damaged: {error!r}") from error
-    except BaseException:
-        session.release()
-        raise
-    return session
+        raise HandrailError(f"session {core.id!r} cannot be resumed, its events are damaged: {error!r}") from error
 
 
 def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other: bool, weaker: bool) -> None:
@@ -65,13 +54,13 @@ def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other
             raise HandrailError(f"{raise_weaker}: open a stronger one, or give allow_weaker=True")
 
 
-def take_up(session: "Session", past: tuple[Event, ...]) -> None:
+def _restore(core: "SessionCore", past: tuple[Event, ...]) -> None:
     """Write the ends of what was open, and restore memory, remembered rules, loaded tools and the count of calls."""
-    same = _same_rules(_latest(past), session.facts())
-    approvals = approvals_of(session.shared)
+    same = _same_rules(_latest(past), core.facts())
+    approvals = approvals_of(core.shared)
     for event in past:
         if event.type == "call_ended" and "memory" in event.data:
-            session.memories.restore(event.data["memory"])
+            core.memories.restore(event.data["memory"])
         elif event.type == "approval_settled" and _is_exact(event.data.get("rule")) and same:
             approvals.remembered.append(Rule(event.data["rule"]))
         elif event.type == "approval_settled" and event.data["decision"] == "deferred":
@@ -79,11 +68,11 @@ def take_up(session: "Session", past: tuple[Event, ...]) -> None:
         elif event.type == "call_started" and "approved" in event.data:
             approvals.used.add((event.data["tool"], event.data["approved"]))
         elif event.type == "tools_loaded" and event.parent is None:
-            session.host.restore_loaded(event.data["tools"])
-    session.call_count = _own_calls(past)
+            core.tools.restore_loaded(event.data["tools"])
+    core.call_count = _own_calls(past)
     for type, call_id, parent, data in open_ends(past, "interrupted"):
-        session.emit(type, call_id, parent, data)
-    session.emit("session_resumed", data=session.facts())
+        core.emit(type, call_id, parent, data)
+    core.emit("session_resumed", data=core.facts())
 
 
 def _is_exact(rule: str | None) -> bool:

@@ -15,7 +15,7 @@ from handrail.store.ends import never_began, never_started
 from handrail.toolkit.gate import Step
 
 if TYPE_CHECKING:
-    from handrail.session.session import Session
+    from handrail.session.core import SessionCore
 
 MAX_STARTED_COUNT: Final = 16
 """Calls that are started, or refused, before others on the event loop get their turn."""
@@ -28,9 +28,9 @@ TURN_SECONDS: Final = 0.004
 class CallsTogether:
     """The calls of one answer. Each gets its two events and its result, whatever happens to the others."""
 
-    def __init__(self, session: "Session", calls: Sequence[Call], results: dict[int, Result]) -> None:
-        self._session, self._results = session, results
-        self._calls = [session.ids.take(call) for call in calls]  # all at once: others may soon want the same ids
+    def __init__(self, core: "SessionCore", calls: Sequence[Call], results: dict[int, Result]) -> None:
+        self._core, self._results = core, results
+        self._calls = [core.ids.take(call) for call in calls]  # all at once: others may soon want the same ids
         self._next = 0
         """The number of the first call that was neither started nor refused."""
         self._size = MAX_STARTED_COUNT
@@ -43,8 +43,8 @@ class CallsTogether:
         try:
             async with anyio.create_task_group() as group:
                 while piece := self._piece():
-                    why = spent(self._session.shared) if piece.start and self._session.is_budgeted else None
-                    if why is not None or not self._session.is_open:
+                    why = spent(self._core.shared) if piece.start and self._core.is_budgeted else None
+                    if why is not None or not self._core.is_open:
                         self._refuse(piece, Failure("budget_exhausted", why) if why is not None else None)
                     else:
                         self._accept(piece)
@@ -78,20 +78,20 @@ class CallsTogether:
     def _accept(self, piece: range) -> None:
         """Accept calls, which reserves their slots in the order of the answer."""
         for number in piece:
-            self._waiting[number] = self._session.accept(self._calls[number])
+            self._waiting[number] = self._core.accept(self._calls[number])
             self._next = number + 1
 
     async def _fill(self, number: int) -> None:
-        self._results[number] = await self._session.run_step(self._waiting.pop(number))
+        self._results[number] = await self._core.run_step(self._waiting.pop(number))
 
     def _refuse(self, piece: range, failure: Failure | None = None) -> None:
         """Write the start and the end of calls that do not begin; without a failure, because they were cancelled."""
-        session = self._session
+        core = self._core
         for number in piece:
             call = self._calls[number]
             self._results[number] = result = never_began(call.name) if failure is None else failure
             for type, data in never_started(call, result):
-                session.emit(type, call.id, call.parent, data)
-            session.call_count += 1
+                core.emit(type, call.id, call.parent, data)
+            core.call_count += 1
             self._next = number + 1
-        session._transcript.flush()
+        core.flush()

@@ -99,8 +99,10 @@ class Transcript:
                 live.finish(goes_on=live.outlives or self._printing[call_id] > 0)
             if clean is not None:
                 data = self._cleaned(clean, type, parent, data)
-            event = Event(self.count, time(), type, call_id, parent, data)
-            self._keep(event)
+            event = self.events[self.count] = Event(self.count, time(), type, call_id, parent, data)
+            self.count += 1
+            if self._forgets is not None and call_id is not None:
+                self._forgets.add(call_id, event)
             if self._stored is not None:
                 self._unwritten.append(event)
                 if type in STORED_AT_ONCE or len(self._unwritten) >= MAX_UNWRITTEN:
@@ -122,7 +124,8 @@ class Transcript:
             event = Event(self.count, time(), "call_running", call_id, parent, {})
             if not self._store(event):
                 return self.store_error
-            self._keep(event)
+            self.events[self.count] = event  # only a session without a store forgets any
+            self.count += 1
             if self.listeners:
                 self._deliver()
         if self._waiting:
@@ -275,6 +278,8 @@ class Transcript:
     def since(self, start: int) -> list[Event]:
         """The events from number `start` on."""
         events = self.events
+        if self._forgets is None:  # all are there: no look-up of each, in every round
+            return list(map(events.__getitem__, range(start, self.count)))
         return [events[seq] for seq in range(start, self.count) if seq in events]
 
     async def follow(self, start: int = 0) -> AsyncIterator[Event]:
@@ -291,12 +296,6 @@ class Transcript:
                 if self.closed:
                     return
                 await woken.wait()
-
-    def _keep(self, event: Event) -> None:
-        self.events[self.count] = event
-        self.count += 1
-        if self._forgets is not None and event.call_id is not None:
-            self._forgets.add(event.call_id, event)
 
     def _storing(self) -> int:
         """Store every event before it is shown. Returns how many there are; a warning among them says if it failed."""

@@ -187,7 +187,7 @@ class Pending:
                 call_on(loop, woken.set)
 
 
-class Begun:
+class PendingCalls:
     """The calls that `Session.begin` has started and that have not ended."""
 
     def __init__(self, own_loop: OwnLoop, running: dict[str, Step], store: Callable[[], bool] | None) -> None:

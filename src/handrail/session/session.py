@@ -1,18 +1,15 @@
 """A Session: every call enters here, passes the gates, and is recorded in the transcript."""
 
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from os import urandom
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import anyio
-from anyio.lowlevel import cancel_shielded_checkpoint
 
-from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops, running_loop
+from handrail.aio import OwnLoop, finish, on_own_loop, refuse_other_loops
 from handrail.artifacts.store import Artifacts, Scope, scope_for
-from handrail.clock import CallClock
 from handrail.contract.approval import Approver
 from handrail.contract.call import Arguments, Call, Origin
 from handrail.contract.errors import HandrailError
@@ -23,35 +20,29 @@ from handrail.drivers.open import open_own_guard
 from handrail.gates.budget import budget as budget_gate
 from handrail.gates.record import record
 from handrail.log import clean_logs
-from handrail.misuse import AsyncWith, explains_misuse
+from handrail.misuse import AsyncWith, expect, explains_misuse
 from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks
-from handrail.session._commands import bound_sandbox, report_late_to, sandbox_id
-from handrail.session._facts import facts_of
-from handrail.session._host import CallHost, SessionHost
+from handrail.session._commands import report_late_to, sandbox_id
 from handrail.session._ids import CallIds
-from handrail.session._live import LiveOutput
-from handrail.session._memory import Memory
 from handrail.session._readers import ReaderQueue
-from handrail.session._resume import Past, go_on, ids_in
+from handrail.session._resume import ResumedSession, ids_in, restore
 from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
-from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
+from handrail.session.core import SessionCore
 from handrail.session.options import SessionOptions
-from handrail.session.pending import Begun, Pending
-from handrail.session.standard import STANDARD, admit
-from handrail.toolkit.context import Context, Host
-from handrail.toolkit.gate import Counts, Gate, SessionState, Step, fold
-from handrail.toolkit.tool import Tool
+from handrail.session.pending import Pending, PendingCalls
+from handrail.session.standard import STANDARD
+from handrail.toolkit.context import Host
+from handrail.toolkit.gate import Gate, SessionState, fold
 from handrail.toolkit.toolbox import Toolbox, Tools, few
 from handrail.toolkit.tracing import Tracing, checked_tracing
 
 if TYPE_CHECKING:
+    from handrail.scrub import Scrubber
     from handrail.store.store import Store
-
-CALLS_PER_TURN: Final = 64
-"""Calls after which other tasks on the event loop get a turn."""
+    from handrail.store.stored import StoredSession
 
 
 @explains_misuse
@@ -77,56 +68,86 @@ class Session(AsyncWith):
         id: the session's own, which artifacts and a store know it by; a random one if None.
     """
 
-    _idle: anyio.Event | None
-    depth = 0
-    """How many tasks it is inside of."""
-    task: str | None = None
-    """The id of the task that it works on, in a child session."""
-
     def __init__(
         self, tools: Tools = (), *, sandbox: Sandbox | None = None, policy: Policy = Policy(),
         approver: Approver | None = None, budget: Budget = DEFAULT_BUDGET, caps: Caps = Caps(),
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
-        store: "Store | Past | None" = None, secrets: Sequence[str] = (), call_timeout: float | None = None,
+        store: "Store | ResumedSession | None" = None, secrets: Sequence[str] = (), call_timeout: float | None = None,
         id: str | None = None,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         _checks.check_options(sandbox, policy, approver, budget, caps, host, call_timeout, id)
-        self.id, self.sandbox, self.state, self.own_loop = id or urandom(6).hex(), sandbox, state, OwnLoop()
-        self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self.host = SessionHost(self.toolbox, host, self.own_loop, self._emit_own)
-        self.call_count, self._entered, self._closed = 0, False, False
-        self.scrubber = scrubber_for(secrets)
-        """Removes the session's secrets from texts and data; None without secrets."""
-        self.shared = SessionState(policy, budget, approver, sandbox, caps)
-        self.shared.open_guard, self.shared.call_timeout = open_own_guard, call_timeout
-        self.tracing = checked_tracing(tracing)
-        self.is_budgeted = budget_gate in (known := _checks.checked_gates(gates))  # they may be anybody's
-        walked = with_secrets(known, self.scrubber)
-        self._walk = fold([*([] if tracing is None else [tracing.call]), *walked], STANDARD)
-        self.memories = Memory()
-        self.opened_by: dict[str, Any] = {}
-        """What the program around the session adds to its first event: the model's name, the system text."""
-        stored, past = (None, ()) if store is None else store.open(self.id)
-        clean = None if self.scrubber is None else CleanEvents(self.scrubber)
-        self._transcript = made = Transcript(stored, past, self.facts, clean)
-        self.forget_calls_beyond, self.flush, self.settle = made.forget_calls_beyond, made.flush, made.settle
-        self.begin_body, self.begin_when_free, self.release = made.begin, made.begin_when_free, made.release
-        self.memory_changes, self._idle = self.memories.changes, None
-        self._running: dict[str, Step] = {}
-        self._begun = Begun(self.own_loop, self._running, self.flush if record in walked else None)
-        self.ids = CallIds(ids_in(past), self.scrubber)
-        self._readers = [ReaderQueue(each, self._warn) for each in _checks.functions("readers", readers, 1, "[print]")]
-        self._transcript.listeners = [reader.put for reader in self._readers]
+        id = id or urandom(6).hex()
+        self._entered = False
         self._open = AsyncExitStack()
-        self.artifacts = self._scoped(artifacts if store is None or artifacts is not None else store.artifacts)
-        self._open.callback(report_late_to(self, sandbox))
-        _checks.check_tools(self.toolbox, self.shared)
+        toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        scrubber = scrubber_for(secrets)
+        shared = SessionState(policy, budget, approver, sandbox, caps)
+        shared.open_guard, shared.call_timeout = open_own_guard, call_timeout
+        walked = with_secrets(known := _checks.checked_gates(gates), scrubber)
+        traced = [] if checked_tracing(tracing) is None or tracing is None else [tracing.call]
+        read = _checks.functions("readers", readers, 1, "[print]")
+        stored, past = _opened(store, id)
+        clean = None if scrubber is None else CleanEvents(scrubber)
+        transcript = Transcript(stored, past, self._facts, clean)
+        kept = artifacts if store is None or artifacts is not None else store.artifacts
+        self._core = core = SessionCore(
+            id=id, toolbox=toolbox, shared=shared, transcript=transcript, artifacts=self._scoped(id, kept, scrubber),
+            ids=CallIds(ids_in(past), scrubber), walk=fold([*traced, *walked], STANDARD), own_loop=OwnLoop(),
+            running={},
+            state=state, person=host, scrubber=scrubber, tracing=tracing, is_budgeted=budget_gate in known,
+        )  # fmt: skip
+        self._pending = PendingCalls(core.own_loop, core.running, transcript.flush if record in walked else None)
+        self._readers = [ReaderQueue(each, self._warn) for each in read]
+        transcript.listeners = [reader.put for reader in self._readers]
+        self._open.callback(report_late_to(core, sandbox))
+        _checks.check_tools(toolbox, shared)
 
     def __repr__(self) -> str:
-        what = f"tools {few(self.toolbox.names())}; {self.sandbox or 'no sandbox'}; policy {self.shared.policy.mode}"
-        return f"<Session {self.id}: {what}; {self.call_count} calls{', closed' if self._closed else ''}>"
+        core = self._core
+        what = f"tools {few(core.toolbox.names())}; {core.sandbox or 'no sandbox'}; policy {core.shared.policy.mode}"
+        return f"<Session {core.id}: {what}; {core.call_count} calls{', closed' if core.closed else ''}>"
+
+    @property
+    def own_loop(self) -> OwnLoop:
+        """The event loop to which the session belongs; its methods may be awaited on any."""
+        return self._core.own_loop
+
+    @property
+    def id(self) -> str:
+        """The id by which artifacts and a store know the session."""
+        return self._core.id
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """The sandbox that tools work in."""
+        return self._core.shared.sandbox
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools of the session."""
+        return self._core.toolbox
+
+    @property
+    def artifacts(self) -> Scope:
+        """The artifacts that the session may see."""
+        return self._core.artifacts
+
+    @property
+    def state(self) -> Any:
+        """The object that the session was given; bodies get it as `context.state`."""
+        return self._core.state
+
+    @property
+    def scrubber(self) -> "Scrubber | None":
+        """Removes the session's secrets from texts and data; None without secrets."""
+        return self._core.scrubber
+
+    @property
+    def call_count(self) -> int:
+        """How many calls the session has accepted."""
+        return self._core.call_count
 
     @classmethod
     def resume(
@@ -138,8 +159,14 @@ class Session(AsyncWith):
         Calls that had begun when the program ended get an `unknown_outcome`, those that had not are `unavailable`;
         nothing runs again by itself. Budgets begin anew; remembered rules stay under the same policy and sandbox.
         """
-        past = Past(store, id)
-        return go_on(cls(**options, store=past, id=id), past, other=allow_other_workspace, weaker=allow_weaker)
+        past = ResumedSession(store, id)
+        try:
+            session = cls(**options, store=past, id=id)
+            restore(session._core, past.events, other=allow_other_workspace, weaker=allow_weaker)
+        except BaseException:
+            past.stored.close()  # others may have the session
+            raise
+        return session
 
     async def __aenter__(self) -> "Session":
         if self._entered:
@@ -148,7 +175,7 @@ class Session(AsyncWith):
         if self.sandbox is not None:
             await self._open.enter_async_context(self.sandbox)
         await self.toolbox.refresh()
-        self._open.push_async_callback(finish, self._begun.end)
+        self._open.push_async_callback(finish, self._pending.end)
         for reader in self._readers:
             reader.begin()
         return self
@@ -156,14 +183,14 @@ class Session(AsyncWith):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._closed = True
+        self._core.closed = True
         try:
             return await self._open.__aexit__(kind, error, trace)
         finally:  # readers still get the events of the sandbox's closing
             try:
                 await finish(self._finish)
             finally:
-                self._transcript.close()
+                self._core.transcript.close()
 
     async def call(
         self,
@@ -183,15 +210,7 @@ class Session(AsyncWith):
         """
         if misplaced or not (approved is None or isinstance(approved, str)):
             _checks.refuse_options(name, approved, misplaced)
-        # As on_own_loop does, without a coroutine more on the way of every call:
-        if self.own_loop.loop is not running_loop() and not self.own_loop.here():
-            there = partial(self.call, name, arguments, origin=origin, parent=parent, id=id, approved=approved)
-            return await self.own_loop.run(there)
-        if self.toolbox.waits:
-            await self.toolbox.look_up(name)
-        step = self._admit(Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent))
-        step.approved = approved
-        return await self.run_step(step)
+        return await self._core.call(name, arguments, origin=origin, parent=parent, id=id, approved=approved)
 
     def begin(
         self, name: str, arguments: Arguments = "{}", *, origin: Origin = "model", parent: str | None = None,
@@ -201,8 +220,9 @@ class Session(AsyncWith):
 
         `wait` is how many seconds a person has for one answer. Unless it `asks`, what needs approval is refused.
         """
-        call = Call(id or self.ids.next(), name, arguments, origin=origin, parent=parent)
-        return self._begun.begin(lambda: self._admit(call), self.run_step, wait, asks)
+        core, call_id = self._core, id or self._core.ids.next()
+        call = Call(call_id, name, arguments, origin=origin, parent=parent)
+        return self._pending.begin(lambda: core.admit(call), core.run_step, wait, asks)
 
     @on_own_loop
     async def call_all(self, calls: Sequence[Call], *, into: dict[int, Result] | None = None) -> list[Result]:
@@ -210,22 +230,12 @@ class Session(AsyncWith):
 
         `into` is filled as results arrive, so that a cancelled caller still has them.
         """
-        results: dict[int, Result] = {} if into is None else into
         _checks.check_calls(calls)
-        for call in calls if self.toolbox.waits else ():
-            await self.toolbox.look_up(call.name)
-        if len(calls) == 1:
-            results[0] = await self.run_step(self._admit(calls[0]))
-        elif calls:
-            self._check_open()
-            await CallsTogether(self, calls, results).run()
-        return [results[number] for number in range(len(calls))]
+        return await self._core.call_all(calls, {} if into is None else into)
 
     def begin_run(self) -> None:
         """Start a new user turn with new budgets and breaker counts. Calls that still run keep the old ones."""
-        self.shared.counts = Counts(self.shared.budget)
-        self.shared.counts.clock.start()
-        self.shared.tasks_ended = False
+        self._core.begin_run()
 
     @on_own_loop
     async def terminate(self, id: str) -> bool:
@@ -234,163 +244,99 @@ class Session(AsyncWith):
         A command gets TERM, 3 s later KILL, and its call keeps the output; anything else ends at once.
         """
         if self.sandbox is not None and (
-            await self.sandbox.terminate(sandbox_id(self, id)) or await self.sandbox.terminate(id)
+            await self.sandbox.terminate(sandbox_id(self._core, id)) or await self.sandbox.terminate(id)
         ):
             return True
-        if (step := self._running.get(id)) is not None:
+        if (step := self._core.running.get(id)) is not None:
             step.terminate()
         return step is not None
 
-    def host_for(self, call: Call) -> Host:
-        """The host as one call sees it."""
-        return CallHost(self.host, call)
-
-    def offer(self, tool: Tool) -> None:
-        """Add or replace a tool in this session alone: its Toolbox may serve others too, and stays as it is."""
-        self.toolbox = self.toolbox.having(tool)
-        self.host.use(self.toolbox)
-
     def schemas(self, provider: str) -> list[dict[str, Any]]:
         """The schemas to offer to the model, in this provider's form, in a stable order."""
-        return self.host.schemas(provider)
+        return self._core.tools.schemas(provider)
 
     def events(self, start: int = 0) -> AsyncIterator[Event]:
         """Yield every event from number `start`, then each new one, until the session ends."""
-        return self._transcript.follow(start)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the session is closed and its last event was written."""
-        return self._transcript.closed
+        return self._core.transcript.follow(start)
 
     @property
     def trace(self) -> tuple[Event, ...]:
         """Every event so far."""
-        return self._transcript.all()
+        return self._core.transcript.all()
 
     @property
     def event_count(self) -> int:
-        return self._transcript.count
-
-    def trace_from(self, start: int) -> list[Event]:
-        """The events from number `start` on, stored or not: for the loop itself, which shows them to nobody."""
-        return self._transcript.since(start)
+        """The number of the next event: where `events` begins with what is new."""
+        return self._core.transcript.count
 
     @property
     def store_error(self) -> str:
         """Why the store lacks the last events; empty if it has all that anybody was shown, or there is no store."""
-        return self._transcript.store_error
+        return self._core.store_error
+
+    def flush(self) -> bool:
+        """Write the events that wait to the store. Returns whether all are written; if not, a warning says why."""
+        return self._core.flush()
 
     def emit(
         self, type: EventType, call_id: str | None = None, parent: str | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Write an event into the transcript. Raises HandrailError for one that nobody could read later."""
-        if type not in _checks.UNCHECKED:
-            _checks.check_event(type, call_id, parent, data or {})
-        self._transcript.write(type, call_id, parent, data or {})
-
-    def live_output(self, call: Call) -> LiveOutput:
-        """The live output of a call."""
-        return LiveOutput(self._transcript, call, self.own_loop)
-
-    def memory(self, tool_name: str, *, lasts: bool = False) -> MutableMapping[str, Any]:
-        """A dictionary that a tool keeps for the rest of the session; if it lasts, also after a resume."""
-        return self.memories.of(tool_name, lasts=lasts)
-
-    def facts(self) -> dict[str, Any]:
-        """With what the session works, for its first event."""
-        return facts_of(self.toolbox, self.shared, self.opened_by)
+        self._core.emit(type, call_id, parent, data)
 
     @property
     def budget(self) -> Budget:
-        """What one run may use."""
-        return self.shared.budget
+        """Limits of one run."""
+        return self._core.shared.budget
 
     @property
     def tokens_left(self) -> int | None:
         """Tokens left in the model's context; answers shrink with it. None until a loop sets it."""
-        return self.shared.tokens_left
+        return self._core.shared.tokens_left
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
-        self.shared.tokens_left = count
-
-    def caps_for(self, output_cap: int | None) -> Caps:
-        """How much a tool with this cap of its own may answer now."""
-        return self.shared.caps.fitting(self.shared.tokens_left, output_cap)
-
-    def sandbox_for(self, context: Context) -> Any:
-        """The sandbox as one call sees it."""
-        return bound_sandbox(self, context)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the session takes calls."""
-        return not self._closed
-
-    def _check_open(self) -> None:
-        if not self.is_open:
-            raise HandrailError(f"session {self.id} is closed; open a new session for further calls")
-
-    def _admit(self, call: Call) -> Step:
-        if self._closed:
-            self._check_open()
-        if not (type(call.id) is type(call.name) is str and (call.parent is None or type(call.parent) is str)):
-            _checks.check_call(call)
-        return self.accept(self.ids.take(call))
-
-    def accept(self, call: Call) -> Step:
-        """Accept a call whose id is taken: from now on it will have exactly one call_ended event."""
-        self.call_count += 1
-        shared, parent = self.shared, self._running.get(call.parent) if call.parent else None
-        shared.counts.clock.start()
-        clock = CallClock(parent.clock if parent else shared.counts.clock)
-        clock.start()
-        step = Step(call, self.host.find(call.name), self, clock, shared, parent)
-        admit(step)
-        return step
-
-    async def run_step(self, step: Step) -> Result:
-        """Let an accepted call pass the gates."""
-        self._running[step.call.id] = step
-        if self.call_count % CALLS_PER_TURN == 0:
-            await cancel_shielded_checkpoint()  # readers get their turn even if no tool awaits anything
-        try:
-            result = await self._walk(step)
-            if self._transcript.store_error:  # another process may have it locked; the caller sees what is stored
-                await self.settle()
-            return result
-        finally:
-            del self._running[step.call.id]
-            if self._idle is not None and not self._running:
-                self._idle.set()
-            if step.slot is not None:
-                step.slot.leave()
+        if count is not None:
+            expect("tokens_left", count, int, "a whole number, or None")
+        self._core.shared.tokens_left = count
 
     async def _finish(self) -> None:
         """Give calls that are being ended the time to end, then show everything to the readers."""
-        if self._running:
-            self._idle = anyio.Event()
+        core = self._core
+        if core.running:
+            core.idle = anyio.Event()
             with anyio.move_on_after(CALL_END_WAIT):
-                await self._idle.wait()
-        self._transcript.finish_output()
+                await core.idle.wait()
+        core.transcript.finish_output()
         for reader in self._readers:
             await reader.finish()
-        await self._transcript.settle()
+        await core.transcript.settle()
 
-    def _scoped(self, given: Artifacts | Scope | None) -> Scope:
+    def _facts(self) -> dict[str, Any]:
+        return self._core.facts()
+
+    def _scoped(self, id: str, given: Artifacts | Scope | None, scrubber: "Scrubber | None") -> Scope:
         """The session's scope of the artifacts; a store of its own is closed with the session."""
-        scope, own = scope_for(self.id, given)
-        if self.scrubber is not None:
-            scope = scope.without(self.scrubber)
-            clean_logs(self.scrubber)
+        scope, own = scope_for(id, given)
+        if scrubber is not None:
+            scope = scope.without(scrubber)
+            clean_logs(scrubber)
         if own is not None:
             self._open.callback(own.close)
         return scope
 
-    def _emit_own(self, type: EventType, data: Mapping[str, Any]) -> None:
-        self.emit(type, data=data)
-
     def _warn(self, message: str, traceback: str = "") -> None:
         self.emit("warning", data={"message": message, **({"traceback": traceback} if traceback else {})})
+
+
+def core_of(session: Session) -> SessionCore:
+    """The inside of a session, for the rooms above it."""
+    return session._core
+
+
+def _opened(store: "Store | ResumedSession | None", id: str) -> "tuple[StoredSession | None, tuple[Event, ...]]":
+    """The session in its store, and the events that it has there."""
+    if store is None:
+        return None, ()
+    return (store.stored, store.events) if isinstance(store, ResumedSession) else store.open(id)

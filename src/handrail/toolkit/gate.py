@@ -15,7 +15,7 @@ from handrail.contract.event import EventType
 from handrail.contract.limits import Budget, Caps
 from handrail.contract.result import Failure, Result, Success
 from handrail.log import report
-from handrail.misuse import expect, shown
+from handrail.misuse import shown
 from handrail.policy.policy import Policy, RuleLists
 from handrail.sandbox.sandbox import Sandbox
 from handrail.toolkit.context import Context, SessionView
@@ -47,7 +47,7 @@ class SessionState:
     """State that the calls of a session share: its policy, budget, approver and sandbox, and what gates keep."""
 
     __slots__ = (
-        "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "caps_now", "counts", "kept",
+        "_caps_now", "_lacks", "_rules", "_tokens_left", "approver", "budget", "call_timeout", "caps", "counts", "kept",
         "open_guard", "policy", "sandbox", "task", "tasks_ended",
     )  # fmt: skip
 
@@ -89,10 +89,15 @@ class SessionState:
 
     @tokens_left.setter
     def tokens_left(self, count: int | None) -> None:
-        if count is not None:
-            expect("tokens_left", count, int, "a whole number, or None")
         self._tokens_left = count
-        self.caps_now = self.caps.fitting(count)
+        self._caps_now: Caps | None = None
+
+    @property
+    def caps_now(self) -> Caps:
+        """The caps that fit the tokens left; computed when a result asks for them, since most results are short."""
+        if self._caps_now is None:
+            self._caps_now = self.caps.fitting(self._tokens_left)
+        return self._caps_now
 
     def rules_about(self, tool: Tool) -> RuleLists:
         """The policy's rules that may apply to a call of this tool."""

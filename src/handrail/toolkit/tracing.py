@@ -6,15 +6,21 @@ from typing import Protocol, TypeVar
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Message, Model, Turn, Usage
 from handrail.contract.result import Result
-from handrail.toolkit.context import SessionView
 from handrail.toolkit.gate import Next, Step
+
+
+class TracedSession(Protocol):
+    """The part of a Session that a span describes."""
+
+    @property
+    def id(self) -> str: ...
 
 
 class TracedAgent(Protocol):
     """The part of an Agent that a span describes."""
 
     @property
-    def session(self) -> SessionView: ...
+    def session(self) -> TracedSession: ...
     @property
     def model(self) -> Model: ...
     @property

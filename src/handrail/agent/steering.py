@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from handrail.contract.call import Call
 from handrail.contract.result import Result
+from handrail.contract.wire import SCALARS
 from handrail.misuse import close_names
 
 Last = Literal["nothing", "empty_listing", "partial_listing", "full_listing", "file", "not_found", "other"]
@@ -30,6 +31,9 @@ class TaskState:
     def after(self, call: Call, result: Result) -> "TaskState":
         """The state after one more result."""
         path = _path_of(call)
+        if type(result.value) in SCALARS and result.ok:
+            same = self.last == "other" and self.path == path
+            return self if same else TaskState("other", path, self.listed)
         if not result.ok:
             return TaskState("not_found" if result.kind == "not_found" else "other", path, self.listed)
         value = result.value
@@ -77,7 +81,7 @@ def _texts(found: Iterable[Any] | None) -> tuple[str, ...]:
 def _path_of(call: Call) -> str:
     """What the call gave as its path."""
     arguments: Any = call.arguments
-    if isinstance(arguments, str):
+    if type(arguments) is str:
         if "path" not in arguments and "\\" not in arguments:  # most calls name none, and need not be parsed
             return ""
         try:

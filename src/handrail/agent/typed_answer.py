@@ -11,7 +11,9 @@ from handrail.toolkit.tool import Tool
 NAME: Final = "answer"
 SEND_BACK: Final = f"Give your final answer by calling the tool `{NAME}`: text alone is not accepted."
 MAX_PROBLEMS_COUNT: Final = 5
+"""Problems of a refused answer that the model is told."""
 MAX_PROBLEM_CHARS: Final = 300
+"""Characters of each of them."""
 
 
 class AnswerTool(Tool):

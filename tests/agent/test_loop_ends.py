@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, RootModel, field_validator
 from handrail import Agent, Budget, Call, CallDelta, HandrailError, Image, NameConflict, Session, Store, builtin_tools
 from handrail.contract.model import Message, ModelEvent, ModelFailed, TextDelta, Usage
 from handrail.testing import ScriptedModel, Turn
+from tests.agent.test_loop import calls, paired
 from tests.journeys.evidence import endings, events_of
-from tests.test_agent import calls, paired
 
 pytestmark = pytest.mark.anyio
 

@@ -1,28 +1,28 @@
-"""Make room in the model's context: collapse old results, then summarise the oldest rounds."""
+"""Compaction of the conversation: collapse old results, then summarise the oldest rounds."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from handrail.agent.conversation import Conversation
+from handrail.agent.window import estimate_tokens
 from handrail.contract.model import SUMMARISE, Message, Usage
 from handrail.contract.result import Failure, Result
 from handrail.contract.truncated import cut
 from handrail.gates.shape import collapsed
-from handrail.session.messages import Conversation
-from handrail.session.session import Session
-from handrail.session.window import weigh
+from handrail.session.core import SessionCore
 
 COLLAPSE_AT: Final = 0.70
 COLLAPSE_TO: Final = 0.50
 SUMMARISE_AT: Final = 0.85
-"""Of the room for the conversation."""
-LEAST_GAIN: Final = 0.15
-"""What collapsing must free to be worth it before it is urgent: each time, the provider's cache is lost."""
+"""Shares of the room for the conversation: results are collapsed at the first, to the second; the third summarises."""
+MIN_GAIN: Final = 0.15
+"""Share that collapsing must free to be worth it before it is urgent: each time, the provider's cache is lost."""
 KEPT_BY_SUMMARY: Final = 0.40
-"""The newest rounds, which stay as they are."""
+"""Share of the room whose newest rounds stay as they are."""
 SUMMARY_SHARE: Final = 0.10
-LINE_WEIGHT: Final = 60.0
-"""What is left of a result that is collapsed."""
+LINE_TOKENS: Final = 60.0
+"""Estimated tokens that are left of a result that is collapsed."""
 MAX_ITEM_CHARS: Final = 2_000
 MAX_LINE_CHARS: Final = 160
 MAX_PROMPT_CHARS: Final = 1_000
@@ -36,21 +36,22 @@ Summarise = Callable[[str, str], Awaitable[tuple[str, Usage]]]
 """Asks the model with this system text and this message."""
 
 
-class Room:
+class Compactor:
     """Keeps the conversation of a session below the size of its model's context."""
 
-    def __init__(self, session: Session, conversation: Conversation, summarise: Summarise) -> None:
-        self._session, self._conversation, self._ask = session, conversation, summarise
+    def __init__(self, core: SessionCore, conversation: Conversation, summarise: Summarise) -> None:
+        self._core, self._conversation, self._ask = core, conversation, summarise
         self._window = conversation.window
+        self.threshold = COLLAPSE_AT * self._window.room
+        """Tokens of a request from which on something must go."""
 
-    async def make(self, *, forced: bool = False) -> bool:
+    async def make_room(self, *, forced: bool = False) -> bool:
         """Take out what must go before the next request. Returns whether anything was."""
-        self._conversation.follow(self._session)
         if forced:
-            self._window.overflowed(self._conversation.weight)
+            self._window.overflowed(self._conversation.estimate)
         if (share := self._share()) < COLLAPSE_AT:
             return False
-        made = await self._collapse(newest=False, least=0.0 if share >= SUMMARISE_AT else LEAST_GAIN)
+        made = await self._collapse(newest=False, least=0.0 if share >= SUMMARISE_AT else MIN_GAIN)
         if self._share() >= SUMMARISE_AT:
             made = await self._summarise() or made
         if self._share() >= SUMMARISE_AT:
@@ -58,25 +59,24 @@ class Room:
         return made
 
     def _share(self) -> float:
-        """The part of the room that is taken."""
-        return self._window.used(self._conversation.weight) / self._window.room
+        """The share of the room that is taken."""
+        return self._conversation.tokens / self._window.room
 
     async def _collapse(self, *, newest: bool, least: float) -> bool:
         """Collapse results until the share is right: listings first, then outputs, then texts of files."""
         conversation, window = self._conversation, self._window
-        before = window.used(conversation.weight)
-        missing = window.weight_of(before - COLLAPSE_TO * window.room)
+        before = conversation.tokens
+        missing = window.estimate_of(before - COLLAPSE_TO * window.room)
         chosen, freed = [], 0.0
         for each in sorted(conversation.large_results(newest=newest), key=lambda large: large.rank):
             if freed >= missing:
                 break
             chosen.append(each)
-            freed += each.weight - LINE_WEIGHT
-        if not chosen or freed < window.weight_of(least * window.room):
+            freed += each.estimate - LINE_TOKENS
+        if not chosen or freed < window.estimate_of(least * window.room):
             return False
         results = [await self._stored(each.call_id, each.tool, each.result) for each in chosen]
-        self._session.emit("collapsed", data={"results": results, "tokens_before": before})
-        conversation.follow(self._session)
+        self._core.emit("collapsed", data={"results": results, "tokens_before": before})
         return True
 
     async def _stored(self, call_id: str, tool: str, result: Result) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class Room:
         text, media_type = _whole(tool, result)
         try:
             lacks = isinstance(result.value, dict) and bool(result.value.get("incomplete"))
-            artifacts = self._session.artifacts
+            artifacts = self._core.artifacts
             kept = await artifacts.put(text, media_type=media_type, name=f"{tool}-result", incomplete=lacks)
-            self._session.artifacts.show(kept)
+            self._core.artifacts.show(kept)
         except OSError as error:
             ref, where = None, f"it could not be kept: {type(error).__name__}"
         else:
@@ -96,11 +96,11 @@ class Room:
     async def _summarise(self) -> bool:
         """Replace the oldest rounds by a summary of them, or by one line each."""
         conversation, window = self._conversation, self._window
-        count = conversation.oldest(window.weight_of(KEPT_BY_SUMMARY * window.room))
+        count = conversation.oldest(window.estimate_of(KEPT_BY_SUMMARY * window.room))
         if not count:
             return False
-        oldest = conversation.pieces[:count]
-        longest = round(window.weight_of(SUMMARY_SHARE * window.room) * 3)
+        oldest = conversation.first(count)
+        longest = round(window.estimate_of(SUMMARY_SHARE * window.room) * 3)
         data: dict[str, Any] = {"by": "model", "messages": conversation.absolute(count)}
         try:
             text, usage = await self._ask(SUMMARISE, INSTRUCTION + self._rendered(oldest))
@@ -114,21 +114,20 @@ class Room:
         data["text"] = (
             f"What came before, in short:\n{cut(_fitting(text, longest), longest)}\n\nThe user had asked:{asked}"
         )
-        self._session.emit("summarised", data=data)
-        conversation.follow(self._session)
+        self._core.emit("summarised", data=data)
         return True
 
     def _rendered(self, messages: Sequence[Message]) -> str:
         """The messages as text that fits into a request of its own."""
-        most = round(self._window.weight_of(COLLAPSE_TO * self._window.room) * 3)
+        most = round(self._window.estimate_of(COLLAPSE_TO * self._window.room) * 3)
         items = [item for message in messages for item in _items(message)]
         each = max(MAX_LINE_CHARS, min(MAX_ITEM_CHARS, most // max(1, len(items))))
         return _fitting(_newest([cut(item, each) for item in items], most), most)
 
 
 def _fitting(text: str, most: int) -> str:
-    """The text, cut to what `most` characters of plain text weigh."""
-    while weigh(text) > most / 3:
+    """The text, cut to what `most` characters of plain text are estimated at."""
+    while estimate_tokens(text) > most / 3:
         text = str(cut(text, len(text) // 2))
     return text
 

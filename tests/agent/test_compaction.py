@@ -21,11 +21,11 @@ from handrail import (
     Usage,
     builtin_tools,
 )
+from handrail.agent.window import Window, estimate_json_tokens, estimate_tokens
 from handrail.contract.model import ModelEvent
-from handrail.session.window import Window, weigh, weigh_json
 from handrail.testing import MemoryDriver, ScriptedModel
+from tests.agent.test_loop import paired
 from tests.journeys.evidence import events_of
-from tests.test_agent import paired
 
 pytestmark = pytest.mark.anyio
 UNLIMITED = Budget(calls=None, requests=None)
@@ -67,7 +67,9 @@ class Small:
         return Turn(f"summary {len(self.summaries)}")
 
     async def ask(self, messages: Sequence[Message], tools: Any, *, system: str) -> AsyncIterator[ModelEvent]:
-        size = round(weigh(rendered(messages)) + weigh(json.dumps(list(tools))) + weigh(system))
+        size = round(
+            estimate_tokens(rendered(messages)) + estimate_tokens(json.dumps(list(tools))) + estimate_tokens(system)
+        )
         assert size <= self.true_window - self.max_tokens
         if "summarise" in system:
             assert list(tools) == []
@@ -196,7 +198,7 @@ async def test_a_failure_for_want_of_context_collapses_and_asks_once_more() -> N
         asked = 0
 
         async def ask(self, messages: Sequence[Message], tools: Any, *, system: str) -> AsyncIterator[ModelEvent]:
-            if weigh(rendered(messages)) > 9_000:
+            if estimate_tokens(rendered(messages)) > 9_000:
                 self.asked += 1
                 raise ModelFailed("prompt is too long", kind="context")
             async for event in super().ask(messages, tools, system=system):
@@ -235,9 +237,9 @@ async def test_pictures_take_room_and_are_collapsed_with_their_result() -> None:
 
 
 def test_the_estimate_follows_the_script_and_learns_from_counts() -> None:
-    assert weigh("x" * 3300) == pytest.approx(1000)
-    assert weigh("漢字" * 500) == pytest.approx(900)
-    assert weigh("é" * 330) == pytest.approx(200)
+    assert estimate_tokens("x" * 3300) == pytest.approx(1000)
+    assert estimate_tokens("漢字" * 500) == pytest.approx(900)
+    assert estimate_tokens("é" * 330) == pytest.approx(200)
     window = Window(object())
     assert (window.size, window.room) == (128_000, 128_000 - 8_192)
     window.learn(10_000, 10_100, {"input_tokens": 15_000, "output_tokens": 100})
@@ -256,7 +258,7 @@ def test_the_estimate_follows_the_script_and_learns_from_counts() -> None:
 @pytest.mark.parametrize("text", ["plain", "wide 漢字 ü", "a lone \ud800 one", "", '\x00"\\'])
 def test_a_value_weighs_what_its_json_weighs(text: str) -> None:
     value = {"ok": True, "result": {text: [text, 1, 2.5, None]}}
-    assert weigh_json(value) == weigh(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    assert estimate_json_tokens(value) == estimate_tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 async def test_a_count_of_the_provider_moves_the_moment_of_collapsing() -> None:

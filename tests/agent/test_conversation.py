@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from handrail import Agent, Call, Image, Message, ModelFailed, Session, Store, Turn
+from handrail.agent.conversation import Conversation
+from handrail.agent.window import Window
 from handrail.contract.event import Event
-from handrail.session.messages import Conversation
-from handrail.session.window import Window
 from handrail.testing import ScriptedModel
-from tests.session.test_room import rendered
-from tests.test_agent import paired
+from tests.agent.test_compaction import rendered
+from tests.agent.test_loop import paired
 
 pytestmark = pytest.mark.anyio
 LOOK = Turn("", (Call("c", "look", {}),))
@@ -93,11 +93,20 @@ async def test_a_summary_is_joined_with_what_comes_after_it_wherever_it_ends() -
         events = list((await _told(session)).values())
         for count in (1, 3, 4, 6):  # before an answer, and before each text of the user's
             after = Event(len(events), 0.0, "summarised", None, None, {"messages": count, "text": "In short."})
-            conversation = Conversation(session.artifacts, window=Window(object()))
-            conversation.read([*events, after])
+            conversation = Conversation(_Log([*events, after]), session.artifacts, window=Window(object()))
             check(conversation.messages)
             assert conversation.messages[0].text.startswith("In short.")
             assert conversation.messages[-1].text.endswith("Last.")
+
+
+class _Log:
+    """The events of a session that has ended."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._events, self.count = events, len(events)
+
+    def since(self, start: int) -> list[Event]:
+        return self._events[start:]
 
 
 async def _told(session: Session) -> dict[int, Event]:

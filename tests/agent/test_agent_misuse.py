@@ -10,8 +10,8 @@ from handrail import Agent, Budget, Call, HandrailError, Image
 from handrail.contract.model import ModelEvent, ModelFailed, TextDelta, Usage
 from handrail.testing import ScriptedModel, Turn
 from handrail.tools.task import task
+from tests.agent.test_loop import add, paired
 from tests.journeys.evidence import events_of
-from tests.test_agent import add, paired
 
 pytestmark = pytest.mark.anyio
 PICTURE = Image(b"x", "image/png")
