@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from handrail.cli._inside import Env, Mounts, inside
 from handrail.cli._installed import as_installed, version_line
+from handrail.cli._sandbox_options import Env, Mounts, inside
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy

@@ -24,12 +24,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from handrail.aio import running_loop
+from handrail.cli._chat_session import ChatSession
 from handrail.cli._editor import edit_text
+from handrail.cli._event_printer import EventPrinter, Print, tokens
 from handrail.cli._output import duration
 from handrail.cli._prompt import files_beginning, open_history, terminal_size
-from handrail.cli._story import Print, Story, tokens
-from handrail.cli._talk import Talk
-from handrail.cli._terminal import PlainDesk, ask_line
+from handrail.cli._terminal import PlainTerminal, ask_line
 from handrail.contract.event import Event
 from handrail.policy.approval import visible
 
@@ -49,13 +49,13 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
 
 
-class Front(Protocol):
+class ChatTerminal(Protocol):
     """What a conversation needs of a terminal."""
 
     queued: int
     """How many messages wait."""
     reads_while_working: bool
-    story: Story
+    printer: EventPrinter
     turn: anyio.Lock
 
     @property
@@ -64,7 +64,7 @@ class Front(Protocol):
     def note(self, text: str, style: str = "dim") -> None: ...
     def see(self, event: Event) -> None: ...
     def forget(self) -> None: ...
-    def serving(self, talk: Talk) -> AbstractAsyncContextManager[None]: ...
+    def serving(self, chat_session: ChatSession) -> AbstractAsyncContextManager[None]: ...
     async def until_shown(self, request_id: str) -> None: ...
     async def read(self) -> str | None: ...
     async def line(self, question: str, until: float | None = None) -> str | None: ...
@@ -78,8 +78,8 @@ class _Shown:
     queued = 0
 
     def __init__(self, show: Print) -> None:
-        self.talk: Talk | None = None
-        self.story = Story(show)
+        self.chat_session: ChatSession | None = None
+        self.printer = EventPrinter(show)
         self._show = show
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -89,25 +89,25 @@ class _Shown:
     def see(self, event: Event) -> None:
         """Tell an event; after a turn, what it took."""
         if event.type != "user":  # the person has typed it here
-            self.story.see(event)
+            self.printer.see(event)
         if event.type == "run_ended" and event.parent is None:
-            self.note(tokens(self.story.usage))
+            self.note(tokens(self.printer.usage))
 
     async def until_shown(self, request_id: str) -> None:
-        if self.talk is not None:
-            await self.talk.until_shown(request_id)
+        if self.chat_session is not None:
+            await self.chat_session.until_shown(request_id)
 
 
-class LineFront(_Shown):
+class LineTerminal(_Shown):
     """A terminal that cannot move its cursor: everything is a line, and nothing is read while a turn runs."""
 
     reads_while_working = False
 
     def __init__(self) -> None:
         super().__init__(self.print)
-        self._desk = PlainDesk(Console(highlight=False, width=self.width))
-        self.turn = self._desk.turn
-        self.forget, self.line, self.edit = self._desk.forget, self._desk.line, self._desk.edit
+        self._terminal = PlainTerminal(Console(highlight=False, width=self.width))
+        self.turn = self._terminal.turn
+        self.forget, self.line, self.edit = self._terminal.forget, self._terminal.line, self._terminal.edit
         self._reading = anyio.CancelScope()
         self._leaves = False
 
@@ -116,12 +116,12 @@ class LineFront(_Shown):
         return terminal_size(sys.stdout).columns
 
     def print(self, what: RenderableType) -> None:
-        self._desk.print(what)
+        self._terminal.print(what)
 
     @asynccontextmanager
-    async def serving(self, talk: Talk) -> AsyncIterator[None]:
+    async def serving(self, chat_session: ChatSession) -> AsyncIterator[None]:
         """Ctrl-C is a signal here, taken until the program ends: what is closing must not be killed by another one."""
-        self.talk = talk
+        self.chat_session = chat_session
         loop = running_loop()
 
         def pressed(*_: object) -> None:
@@ -132,7 +132,7 @@ class LineFront(_Shown):
         yield
 
     def _interrupt(self) -> None:
-        if self.talk is not None and self.talk.interrupt() >= LEAVE:
+        if self.chat_session is not None and self.chat_session.interrupt() >= LEAVE:
             self._leaves = True
             self._reading.cancel()
 
@@ -162,7 +162,7 @@ class _Keyboard(Vt100Input):
         return super().cooked_mode() if self.lent else nullcontext()
 
 
-class PromptFront(_Shown):
+class PromptTerminal(_Shown):
     """A prompt at the bottom, with what runs now above it; everything final is printed above both."""
 
     reads_while_working = True
@@ -201,9 +201,9 @@ class PromptFront(_Shown):
         return text.getvalue().encode(encoding, "handrail").decode(encoding)
 
     @asynccontextmanager
-    async def serving(self, talk: Talk) -> AsyncIterator[None]:
+    async def serving(self, chat_session: ChatSession) -> AsyncIterator[None]:
         """What is printed while a prompt is on the screen goes above it."""
-        self.talk = talk
+        self.chat_session = chat_session
         with patch_stdout(raw=True):
             yield
 
@@ -264,7 +264,7 @@ class PromptFront(_Shown):
 
     def _message(self) -> ANSI:
         """What runs now, the question if there is one, and the prompt."""
-        lines = [] if self.talk is None else list(self._live())
+        lines = [] if self.chat_session is None else list(self._live())
         if status := self._status():
             lines.append(status)
         if self._question is not None:
@@ -279,13 +279,13 @@ class PromptFront(_Shown):
         return ANSI("\n".join(lines).encode(encoding, "handrail").decode(encoding))
 
     def _live(self) -> Iterable[str]:
-        width, story = self.width - 1, self.story
-        for line in visible(story.answer).rstrip().split("\n")[-ANSWER_LINES:]:
+        width, printer = self.width - 1, self.printer
+        for line in visible(printer.answer).rstrip().split("\n")[-ANSWER_LINES:]:
             if line.strip():
                 yield set_cell_size(line, width).rstrip()
-        if story.doing and not story.running:
-            yield set_cell_size(f"… {story.doing}", width).rstrip()
-        calls = list(story.running.values())
+        if printer.doing and not printer.running:
+            yield set_cell_size(f"… {printer.doing}", width).rstrip()
+        calls = list(printer.running.values())
         for call in calls:
             state = f" · {call.state}" if call.state else ""
             text = f"{'  ' * call.depth}… {call.tool} {call.title}"
@@ -297,11 +297,11 @@ class PromptFront(_Shown):
 
     def _status(self) -> str:
         """How many messages wait, what it took so far, and who is asked: a narrow window shows the first of it."""
-        if self.talk is None or not self.talk.works:
+        if self.chat_session is None or not self.chat_session.works:
             return ""
         queued = f"{self.queued} queued · " if self.queued else ""
-        name = visible(self.talk.agent.model_name, lines=False)
-        text = f"{queued}{tokens(self.story.usage)} · Ctrl-C ends the call · {name}"
+        name = visible(self.chat_session.agent.model_name, lines=False)
+        text = f"{queued}{tokens(self.printer.usage)} · Ctrl-C ends the call · {name}"
         return set_cell_size(text, max(1, self.width - 1)).rstrip()
 
     def _keys(self) -> KeyBindings:
@@ -325,9 +325,9 @@ class PromptFront(_Shown):
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         """Ctrl-C: drop the line if nothing runs; otherwise end the call, then the turn; the third leaves."""
-        if self.talk is None or self.talk.interrupt() >= LEAVE:
+        if self.chat_session is None or self.chat_session.interrupt() >= LEAVE:
             event.app.exit(exception=KeyboardInterrupt())
-        elif not self.talk.works and self._question is None:
+        elif not self.chat_session.works and self._question is None:
             event.current_buffer.reset()
 
 

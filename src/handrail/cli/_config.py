@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from handrail.cli._kept import Kept, NoHome, person_directory
+from handrail.cli._state_file import JsonFile, NoHome, person_directory
 from handrail.contract.errors import HandrailError
 from handrail.misuse import kind_of, nearest, shown
 
@@ -119,12 +119,12 @@ def read_file(path: Path) -> bytes | None:
 
 
 def is_accepted(path: Path, content: bytes) -> bool:
-    return Kept(ACCEPTED).get(_place(path)) == sha256(content).hexdigest()
+    return JsonFile(ACCEPTED).get(_place(path)) == sha256(content).hexdigest()
 
 
 def accept(path: Path, content: bytes) -> None:
     """Remember that the person has accepted this content of this file."""
-    Kept(ACCEPTED)[_place(path)] = sha256(content).hexdigest()
+    JsonFile(ACCEPTED)[_place(path)] = sha256(content).hexdigest()
 
 
 def _place(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The demo's story: its tools, what the scripted model calls, and the result that each call must have."""
+"""The story that the demo tells: its tools, what the scripted model calls, and the result that each call must have."""
 
 import json
 import re

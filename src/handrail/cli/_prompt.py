@@ -14,8 +14,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from handrail.cli._kept import NoHome, state_directory
-from handrail.cli._words import choices_of, command_field, described, fields_of, lone_text
+from handrail.cli._argument_syntax import choices_of, command_field, described, fields_of, lone_text
+from handrail.cli._state_file import NoHome, state_directory
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 

@@ -45,7 +45,7 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-class Desk(Protocol):
+class Terminal(Protocol):
     """Where a person reads and types."""
 
     turn: anyio.Lock
@@ -68,7 +68,7 @@ class Desk(Protocol):
         """The text as the person left it in their editor; None without one."""
 
 
-class PlainDesk:
+class PlainTerminal:
     """A terminal that is read line by line."""
 
     def __init__(self, console: Console) -> None:
@@ -92,8 +92,10 @@ class TerminalApprover:
 
     wait = TERMINAL_APPROVAL_WAIT
 
-    def __init__(self, desk: Console | Desk, tools: Toolbox, *, remembers: bool, shown: Shown | None = None) -> None:
-        self._desk: Desk = PlainDesk(desk) if isinstance(desk, Console) else desk
+    def __init__(
+        self, terminal: Console | Terminal, tools: Toolbox, *, remembers: bool, shown: Shown | None = None
+    ) -> None:
+        self._terminal: Terminal = PlainTerminal(terminal) if isinstance(terminal, Console) else terminal
         self._tools = tools
         self._remembers = remembers
         self._shown = shown
@@ -105,24 +107,24 @@ class TerminalApprover:
     async def __call__(self, request: ApprovalRequest) -> Decision:
         if self._shown is not None:
             await self._shown(request.id)
-        async with self._desk.turn:
+        async with self._terminal.turn:
             return await self._decided(request)
 
     async def _decided(self, request: ApprovalRequest) -> Decision:
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
         self._show(request, await described_call(request, self.sandbox), "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
-        self._desk.forget()
+        self._terminal.forget()
         while True:
             offer = ", ".join(CHOICES[letter][1] for letter in offered) + "? "
-            answer = await self._desk.line(self._wrapped(offer), request.expires_at)
+            answer = await self._terminal.line(self._wrapped(offer), request.expires_at)
             letter = self._letter(answer, offered)
             if letter == "e":
                 draft = await self._edited(draft)
                 if (arguments := self._checked(draft, request)) is not None:
                     return Decision.edit(arguments)
             elif letter == "n":
-                why = "" if answer is None else await self._desk.line("Why not? (the model reads it) ") or ""
+                why = "" if answer is None else await self._terminal.line("Why not? (the model reads it) ") or ""
                 return Decision.deny(why.strip())
             elif letter is not None:
                 return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
@@ -135,8 +137,8 @@ class TerminalApprover:
             body.append(f"\nalways means: {visible(request.suggested_rule)}", style="dim")
         body.append(f"\ntime left: {max(0.0, request.expires_at - time()) / 60:.0f} min", style="dim")
         title = Text(f"May {visible(request.tool, lines=False)} run?")
-        width = min(self._desk.width, WIDEST)
-        self._desk.print(Panel(body, title=title, border_style="yellow", width=width))
+        width = min(self._terminal.width, WIDEST)
+        self._terminal.print(Panel(body, title=title, border_style="yellow", width=width))
 
     def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
         """The answer that the person means: end of input denies, an empty line skips. None for other texts."""
@@ -154,14 +156,14 @@ class TerminalApprover:
     async def _edited(self, draft: str) -> str:
         self.editing = True
         try:
-            edited = await self._desk.edit(draft)
+            edited = await self._terminal.edit(draft)
         finally:
             self.editing = False
         if edited is not None:
             return edited
         self._say("No editor was found ($VISUAL, $EDITOR, editor, nano, vi).")
-        self._desk.print(Text(visible(draft)))
-        return await self._desk.line("The new arguments, as JSON: ") or draft
+        self._terminal.print(Text(visible(draft)))
+        return await self._terminal.line("The new arguments, as JSON: ") or draft
 
     def _checked(self, draft: str, request: ApprovalRequest) -> dict[str, Any] | None:
         """The arguments, if the tool would take them; otherwise say why not, and keep what was written."""
@@ -184,10 +186,10 @@ class TerminalApprover:
         return edited
 
     def _say(self, text: str) -> None:
-        self._desk.print(Text(text, style="red"))
+        self._terminal.print(Text(text, style="red"))
 
     def _wrapped(self, question: str) -> str:
-        return "\n".join(textwrap.wrap(question, max(20, self._desk.width - 2))) + " "
+        return "\n".join(textwrap.wrap(question, max(20, self._terminal.width - 2))) + " "
 
 
 class TerminalHost:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
-from handrail.cli._inside import Env, Mounts
+from handrail.cli._sandbox_options import Env, Mounts
 from handrail.cli._stderr import Log, say
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Budget

@@ -11,9 +11,9 @@ from handrail.cli._app import run as run_command
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _one_task
+    from handrail.cli import _run_task
 else:
-    _one_task = Lazy("handrail.cli._one_task")
+    _run_task = Lazy("handrail.cli._run_task")
 
 Model = Annotated[
     str | None,
@@ -53,4 +53,4 @@ def run(
     git diff | handrail run 'Review this.' --model anthropic:claude-opus-5
     handrail run --json --yes 'Add a test for it' --resume last
     """
-    run_command(partial(_one_task.run_task, prompt, model, resume, rounds, calls, options, sys.stdin))
+    run_command(partial(_run_task.run_task, prompt, model, resume, rounds, calls, options, sys.stdin))

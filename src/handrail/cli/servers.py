@@ -23,8 +23,8 @@ from handrail.cli._config import (
     read_file,
     servers_in,
 )
-from handrail.cli._kept import Kept, Part
 from handrail.cli._settings import read_settings
+from handrail.cli._state_file import JsonFile, Part
 from handrail.cli.mcp import group
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
@@ -101,7 +101,7 @@ async def connected(entry: ServerEntry, workspace: str, ask: Ask | None = None) 
         if entry.sandbox is not None:
             opening = _open.open_sandbox(entry.sandbox, workspace=workspace)
             options["sandbox"] = await stack.enter_async_context(opening)
-        yield await stack.enter_async_context(_client.connect(entry.name, **options, pins=Part(Kept(PINS), key)))
+        yield await stack.enter_async_context(_client.connect(entry.name, **options, pins=Part(JsonFile(PINS), key)))
 
 
 def _as_json(server: "_client.ToolServer") -> str:

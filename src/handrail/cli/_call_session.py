@@ -13,13 +13,13 @@ from rich.text import Text
 
 from handrail.aio import in_background
 from handrail.cli._app import Options, typed
+from handrail.cli._argument_syntax import Arguments
 from handrail.cli._lost_files import lost_files
 from handrail.cli._output import Tail, as_json, exit_code, show_result
 from handrail.cli._screen import make_console
 from handrail.cli._settings import read_settings
 from handrail.cli._signals import interrupts
 from handrail.cli._terminal import TerminalApprover, TerminalHost, can_ask
-from handrail.cli._words import Arguments
 from handrail.contract.result import Failure, Result
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
@@ -30,7 +30,7 @@ from handrail.toolkit.toolbox import Toolbox
 
 
 @asynccontextmanager
-async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> AsyncIterator["Workbench"]:
+async def open_call_session(options: Options, tools: Toolbox, *, lasting: bool) -> AsyncIterator["CallSession"]:
     """Open everything. A `lasting` one serves many calls, so that rules can be remembered and jobs go on."""
     console, to_person = make_console(stderr=True), sys.stdout.isatty() and not options.json
     settings = read_settings(options.workspace)
@@ -51,15 +51,15 @@ async def open_workbench(options: Options, tools: Toolbox, *, lasting: bool) -> 
             following = in_background(tail.follow(session.events()))
             for note in settings.notes:
                 console.print(Text(f"handrail: {visible(note)}", style="yellow"))
-            bench = Workbench(session, sandbox, tail, console, to_person, lasting, options.verbose, person)
+            opened = CallSession(session, sandbox, tail, console, to_person, lasting, options.verbose, person)
             try:
-                yield bench
+                yield opened
             finally:
                 following.cancel()
 
 
 @dataclass(slots=True)
-class Workbench:
+class CallSession:
     """One session at a terminal, or without one."""
 
     session: Session

@@ -53,7 +53,7 @@ class Indented:
             yield Padding(self.text, (0, 0, 0, self.columns), expand=False)
 
 
-class Story:
+class EventPrinter:
     """Prints events as they come. What is not final yet, it tells on request: `answer`, `doing` and `running`."""
 
     def __init__(self, calls: Print, answers: Print | None = None) -> None:

@@ -39,7 +39,7 @@ IN_A_ROW: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ChatOptions:
     """What a conversation should be, besides the options of its sandbox."""
 
     model: str
@@ -51,34 +51,36 @@ class Wish:
 
 
 @asynccontextmanager
-async def open_talk(
+async def open_chat_session(
     options: Options,
-    wish: Wish,
+    wanted: ChatOptions,
     model: Model,
     tools: Toolbox,
     approver: Approver | None,
     show: Callable[[Event], None],
     say: Callable[[str], None],
     ask: Ask | None = None,
-) -> AsyncIterator["Talk"]:
+) -> AsyncIterator["ChatSession"]:
     """Open everything for a conversation. `show` gets each event, in order, and `say` remarks before the first.
 
     `ask` answers what MCP servers ask their user.
     """
-    shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
-    shared["budget"] = Budget(calls=wish.calls)
+    shared: dict[str, Any] = {"policy": wanted.settings.policy(options.mode), "approver": approver}
+    shared["budget"] = Budget(calls=wanted.calls)
     async with open_sandbox(**options.for_sandbox()) as sandbox:
         shared["sandbox"] = sandbox
         async with AsyncExitStack() as stack:
-            for entry in wish.settings.servers.values():
+            for entry in wanted.settings.servers.values():
                 for tool in await _tools_of(entry, options.workspace, stack, say, ask):
                     tools.add(tool)
-            session = await stack.enter_async_context(_session(wish, {**shared, "tools": tools}, options.allow_weaker))
-            agent = Agent(model, session=session, rounds=wish.rounds, system=await system_text(sandbox))
-            talk = Talk(agent, sandbox, show)
-            following = in_background(talk.follow(session.event_count))
+            session = await stack.enter_async_context(
+                _session(wanted, {**shared, "tools": tools}, options.allow_weaker)
+            )
+            agent = Agent(model, session=session, rounds=wanted.rounds, system=await system_text(sandbox))
+            chat_session = ChatSession(agent, sandbox, show)
+            following = in_background(chat_session.follow(session.event_count))
             try:
-                yield talk
+                yield chat_session
             finally:
                 following.cancel()
 
@@ -98,12 +100,12 @@ async def _tools_of(
     return server.tools
 
 
-def _session(wish: Wish, shared: dict[str, Any], weaker: bool) -> Session:
-    if wish.resume is None:
-        return Session(**shared, store=wish.store)
-    if wish.store is None:
-        raise HandrailError(f"session {wish.resume} cannot be resumed: the store of sessions cannot be written")
-    return Session.resume(wish.store, wish.resume, **shared, allow_weaker=weaker)
+def _session(wanted: ChatOptions, shared: dict[str, Any], weaker: bool) -> Session:
+    if wanted.resume is None:
+        return Session(**shared, store=wanted.store)
+    if wanted.store is None:
+        raise HandrailError(f"session {wanted.resume} cannot be resumed: the store of sessions cannot be written")
+    return Session.resume(wanted.store, wanted.resume, **shared, allow_weaker=weaker)
 
 
 async def system_text(sandbox: Sandbox) -> str:
@@ -122,18 +124,18 @@ async def system_text(sandbox: Sandbox) -> str:
     return "\n\n".join(parts)
 
 
-def first_line(talk: "Talk") -> str:
+def first_line(chat_session: "ChatSession") -> str:
     """The sandbox and what it enforces, the network, the mode of the policy, and the model."""
-    report = talk.sandbox.report
+    report = chat_session.sandbox.report
     weaker = [guarantee.feature for guarantee in report.guarantees if guarantee.standing != "enforced"]
     enforced = f"{len(report.features)} of {len(report.guarantees)} promises enforced"
     weak = f" (not: {', '.join(weaker)})" if weaker else ""
-    mode = talk.agent.session.shared.policy.mode
-    model = visible(talk.agent.model_name, lines=False)
+    mode = chat_session.agent.session.shared.policy.mode
+    model = visible(chat_session.agent.model_name, lines=False)
     return f"{report.driver}: {enforced}{weak} · network {report.network} · policy {mode} · {model}"
 
 
-class Talk:
+class ChatSession:
     """One agent whose events are shown, and whose turns can be ended."""
 
     def __init__(self, agent: Agent, sandbox: Sandbox, show: Callable[[Event], None]) -> None:
