@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from handrail.cli import mcp  # noqa: F401 - adds its command to the app
-from handrail.cli._app import app
+from handrail.cli._commands import app
 from handrail.mcp import connect
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""What the commands share: the app they join, their options, and one line on stderr for a person's mistake.
+"""Options that commands share, how a command runs, and one line on stderr for a person's mistake.
 
 Everything that takes long to import is loaded by the command that uses it: `handrail --help` needs typer alone.
 """
@@ -6,7 +6,6 @@ Everything that takes long to import is loaded by the command that uses it: `han
 import codecs
 import io
 import os
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from handrail.cli._installed import as_installed, version_line
+from handrail.cli._installed import as_installed
 from handrail.cli._sandbox_options import Env, Mounts, inside
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
@@ -38,25 +37,7 @@ INTERRUPTED: Final = 130
 PLAIN_SIGNS: Final = {"✓": "ok", "✗": "x", "…": "...", "·": "-", "—": "-", "×": "x", "→": "->", "“": '"', "”": '"'}
 """What our own signs become where only ASCII can be shown."""
 WIDEST_HELP: Final = 100
-"""Columns of help, on a screen that has more; a narrow one gets what it has."""
-HELP: Final = """The tool runtime between a language model and the side effects it causes.
-
-Begin with `handrail demo`. `handrail chat` talks with a model that uses the tools, `handrail run` lets one do a task,
-and `handrail mcp` serves the tools to an editor or an assistant. `handrail tools` lists them; `handrail call` and
-`handrail shell` use them by hand. Each command says more: `handrail chat --help`.
-"""
-app = typer.Typer(
-    name="handrail",
-    help=HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "terminal_width": min(shutil.get_terminal_size().columns - 1, WIDEST_HELP),
-    },
-    rich_markup_mode=None,  # plain help starts three times as fast, and fits every terminal
-)
+"""Columns of help on a wider screen; on a narrower one, help is as wide as the screen."""
 
 
 class _Help(typer.Context.formatter_class):  # type: ignore[valid-type, misc]
@@ -111,19 +92,10 @@ Verbose = Annotated[
 ]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(version_line())
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options before a command."""
+def new_app(**settings: Any) -> typer.Typer:
+    """An empty app, for the command or the group of one file."""
+    # plain help starts three times as fast as rich's, and fits every terminal
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from handrail.agent import MAX_ROUNDS, Agent, Outcome
 from handrail.aio import in_background
 from handrail.cli._app import Options
 from handrail.cli._config import ServerEntry
+from handrail.cli._servers import Ask, connected
 from handrail.cli._settings import NOTHING_SET, Configured
-from handrail.cli.servers import Ask, connected
 from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event

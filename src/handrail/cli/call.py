@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from handrail.cli._app import MISTAKE, NOT_RUN, Command, Options, app, run, with_options
+from handrail.cli._app import MISTAKE, NOT_RUN, Command, Options, new_app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ class CallCommand(Command):
             if getattr(error, "exit_code", None) == MISTAKE:
                 error.exit_code = NOT_RUN  # type: ignore[attr-defined]
             raise
+
+
+app = new_app()
 
 
 @app.command(cls=CallCommand)

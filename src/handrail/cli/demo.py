@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from handrail.cli._app import AllowWeaker, Command, Driver, Yes, app, run
+from handrail.cli._app import AllowWeaker, Command, Driver, Yes, new_app, run
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ else:
 
 All = Annotated[bool, typer.Option("--all", help="Also show a timeout, a cut answer, and delegation.")]
 Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Also write what is shown as an SVG picture.")]
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from handrail.cli._app import Command, app, or_exit
+from handrail.cli._app import Command, new_app, or_exit
 from handrail.cli._signals import run_loop
 from handrail.contract.driver import Driver, Feature, Guarantee, Standing
 from handrail.lazy import Lazy
@@ -35,6 +35,9 @@ STRONGEST: Final = "jail"
 OPENING_SECONDS: Final = 60.0
 REINSTALL: Final = "install the driver's package again, or remove it"
 NOT_TRIED: Final = "The driver claims this; it was not tried here."
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
-from typer.core import TyperGroup
 
-from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
+from handrail.cli import _servers
+from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, new_app, run
 from handrail.cli._sandbox_options import Env, Mounts
 from handrail.cli._stderr import Log, say
 from handrail.contract.errors import HandrailError
@@ -60,11 +60,11 @@ Handles = Annotated[bool, typer.Option("--handles", help="Let clients open more 
 Tools = Annotated[
     str, typer.Option(help="coding, read_only or all, or names with commas between them, of plugins too.")
 ]
-group = typer.Typer(cls=TyperGroup, invoke_without_command=True, rich_markup_mode=None)
-app.add_typer(group, name="mcp", short_help="Serve the built-in tools to a client of the Model Context Protocol.")
+app = new_app(invoke_without_command=True)
+app.add_typer(_servers.app)  # without a name of its own: its commands join these
 
 
-@group.callback()
+@app.callback()
 def mcp(
     context: typer.Context,
     http: Http = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from handrail.cli._app import Command, Options, app, with_options
+from handrail.cli._app import Command, Options, new_app, with_options
 from handrail.cli._app import run as run_command
 from handrail.lazy import Lazy
 
@@ -26,6 +26,9 @@ Rounds = Annotated[int, typer.Option(min=1, help="How often the model may be ask
 Calls = Annotated[int, typer.Option(min=1, help="How many calls it may make.")]
 MAX_ROUNDS_COUNT: Final = 64
 MAX_CALLS_COUNT: Final = 500
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

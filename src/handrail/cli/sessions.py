@@ -5,9 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from handrail.cli._app import Command, Options, app, or_exit, run, with_options
+from handrail.cli._app import Command, Options, new_app, or_exit, run, with_options
 from handrail.cli.run import MAX_CALLS_COUNT, MAX_ROUNDS_COUNT, Model
 from handrail.lazy import Lazy
 
@@ -25,24 +24,24 @@ Id = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
-SUMMARY = "List, show, check, export, replay, go on with, branch and remove conversations."
-app.add_typer(group, name="sessions", help=SUMMARY, short_help=SUMMARY)
+app = new_app(
+    no_args_is_help=True, help="List, show, check, export, replay, go on with, branch and remove conversations."
+)
 
 
-@group.command("list", cls=Command)
+@app.command("list", cls=Command)
 def list_sessions(json: Json = False) -> None:
     """List the stored conversations, the one that changed last first."""
     or_exit(lambda: _sessions.list_sessions(json))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def show(id: Id, json: Json = False) -> None:
     """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
     or_exit(lambda: _sessions.show(id, json))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def check(
     id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="As for the other commands; all of them without it.")
@@ -53,7 +52,7 @@ def check(
     raise typer.Exit(0 if or_exit(lambda: _sessions.check(id, json)) else 1)
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def replay(
     id: Id, speed: Annotated[float, typer.Option(min=0, help="How many times faster; 0 does not wait.")] = 1.0
 ) -> None:
@@ -61,7 +60,7 @@ def replay(
     or_exit(lambda: _sessions.replay(id, speed))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def export(
     id: Id, file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None
 ) -> None:
@@ -69,7 +68,7 @@ def export(
     or_exit(lambda: _sessions.export(id, file))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 @with_options
 def resume(
     id: Id,
@@ -84,7 +83,7 @@ def resume(
     run(partial(_run_task.run_task, prompt, model, id, MAX_ROUNDS_COUNT, MAX_CALLS_COUNT, options, sys.stdin))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def fork(
     id: Id,
     at: Annotated[int | None, typer.Option(min=0, help="The last event that the copy has; all if absent.")] = None,
@@ -93,7 +92,7 @@ def fork(
     or_exit(lambda: _sessions.fork(id, at))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def rm(ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As for the other commands.")]) -> None:
     """Remove conversations, with the artifacts that no other has."""
     or_exit(lambda: _sessions.remove(ids))
