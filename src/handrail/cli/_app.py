@@ -87,6 +87,9 @@ Workspace = Annotated[str, typer.Option(help="The directory the tools may work i
 Network = Annotated[str, typer.Option(help="none or full.")]
 Mode = Annotated[str, typer.Option(help=MODES)]
 Json = Annotated[bool, typer.Option("--json", help="Print result envelopes in a terminal too, not only to programs.")]
+Full = Annotated[
+    bool, typer.Option("--full", help="Show results whole, not only the first lines, or a command's last.")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print every note about the sandbox, not only what is weaker here.")
 ]
@@ -112,6 +115,7 @@ class Options:
     verbose: Verbose = False
     mount: Mounts = None
     env: Env = None
+    full: Full = False
 
     def for_sandbox(self) -> dict[str, Any]:
         """The arguments of `open_sandbox`. Raises HandrailError, saying what to type."""

@@ -18,7 +18,7 @@ from handrail.aio import in_background
 from handrail.cli._app import Options, typed
 from handrail.cli._chat_screen import ChatTerminal, LineTerminal, PromptTerminal, is_plain
 from handrail.cli._chat_session import ChatOptions, ChatSession, first_line, open_chat_session
-from handrail.cli._output import job_line
+from handrail.cli._result_view import job_line
 from handrail.cli._server_questions import ServerQuestions
 from handrail.cli._session_store import find_session, open_store, to_resume, writable_store
 from handrail.cli._sessions import list_line
@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "/help": "what can be typed",
     "/jobs": "the background jobs; /jobs stop JOB ends one",
     "/tools": "the tools that the model has",
+    "/show": "all that a call gave: /show NUMBER",
     "/sessions": "the stored conversations",
     "/resume": "go on with another conversation: /resume ID",
     "/report": "what the sandbox enforces here",
@@ -59,7 +60,11 @@ async def run_chat(named: str | None, resume: str | None, options: Options) -> i
     """Serve one conversation after the other, until the person leaves."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise HandrailError("chat needs a terminal; for one task without one, type: handrail run 'the task'")
-    terminal: ChatTerminal = LineTerminal() if is_plain() else PromptTerminal(COMMANDS, options.workspace)
+    terminal: ChatTerminal = (
+        LineTerminal(full=options.full)
+        if is_plain()
+        else PromptTerminal(COMMANDS, options.workspace, full=options.full)
+    )
     terminal.printer.envelopes = options.json
     settings = read_settings(options.workspace)
     options = settings.applied(options, typed.get())
@@ -276,6 +281,10 @@ class Chat:
             mode: Any = name
             shared.policy = replace(shared.policy, mode=Policy(mode=mode).mode)
         self._terminal.note(f"policy {shared.policy.mode}", "")
+
+    async def _show(self, id: str) -> None:
+        if not self._terminal.printer.open(id):
+            raise HandrailError(f"no call {id} has ended here; a result that is shown in part names its number")
 
     async def _exit(self) -> None:
         self.left = True

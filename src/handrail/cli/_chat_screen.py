@@ -25,9 +25,9 @@ from rich.text import Text
 
 from handrail.aio import running_loop
 from handrail.cli._chat_session import ChatSession
+from handrail.cli._console import duration
 from handrail.cli._editor import edit_text
 from handrail.cli._event_printer import EventPrinter, Print, tokens
-from handrail.cli._output import duration
 from handrail.cli._prompt import files_beginning, open_history, terminal_size
 from handrail.cli._terminal import PlainTerminal, ask_line
 from handrail.contract.event import Event
@@ -77,9 +77,9 @@ class _Shown:
 
     queued = 0
 
-    def __init__(self, show: Print) -> None:
+    def __init__(self, show: Print, *, full: bool) -> None:
         self.chat_session: ChatSession | None = None
-        self.printer = EventPrinter(show)
+        self.printer = EventPrinter(show, full=full, rest=lambda number: f"/show {number}")
         self._show = show
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -103,8 +103,8 @@ class LineTerminal(_Shown):
 
     reads_while_working = False
 
-    def __init__(self) -> None:
-        super().__init__(self.print)
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(self.print, full=full)
         self._terminal = PlainTerminal(Console(highlight=False, width=self.width))
         self.turn = self._terminal.turn
         self.forget, self.line, self.edit = self._terminal.forget, self._terminal.line, self._terminal.edit
@@ -167,8 +167,8 @@ class PromptTerminal(_Shown):
 
     reads_while_working = True
 
-    def __init__(self, commands: Mapping[str, str], workspace: str) -> None:
-        super().__init__(self.print)
+    def __init__(self, commands: Mapping[str, str], workspace: str, *, full: bool = False) -> None:
+        super().__init__(self.print, full=full)
         self._question: tuple[str, float | None] | None = None
         self._answer: str | None = None
         self._answered = anyio.Event()
@@ -182,6 +182,8 @@ class PromptTerminal(_Shown):
             input=self._keyboard,
             history=open_history(HISTORY), completer=_Words(commands, workspace), complete_while_typing=False,
             output=self._output, multiline=True, key_bindings=self._keys(), refresh_interval=REFRESH,
+            # what is drawn is no record: a copy of what ran would stay above, as often as a line is sent
+            erase_when_done=True,
             message=self._message, prompt_continuation="  ",
         )  # fmt: skip
 
@@ -220,10 +222,20 @@ class PromptTerminal(_Shown):
             except KeyboardInterrupt:
                 return None
             if self._question is not None:
+                self._record(text, self._question[0])
                 self._settle(text)
                 continue
             self._draft = ""
+            self._record(text)
             return text
+
+    def _record(self, text: str, question: str = "") -> None:
+        """Print what the person sent in place of the erased prompt, after the question that it answers."""
+        if question:
+            self.print(Text(visible(question.rstrip()), style="dim"))
+        if text.strip() or question:
+            first, *more = visible(text).split("\n")
+            self.print(Text("\n".join([f"{PROMPT}{first}", *(f"  {line}" for line in more)])))
 
     def _settle(self, answer: str | None) -> None:
         self._answer, self._question = answer, None

@@ -13,10 +13,9 @@ from handrail.agent import Outcome
 from handrail.aio import in_background
 from handrail.cli._app import INTERRUPTED, Options, typed
 from handrail.cli._chat_session import ChatOptions, ChatSession, first_line, open_chat_session
+from handrail.cli._console import as_json, make_console
 from handrail.cli._event_printer import EventPrinter, tokens
 from handrail.cli._lost_files import lost_files
-from handrail.cli._output import as_json
-from handrail.cli._screen import make_console
 from handrail.cli._session_store import to_resume, writable_store
 from handrail.cli._settings import read_settings
 from handrail.cli._signals import interrupts
@@ -108,7 +107,8 @@ class _Task:
         self.tools = Toolbox(every_tool(self.say))
         self._json, self._options = options.json, options
         self._to_person = sys.stdout.isatty() and not options.json
-        self._printer = EventPrinter(self._console.print, make_console().print if self._to_person else lambda _: None)
+        answers = make_console().print if self._to_person else lambda _: None
+        self._printer = EventPrinter(self._console.print, answers, full=options.full)
         self._session: ChatSession | None = None
         asks = can_ask() and not options.yes
         self.person = (

@@ -10,10 +10,9 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from handrail.cli._console import as_json, make_console
 from handrail.cli._event_printer import EventPrinter, tokens
-from handrail.cli._output import as_json
 from handrail.cli._run_task import event_line
-from handrail.cli._screen import make_console
 from handrail.cli._session_store import find_session, has_store, open_store
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
@@ -51,7 +50,7 @@ def _short(path: str) -> str:
     return f"~{path[len(home) :]}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
 
 
-def show(named: str, json: bool) -> None:
+def show(named: str, json: bool, full: bool) -> None:
     store = open_store()
     found = find_session(store, named)
     if json:
@@ -60,7 +59,7 @@ def show(named: str, json: bool) -> None:
         return
     console = make_console()
     _heading(console, found)
-    printer = EventPrinter(console.print)
+    printer = EventPrinter(console.print, full=full)
     for event in store.events(found.id):
         printer.see(event)
 

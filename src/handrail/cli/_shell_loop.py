@@ -14,8 +14,8 @@ from rich.text import Text
 from handrail.cli._app import INTERRUPTED, NOT_RUN, Options
 from handrail.cli._argument_syntax import described, fields_of, lone_text, read_line
 from handrail.cli._call_session import CallSession, open_call_session
-from handrail.cli._output import job_line
 from handrail.cli._prompt import BUILT_IN, typed_lines
+from handrail.cli._result_view import job_line
 from handrail.cli._signals import interrupts
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
@@ -89,7 +89,7 @@ class _Shell:
 
     def before_prompt(self) -> None:
         """Tell which jobs have ended since the last line."""
-        for text in self._session.tail.take_job_news():
+        for text in self._session.live.take_job_news():
             self._session.console.print(Text(visible(text, lines=False), style="dim"))
 
     def leave(self) -> None:
@@ -158,7 +158,7 @@ class _Shell:
             await group.start(_cancel_on_interrupt, group)
             await self._follow(job)
             group.cancel_scope.cancel()
-        self._session.tail.start_line()
+        self._session.live.start_line()
         self._session.console.print(Text(visible(job_line(_state(job)), lines=False), style="dim"))
         return 0
 
@@ -168,7 +168,7 @@ class _Shell:
         seen, (data, _) = job.size, job.last(TAIL_LINES)
         while True:
             running = job.running
-            self._session.tail.show_text(decoder.decode(data))
+            self._session.live.show_text(decoder.decode(data))
             if not running and seen >= job.size:
                 return
             await anyio.sleep(TAIL_INTERVAL)

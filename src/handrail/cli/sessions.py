@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from handrail.cli._app import Command, Options, new_app, or_exit, run, with_options
+from handrail.cli._app import Command, Full, Options, new_app, or_exit, run, with_options
 from handrail.cli.run import MAX_CALLS_COUNT, MAX_ROUNDS_COUNT, Model
 from handrail.lazy import Lazy
 
@@ -36,9 +36,9 @@ def list_sessions(json: Json = False) -> None:
 
 
 @app.command(cls=Command)
-def show(id: Id, json: Json = False) -> None:
-    """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
-    or_exit(lambda: _sessions.show(id, json))
+def show(id: Id, json: Json = False, full: Full = False) -> None:
+    """Show a conversation: prompts, answers, calls and what they did; with --json, its events."""
+    or_exit(lambda: _sessions.show(id, json, full))
 
 
 @app.command(cls=Command)
