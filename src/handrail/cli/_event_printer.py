@@ -4,17 +4,22 @@ import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import Markdown
 from rich.text import Text
 
 from handrail.cli._console import as_json, duration
 from handrail.cli._result_view import Indented, view_of
 from handrail.contract.event import Event
 from handrail.contract.model import Usage
+from handrail.lazy import Lazy
 from handrail.policy.approval import visible
+
+if TYPE_CHECKING:
+    from rich import markdown as _markdown
+else:
+    _markdown = Lazy("rich.markdown")  # it loads a parser, which a call by hand seldom needs
 
 TITLES: Final = ("command", "path", "pattern", "prompt", "question", "job", "ref", "summary", "code")
 """The fields that tell best what a call is about, the best first."""
@@ -144,7 +149,7 @@ class EventPrinter:
 
     def _print_answer(self, text: str) -> None:
         if text.strip():
-            self._answers(Group(Text(""), Markdown(visible(text), hyperlinks=False)))
+            self._answers(Group(Text(""), _markdown.Markdown(visible(text), hyperlinks=False)))
 
     def _call_started(self, event: Event) -> None:
         depth = 0

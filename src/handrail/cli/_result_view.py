@@ -3,14 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
+from handrail.lazy import Lazy
 from handrail.policy.approval import visible
+
+if TYPE_CHECKING:
+    from rich import markdown as _markdown
+else:
+    _markdown = Lazy("rich.markdown")  # it loads a parser, which a call by hand seldom needs
 
 MAX_LINES_COUNT: Final = 20
 """Lines shown of a difference, a listing, matches or a text; the rest is counted."""
@@ -59,7 +64,7 @@ class _Document:
         if console.soft_wrap:
             yield Indented([Text(line) for line in self.text.split("\n")], self.columns)
         else:
-            yield Padding(Markdown(self.text, hyperlinks=False), (0, 0, 0, self.columns))
+            yield Padding(_markdown.Markdown(self.text, hyperlinks=False), (0, 0, 0, self.columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,14 @@ from handrail.lazy import Lazy
 if TYPE_CHECKING:
     from handrail.cli import _argument_syntax, _call_session
     from handrail.toolkit import toolbox as _toolbox
+    from handrail.tools import alone as _alone
     from handrail.tools import builtin as _builtin
     from handrail.tools import plugins as _plugins
 else:
     _argument_syntax = Lazy("handrail.cli._argument_syntax")
     _call_session = Lazy("handrail.cli._call_session")
     _toolbox = Lazy("handrail.toolkit.toolbox")
+    _alone = Lazy("handrail.tools.alone")
     _builtin = Lazy("handrail.tools.builtin")
     _plugins = Lazy("handrail.tools.plugins")
 
@@ -70,7 +72,8 @@ def call(
 async def call_tool(tool: str, words: list[str], options: Options) -> int:
     """Make the call and show its result. Returns the code to exit with."""
     notes: list[str] = []
-    tools = _toolbox.Toolbox(_builtin.builtin_tools("all"))
+    alone = _alone.tool_alone(tool)
+    tools = _toolbox.Toolbox([alone] if alone is not None else _builtin.builtin_tools("all"))
     if tool not in tools:  # loading plugins takes a while
         tools = _toolbox.Toolbox(_plugins.every_tool(notes.append))
     arguments = _argument_syntax.read_words(tools.get(tool), words)
