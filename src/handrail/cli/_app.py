@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from handrail.cli._installed import as_installed
+from handrail.cli._installed import EXTRA, install_command
 from handrail.cli._sandbox_options import Env, Mounts, inside
 from handrail.cli._signals import run_loop
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.errors import HandrailError, MissingExtra, Unavailable, WeakerThanAsked
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -160,16 +160,19 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except (HandrailError, Unavailable, OSError) as error:
-        said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
-        said = as_installed(said)
-        typer.echo(_approval.visible(said, lines=isinstance(error, Advice)), err=True)
+        said = _approval.visible(f"handrail: {_told(error)}", lines=isinstance(error, Advice))
+        typer.echo(said, err=True)
         raise typer.Exit(mistake) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _told(error: Exception) -> str:
-    """What happened and to which file, without the number that Python puts before it."""
+    """The message in the words of the command line; of an OSError, without the number that Python puts before it."""
+    if isinstance(error, WeakerThanAsked):
+        return error.told("--allow-weaker")
+    if isinstance(error, MissingExtra) and error.extra:
+        return f"{error.problem}: {install_command(f'{EXTRA},{error.extra}')}"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     if error.filename is not None:

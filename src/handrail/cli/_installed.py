@@ -16,7 +16,6 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 EXTRA: Final = "cli"
-_USUAL: Final = re.compile(r"pip install 'handrail\[(\w+)\]'")
 
 
 def answer(lacking: str, words: Sequence[str]) -> str | None:
@@ -24,12 +23,7 @@ def answer(lacking: str, words: Sequence[str]) -> str | None:
     if list(words) == ["--version"]:
         print(version_line())
         return None
-    return f"The command line needs {lacking}, which is not installed. Type:\n    {command()}"
-
-
-def as_installed(text: str) -> str:
-    """The text with the command for the way Handrail was installed, where it names the usual one for an extra."""
-    return _USUAL.sub(lambda found: command(f"{EXTRA},{found[1]}"), text)
+    return f"The command line needs {lacking}, which is not installed. Type:\n    {install_command()}"
 
 
 def version_line() -> str:
@@ -40,7 +34,7 @@ def version_line() -> str:
         return "handrail, not installed, so its version is not known"
 
 
-def command(extras: str = EXTRA) -> str:
+def install_command(extras: str = EXTRA) -> str:
     """The command that installs these extras into the environment of this interpreter."""
     here = Path(sys.prefix)
     editable, wanted = requirement(extras)

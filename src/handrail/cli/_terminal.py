@@ -7,23 +7,29 @@ import termios
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import time
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from handrail.cli._described import described_call
 from handrail.cli._editor import edit_text
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import TERMINAL_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
+from handrail.lazy import Lazy
 from handrail.policy.approval import visible
+from handrail.policy.described import Described, described
 from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.prepare import prepare
 from handrail.toolkit.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from rich import syntax as _syntax
+else:
+    _syntax = Lazy("rich.syntax")  # it loads a highlighter, which only a question needs
 
 MAX_LINE_CHARS: Final = 1 << 16
 WIDEST: Final = 100
@@ -36,6 +42,10 @@ CHOICES: Final = {
     "s": ("skip", "[s]kip"),
 }
 """By letter: the whole word, and how it is offered."""
+CODE: Final = ("bash", "python")
+"""Kinds of lines that are code, by the name that the highlighter has for them."""
+STYLES: Final = {"added": "green", "removed": "red", "place": "cyan", "warning": "yellow"}
+"""The colour of a line, by its kind."""
 Shown = Callable[[str], Awaitable[None]]
 """Returns when everything before the request of this id is on the screen."""
 
@@ -112,7 +122,7 @@ class TerminalApprover:
 
     async def _decided(self, request: ApprovalRequest) -> Decision:
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
-        self._show(request, await described_call(request, self.sandbox), "a" in offered)
+        self._show(request, await described(request, self.sandbox), "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
         self._terminal.forget()
         while True:
@@ -129,16 +139,16 @@ class TerminalApprover:
             elif letter is not None:
                 return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
 
-    def _show(self, request: ApprovalRequest, body: Text, always: bool) -> None:
-        for repair in request.repairs:
+    def _show(self, request: ApprovalRequest, about: Described, always: bool) -> None:
+        body = _drawn(about)
+        for repair in about.notes:
             body.append(f"\nrepaired: {repair}", style="yellow")
         body.append(f"\n\nwhy: {visible(request.reason)}", style="dim")
         if always:
             body.append(f"\nalways means: {visible(request.suggested_rule)}", style="dim")
         body.append(f"\ntime left: {max(0.0, request.expires_at - time()) / 60:.0f} min", style="dim")
-        title = Text(f"May {visible(request.tool, lines=False)} run?")
         width = min(self._terminal.width, WIDEST)
-        self._terminal.print(Panel(body, title=title, border_style="yellow", width=width))
+        self._terminal.print(Panel(body, title=Text(about.head), border_style="yellow", width=width))
 
     def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
         """The answer that the person means: end of input denies, an empty line skips. None for other texts."""
@@ -190,6 +200,16 @@ class TerminalApprover:
 
     def _wrapped(self, question: str) -> str:
         return "\n".join(textwrap.wrap(question, max(20, self._terminal.width - 2))) + " "
+
+
+def _drawn(about: Described) -> Text:
+    """The call: code is highlighted, and a difference is coloured."""
+    language = about.lines[0][0] if about.lines else "text"
+    if language in CODE:
+        text = _syntax.Syntax("", language, word_wrap=True).highlight(about.text)
+        text.rstrip()
+        return text
+    return Text("\n").join(Text(line, style=STYLES.get(kind, "")) for kind, line in about.lines)
 
 
 class TerminalHost:

@@ -16,7 +16,7 @@ from handrail.cli import _servers
 from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, new_app, run
 from handrail.cli._sandbox_options import Env, Mounts
 from handrail.cli._stderr import Log, say
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, MissingExtra
 from handrail.contract.limits import Budget
 from handrail.lazy import Lazy
 from handrail.misuse import nearest
@@ -104,7 +104,7 @@ async def serve(options: Options, http: str | None, token_file: str | None, hand
     try:
         server = _server.make_server(opener, handles=handles)
     except ModuleNotFoundError as error:
-        raise HandrailError(str(error)) from None
+        raise MissingExtra(f"handrail.mcp needs {error.name}", "mcp") from None
     if http is None:
         await _server.serve_stdio(server)
         return 0

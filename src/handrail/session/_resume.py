@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, WeakerThanAsked
 from handrail.contract.event import Event
 from handrail.policy.patterns import SPECIAL
 from handrail.policy.rule import Rule
@@ -61,7 +61,7 @@ def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other
     if lost := sorted(had - has):
         raise_weaker = f"the session's sandbox enforced {', '.join(lost)}, and this one does not"
         if not weaker:
-            raise HandrailError(f"{raise_weaker}: open a stronger one, or give allow_weaker=True")
+            raise WeakerThanAsked(f"{raise_weaker}: open a stronger one, or give ", "")
 
 
 def take_up(session: "Session", past: tuple[Event, ...]) -> None:
