@@ -183,3 +183,23 @@ def test_a_line_typed_during_a_call_leaves_no_copy_of_what_runs(work: Path, home
     assert "… bash" not in screen.shown
     assert "Ctrl-C ends the call" not in screen.shown
     assert screen.lines.count("> /nothinga") == 1
+
+
+def test_a_long_result_is_shown_in_part_and_opened_by_its_number(work: Path, home: dict[str, str]) -> None:
+    content = "".join(f"line {number}\n" for number in range(30))
+    with chatting(work, home, "Go", [called(("write", {"path": "a", "content": content})), "Done with it."]) as screen:
+        screen.wait_shown("Done with it.")
+        screen.wait_shown("… 11 more lines · /show 1")
+        assert "+line 29" not in screen.shown
+        say(screen, "/show 1")
+        screen.wait_shown("+line 29")
+        say(screen, "/show 7")
+        screen.wait_shown("no call 7 has ended here")
+
+
+def test_a_question_about_a_write_shows_what_would_change(work: Path, home: dict[str, str]) -> None:
+    (work / "f").write_text("one\ntwo\n")
+    change = called(("write", {"path": "f", "content": "one\nthree\n"}))
+    with chatting(work, home, "Go", [change, "Done with it."], "--mode", "ask") as screen:
+        for text in ("May write run?", "-two", "+three"):
+            screen.wait_shown(text)
