@@ -26,7 +26,6 @@ from handrail.cli._settings import read_settings
 from handrail.cli._terminal import TerminalApprover
 from handrail.cli._which_model import model_name, open_named
 from handrail.contract.errors import HandrailError, ToolFailed
-from handrail.contract.result import Failure
 from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
 from handrail.policy.policy import Policy
@@ -196,14 +195,7 @@ class Chat:
     async def _run(self, command: str) -> None:
         if not command:
             return
-        result = await self._session.call("bash", {"command": command})
-        if isinstance(result, Failure):
-            self._terminal.print(Text(visible(str(result.data.get("stdout", "")))))
-            return
-        value: Any = result.value
-        for stream in ("stdout", "stderr"):
-            if text := str(value.get(stream) or "").rstrip("\n"):
-                self._terminal.print(Text(visible(text)))
+        await self._session.call("bash", {"command": command})  # the printer shows what came of it
 
     async def _with_files(self, text: str) -> str:
         """The message and the files that it mentions, read through the sandbox: no link leads out of it."""

@@ -217,23 +217,24 @@ class EventPrinter:
         title = "" if self._by_hand else call.title
         ended = _CallLine(line, title, f" · {' · '.join(map(str, facts))}", 0 if self._by_hand else 2 + 2 * call.depth)
         if self._by_hand and envelope.get("ok"):
-            self._print_result(envelope, 0)
+            self._print_result(envelope, 0, self._full)
             self._calls(ended)
         else:
             self._calls(ended)
-            self._print_result(envelope, 2 if self._by_hand else 4 + 2 * call.depth)
+            asked_for = event.data["origin"] == "user"  # a command that the person typed themselves
+            self._print_result(envelope, 2 if self._by_hand else 4 + 2 * call.depth, self._full or asked_for)
         for warning in envelope.get("warnings", ()):
             self._line(Text(f"! {visible(warning)}", style="yellow"), call.depth + 1)
         if self.envelopes:
             self._calls(Text(as_json(envelope)))
 
-    def _print_result(self, envelope: Mapping[str, Any], columns: int) -> None:
-        """Print the result of the last call, as much of it as is shown unasked."""
-        view = view_of(envelope, full=self._full, streamed=self._by_hand is not None)
+    def _print_result(self, envelope: Mapping[str, Any], columns: int, full: bool) -> None:
+        """Print the result of the last call, and how to open what is left out."""
+        view = view_of(envelope, full=full, streamed=self._by_hand is not None)
         show = self._by_hand or self._calls
         rest = f"… {view.hidden:,} {'earlier' if view.at_end else 'more'} lines · {self._rest(self._count)}"
         hidden = [Indented([Text(rest, style="dim italic")], columns)] if view.hidden else []
-        drawn = list(view.drawn(columns, full=self._full))
+        drawn = list(view.drawn(columns, full=full))
         for part in (*hidden, *drawn) if view.at_end else (*drawn, *hidden):
             show(part)
 
