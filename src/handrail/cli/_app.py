@@ -35,7 +35,7 @@ NOT_RUN: Final = 125
 INTERRUPTED: Final = 130
 """Exit codes, as shells and container tools use them."""
 PLAIN_SIGNS: Final = {"✓": "ok", "✗": "x", "…": "...", "·": "-", "—": "-", "×": "x", "→": "->", "“": '"', "”": '"'}
-"""What our own signs become where only ASCII can be shown."""
+"""ASCII texts for our own signs, for a terminal that can show nothing else."""
 WIDEST_HELP: Final = 100
 """Columns of help on a wider screen; on a narrower one, help is as wide as the screen."""
 
@@ -103,7 +103,7 @@ def new_app(**settings: Any) -> typer.Typer:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the person wants the sandbox and the session; each field is an option of the command line."""
+    """The person's wishes for the sandbox and the session; each field is an option of the command line."""
 
     workspace: Workspace = "."
     driver: Driver = "auto"

@@ -115,7 +115,7 @@ def _address(wanted: ChatOptions) -> str | None:
 
 
 class Chat:
-    """What the lines of one conversation do."""
+    """One conversation: does what the person's lines say."""
 
     def __init__(self, terminal: ChatTerminal, chat_session: ChatSession, wanted: ChatOptions) -> None:
         self._terminal, self._session, self._wanted = terminal, chat_session, wanted

@@ -41,7 +41,7 @@ REFRESH: Final = 0.25
 ANSWER_LINES: Final = 4
 """Lines of an unfinished block of the answer that are shown."""
 LEAVE: Final = 3
-"""How many Ctrl-C in a row end the program."""
+"""Number of Ctrl-C in a row that end the program."""
 
 
 def is_plain() -> bool:
@@ -50,10 +50,10 @@ def is_plain() -> bool:
 
 
 class ChatTerminal(Protocol):
-    """What a conversation needs of a terminal."""
+    """A terminal as a conversation needs it."""
 
     queued: int
-    """How many messages wait."""
+    """Number of messages that wait."""
     reads_while_working: bool
     printer: EventPrinter
     turn: anyio.Lock
@@ -73,7 +73,7 @@ class ChatTerminal(Protocol):
 
 
 class _Shown:
-    """What both kinds of terminal share: events are told, and a request is put after what came before it."""
+    """The part that both kinds of terminal share: events are printed, and a request comes after what was before it."""
 
     queued = 0
 
@@ -150,7 +150,7 @@ class LineTerminal(_Shown):
 
 
 class _Keyboard(Vt100Input):
-    """What the person types. Nothing is lost that is typed while something is printed above the prompt.
+    """The person's keyboard. Nothing is lost that is typed while something is printed above the prompt.
 
     prompt-toolkit gives the terminal its own handling of keys back meanwhile, and that would swallow a Ctrl-D.
     """
@@ -204,7 +204,7 @@ class PromptTerminal(_Shown):
 
     @asynccontextmanager
     async def serving(self, chat_session: ChatSession) -> AsyncIterator[None]:
-        """What is printed while a prompt is on the screen goes above it."""
+        """Print above the prompt while one is on the screen."""
         self.chat_session = chat_session
         with patch_stdout(raw=True):
             yield
@@ -275,7 +275,7 @@ class PromptTerminal(_Shown):
         return await self.line(AS_THE_MODEL)
 
     def _message(self) -> ANSI:
-        """What runs now, the question if there is one, and the prompt."""
+        """The calls that run now, the question if there is one, and the prompt."""
         lines = [] if self.chat_session is None else list(self._live())
         if status := self._status():
             lines.append(status)
@@ -308,7 +308,7 @@ class PromptTerminal(_Shown):
             yield set_cell_size(f"  | {line.expandtabs(4)}", width).rstrip()
 
     def _status(self) -> str:
-        """How many messages wait, what it took so far, and who is asked: a narrow window shows the first of it."""
+        """The number of waiting messages, the tokens so far, and the model: a narrow window shows the first of it."""
         if self.chat_session is None or not self.chat_session.works:
             return ""
         queued = f"{self.queued} queued · " if self.queued else ""

@@ -37,7 +37,7 @@ IN_A_ROW: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What a conversation should be, besides the options of its sandbox."""
+    """Options of a conversation, besides those of its sandbox."""
 
     model: str
     store: Store | None = None
@@ -67,7 +67,7 @@ async def open_chat_session(
 
 
 async def system_text(sandbox: Sandbox) -> str:
-    """What the model is told first; what the workspace says to such programs is part of it.
+    """The first text that the model gets; the workspace's own advice to such programs is part of it.
 
     The file is read through the sandbox: a link in it leads nowhere else.
     """
@@ -149,7 +149,7 @@ class ChatSession:
             self._scope.cancel()
 
     def interrupt(self) -> int:
-        """What Ctrl-C does: the first ends the running calls, the second the turn. Returns how many it was in a row."""
+        """Answer Ctrl-C: the first ends the running calls, the second the turn. Returns how many came in a row."""
         now = time.monotonic()
         in_a_row = now - self._pressed_at < IN_A_ROW
         self._pressed_at = now

@@ -22,7 +22,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def report_lines(report: Report) -> list[str]:
-    """What the sandbox enforces and what it does not, in up to three lines."""
+    """The sandbox's guarantees in up to three lines, by whether they are enforced."""
     lines = []
     for standing in ("enforced", "advisory", "absent"):
         named = [guarantee.feature for guarantee in report.guarantees if guarantee.standing == standing]

@@ -98,7 +98,7 @@ class EventPrinter:
         self.answer = ""
         """The block of the answer that is not complete."""
         self.doing = ""
-        """What the model does now."""
+        """The model's activity now."""
         self.usage = Usage()
         self._streamed = False
         """Whether pieces of the answer came before it; of some models it comes whole."""
@@ -301,7 +301,7 @@ def whole_blocks(text: str) -> tuple[str, str]:
 
 
 def title(arguments: Any) -> str:
-    """What a call is about, in one line."""
+    """The subject of a call, in one line."""
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -313,7 +313,7 @@ def title(arguments: Any) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """What requests took, for people."""
+    """Tokens and cost of requests, for people."""
     cost = "" if usage.cost is None else f" · ${usage.cost:.4f}"
     if not usage.input_tokens and not usage.output_tokens:
         return f"tokens unknown: the model did not count them{cost}"

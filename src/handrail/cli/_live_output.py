@@ -39,7 +39,7 @@ class LiveOutput:
             self._job_news.append(f"{event.data['job']} has ended: {how}")
 
     def take_job_news(self) -> list[str]:
-        """Which jobs have ended since this was asked last."""
+        """Lines about the jobs that have ended since the last call."""
         news, self._job_news = self._job_news, []
         return news
 

@@ -30,7 +30,7 @@ from handrail.toolkit.toolbox import Toolbox
 from handrail.tools.plugins import every_tool
 
 CODES: Final = {"done": 0, "asked_user": 3, "round_limit": 4, "budget": 4, "cancelled": INTERRUPTED}
-"""By the reason for which a run ended; any other is a 1."""
+"""Exit codes by the reason for which a run ended; any other reason is a 1."""
 READ_AT_ONCE: Final = 1 << 16
 
 
@@ -100,7 +100,7 @@ async def _end_on_signals(chat_session: ChatSession, task: "_Task", ready: anyio
 
 
 class _Task:
-    """What one task shows, and whom it asks."""
+    """One task at the terminal: its output, and the person whom it asks."""
 
     def __init__(self, options: Options) -> None:
         self._console = make_console(stderr=True)

@@ -29,7 +29,7 @@ class ServerQuestions:
 
     def __init__(self) -> None:
         self.terminal: Terminal | None = None
-        """Where the person is; set it once they can type there."""
+        """The person's terminal; set it once they can type there."""
 
     async def __call__(self, server: str, question: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The answer, by field; None if the person declines."""
@@ -126,7 +126,7 @@ def _choices(field: Mapping[str, Any]) -> Sequence[tuple[Any, str]]:
 
 
 def _meant(text: str, field: Mapping[str, Any], choices: Sequence[tuple[Any, str]]) -> Any:
-    """What the text stands for: a choice by its number or words, yes or no, several with commas between them."""
+    """The value that the text means: a choice by its number or words, yes or no, several with commas between them."""
     if field.get("type") == "array":
         one = field.get("items")
         inner = one if isinstance(one, Mapping) else {}

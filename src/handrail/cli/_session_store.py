@@ -15,7 +15,7 @@ LAST: Final = "last"
 
 
 def store_path() -> Path:
-    """Where sessions are kept."""
+    """The file of the stored sessions."""
     return state_directory() / FILE
 
 

@@ -1,4 +1,4 @@
-"""What `handrail sessions` does with the store."""
+"""The work of `handrail sessions` on the store."""
 
 import os
 import sys

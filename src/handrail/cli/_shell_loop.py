@@ -72,7 +72,7 @@ async def _piped_lines() -> AsyncIterator[str]:
 
 
 class _Shell:
-    """What the lines of one session do."""
+    """One session: does what the person's lines say."""
 
     def __init__(self, session: CallSession, tools: Toolbox) -> None:
         self._session = session

@@ -27,7 +27,7 @@ def person_directory(variable: str, usual: str) -> Path:
 
 
 def state_directory() -> Path:
-    """Where they are. Raises NoHome."""
+    """The directory of these files. Raises NoHome."""
     return person_directory("XDG_STATE_HOME", ".local/state") / "handrail"
 
 

@@ -41,7 +41,7 @@ CHOICES: Final = {
     "n": ("no", "[n]o"),
     "s": ("skip", "[s]kip"),
 }
-"""By letter: the whole word, and how it is offered."""
+"""The whole word and how it is offered, by letter."""
 CODE: Final = ("bash", "python")
 """Kinds of lines that are code, by the name that the highlighter has for them."""
 STYLES: Final = {"added": "green", "removed": "red", "place": "cyan", "warning": "yellow"}
@@ -56,10 +56,10 @@ def can_ask() -> bool:
 
 
 class Terminal(Protocol):
-    """Where a person reads and types."""
+    """A terminal at which a person reads and types."""
 
     turn: anyio.Lock
-    """Held by who asks: one question at a time."""
+    """Serialises questions to the person."""
 
     @property
     def width(self) -> int:
@@ -72,7 +72,7 @@ class Terminal(Protocol):
         """Drop what was typed before the question was on the screen."""
 
     async def line(self, question: str, until: float | None = None) -> str | None:
-        """What the person answers; None for end of input. `until` is when nobody waits any more, by time.time."""
+        """The person's answer; None for end of input. `until` is the end of the wait, by time.time."""
 
     async def edit(self, text: str) -> str | None:
         """The text as the person left it in their editor; None without one."""
@@ -112,7 +112,7 @@ class TerminalApprover:
         self.editing = False
         """Whether the person is in an editor: Ctrl-C is then the editor's."""
         self.sandbox: Sandbox | None = None
-        """Where the files are that a call would change; set it once the sandbox is open."""
+        """The sandbox with the files that a call would change; set it once it is open."""
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         if self._shown is not None:
@@ -219,7 +219,7 @@ class TerminalHost:
         self._console = console
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """What the person typed, or the choice whose number they typed."""
+        """The person's text, or the choice whose number they typed."""
         self._console.print(Text(visible(question), style="bold"))
         for number, choice in enumerate(choices, 1):
             self._console.print(Text(f"  {number}. {visible(choice, lines=False)}"))

@@ -1,4 +1,4 @@
-"""Which model a conversation has: the one the person names, the configured one, or one whose key is set here."""
+"""The model of a conversation: the one the person names, the configured one, or one whose key is set here."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ KEYS: Final = {
     "GEMINI_API_KEY": "google:gemini-3-pro-preview",
     "GOOGLE_API_KEY": "google:gemini-3-pro-preview",
 }
-"""By variable: the model that is taken where nobody names one."""
+"""The model that is taken where nobody names one, by the variable of its key."""
 HOW_TO_GET_ONE: Final = """\
 no model is named, none is configured, and there is no key in the environment.
   hosted: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --model anthropic:NAME

@@ -73,7 +73,7 @@ class DriverReport:
     problem: str = ""
     """Why it cannot run here, and what to install or set."""
     remedy: str = ""
-    """What to install or set; empty if nothing helps."""
+    """The package to install or the value to set; empty if nothing helps."""
     notes: tuple[str, ...] = ()
 
 
@@ -138,7 +138,7 @@ def render(reports: Sequence[DriverReport], width: int | None = None) -> str:
 
 
 def _listed(report: DriverReport) -> str:
-    """What a driver enforces, for a screen that is too narrow for the table."""
+    """A driver's guarantees, for a screen that is too narrow for the table."""
     rows = [report.name]
     for standing in get_args(Standing):
         named = [guarantee.feature for guarantee in report.guarantees if guarantee.standing == standing]

@@ -121,7 +121,7 @@ async def serve(options: Options, http: str | None, token_file: str | None, hand
 
 
 def session_opener(options: Options, tools: "list[Tool]") -> "Callable[[], AbstractAsyncContextManager[Session]]":
-    """What opens a session for one client, in a sandbox of its own. A mistake in the options is told at once."""
+    """A function that opens a session for one client, in a sandbox of its own. Wrong options are told at once."""
     if not os.path.isdir(options.workspace):
         raise HandrailError(f"--workspace {options.workspace}: there is no such directory")
     if options.network not in ("none", "full"):
