@@ -94,6 +94,14 @@ def test_mypy_catches_a_misspelt_public_name(copied_house: Path) -> None:
     assert 'cli/planted.py:2: error: Module "handrail" has no attribute "Sesion"' in check_types(copied_house)
 
 
+def test_mypy_catches_a_misspelt_command_in_the_table(copied_house: Path) -> None:
+    table = package(copied_house) / "cli/_commands.py"
+    table.write_text(table.read_text().replace("handrail.cli.chat import app", "handrail.cli.chta import app"))
+    assert 'Cannot find implementation or library stub for module named "handrail.cli.chta"' in check_types(
+        copied_house
+    )
+
+
 def check_types(root: Path) -> str:
     """What mypy says; a copy of the cache that `dev.py check` keeps makes it quick."""
     if (ROOT / ".mypy_cache").exists():

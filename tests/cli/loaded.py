@@ -18,8 +18,8 @@ from importlib import import_module
 from typing import Any
 
 OURS = (
-    "cli._chat", "cli._demo_stage", "cli._shell_loop", "cli._shelf", "cli._workbench", "drivers.host", "drivers.jail",
-    "models.recorded",
+    "cli._chat", "cli._demo_stage", "cli._shell_loop", "cli._sessions", "cli._call_session", "drivers.host",
+    "drivers.jail", "models.recorded",
 )  # fmt: skip
 OTHERS = ("anyio._backends._asyncio", "anyio._core._signals", "anyio._core._sockets", "rich.markdown", "rich.syntax")
 LONGEST = 1 << 20

@@ -11,6 +11,7 @@ from subprocess import DEVNULL, PIPE
 
 import pytest
 
+from handrail.cli._commands import COMMANDS
 from tests.cli.story import bash, recorded
 from tests.cli.terminal import ENV, MAIN, WIDTHS, plain, terminal
 
@@ -27,6 +28,17 @@ def test_without_words_or_with_help_every_command_is_named() -> None:
         text = shown(*words)
         for command in ("chat", "run", "sessions", "init", "trust", "demo", "call", "shell", "tools", "doctor"):
             assert re.search(rf"^  {command} ", text, re.MULTILINE), text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_of_a_command_what_its_own_help_begins_with(name: str) -> None:
+    assert COMMANDS[name] in " ".join(shown(name, "--help").split())
+
+
+def test_the_help_loads_no_command(tmp_path: Path) -> None:
+    commands = {f"handrail.cli.{name}" for name in COMMANDS}
+    assert loaded("--help", cwd=tmp_path) & commands == set()
+    assert loaded("tools", cwd=tmp_path) & commands == {"handrail.cli.tools"}
 
 
 def test_the_help_opens_with_what_to_type_first_and_cuts_no_sentence() -> None:
@@ -95,7 +107,7 @@ def test_no_provider_is_loaded_before_it_is_asked(tmp_path: Path) -> None:
 
 def test_help_loads_nothing_that_only_a_command_needs(tmp_path: Path) -> None:
     modules = loaded("--help", cwd=tmp_path)
-    assert "handrail.cli.call" in modules, "the control"
+    assert "handrail.cli._commands" in modules, "the control"
     assert modules & PROVIDERS == set()
     heavy = {"anyio", "pydantic", "prompt_toolkit", "rich.console", "handrail.session.session", "handrail.drivers.open"}
     assert modules & heavy == set()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from handrail.cli._app import app
+from handrail.cli._commands import app
 from tests.cli.terminal import WIDTHS, Terminal, plain, terminal
 
 DRIVERS = {"jail": ["--driver", "jail"], "host": ["--driver", "host", "--allow-weaker", "--mode", "open"]}

@@ -25,7 +25,7 @@ def test_a_turn_shows_the_sandbox_the_calls_the_answer_and_the_tokens(work: Path
             screen.wait_until(lambda word=word: word in screen.shown.replace("\n", " "), word)
         say(screen, "Say hi")
         screen.wait_shown("1,200 tokens in, 34 out · $0.0123")
-        for text in ("• one", "✓ bash echo hi; exit 3 · exit 3 · ", "It said hi."):
+        for text in ("• one", "✗ bash echo hi; exit 3 · exit 3 · ", "It said hi."):
             screen.wait_shown(text)
         screen.press_control_d()
         assert screen.end() == 0

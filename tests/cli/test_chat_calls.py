@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from handrail import Message, Turn
-from tests.cli.story import after, called, recorded, recorded_answers
+from tests.cli.story import after, bash, called, chatting, recorded, recorded_answers
 from tests.cli.terminal import Terminal, begun, plain, say, terminal
 
+WAIT = "until [ -e go ]; do sleep 0.05; done"
 RAW = Path(__file__).parents[1] / "mcp" / "raw_server.py"
 
 
@@ -35,7 +36,7 @@ def test_the_calls_of_scripts_and_tasks_stand_inside_theirs(work: Path, home: di
     begins = ["  ▸ script return tools", "    ✓ read f · ", "  ✓ script return tools", "  ▸ task Look at f."]
     begins += ["    ✓ bash cat f · ", "  ✓ task Look at f. · "]
     assert [line.startswith(begin) for line, begin in zip(lines, begins, strict=True)] == [True] * 6, lines
-    assert "It says content." not in screen.shown, "the words of a task are for its caller"
+    assert screen.shown.count("It says content.") == 1, "as the result of the task, not as an answer"
 
 
 def question(screen: Terminal) -> str:
@@ -167,3 +168,38 @@ def test_a_run_tells_a_server_that_nobody_can_be_asked(work: Path, home: dict[st
     ran = plain("run", "Go", "--yes", "--json", "--model", model, cwd=work, env=home)
     ended = [json.loads(line) for line in ran.stdout.splitlines() if '"call_ended"' in line]
     assert [json.loads(each["data"]["result"]["result"]["text"]) for each in ended] == ["nobody"], ran.stderr
+
+
+def test_a_line_typed_during_a_call_leaves_no_copy_of_what_runs(work: Path, home: dict[str, str]) -> None:
+    with chatting(work, home, "Go", [bash(f"echo begun; {WAIT}"), "Done with it."]) as screen:
+        screen.wait_shown("… bash echo begun")
+        for number in range(3):
+            say(screen, f"/nothing{'abc'[number]}")
+            screen.wait_shown(f"there is no /nothing{'abc'[number]}")
+        (work / "go").touch()
+        screen.wait_shown("Done with it.")
+        screen.press_control_d()
+        assert screen.end() == 0
+    assert "… bash" not in screen.shown
+    assert "Ctrl-C ends the call" not in screen.shown
+    assert screen.lines.count("> /nothinga") == 1
+
+
+def test_a_long_result_is_shown_in_part_and_opened_by_its_number(work: Path, home: dict[str, str]) -> None:
+    content = "".join(f"line {number}\n" for number in range(30))
+    with chatting(work, home, "Go", [called(("write", {"path": "a", "content": content})), "Done with it."]) as screen:
+        screen.wait_shown("Done with it.")
+        screen.wait_shown("… 11 more lines · /show 1")
+        assert "+line 29" not in screen.shown
+        say(screen, "/show 1")
+        screen.wait_shown("+line 29")
+        say(screen, "/show 7")
+        screen.wait_shown("no call 7 has ended here")
+
+
+def test_a_question_about_a_write_shows_what_would_change(work: Path, home: dict[str, str]) -> None:
+    (work / "f").write_text("one\ntwo\n")
+    change = called(("write", {"path": "f", "content": "one\nthree\n"}))
+    with chatting(work, home, "Go", [change, "Done with it."], "--mode", "ask") as screen:
+        for text in ("May write run?", "-two", "+three"):
+            screen.wait_shown(text)

@@ -18,8 +18,8 @@ from handrail.cli._config import (
     own_file,
     servers_in,
 )
-from handrail.cli._kept import Kept, Part, state_directory
 from handrail.cli._settings import read_settings, to_accept
+from handrail.cli._state_file import JsonFile, Part, state_directory
 from handrail.mcp import connect
 
 HERE = Path("handrail.toml")
@@ -133,25 +133,25 @@ def test_what_is_kept_is_readable_by_this_user_alone(workspace: Path) -> None:
 
 
 def test_a_part_of_what_is_kept_is_written_with_every_change() -> None:
-    part = Part(Kept("pins.json"), "files")
+    part = Part(JsonFile("pins.json"), "files")
     part.update({"a": "1", "b": "2"})
     part["c"] = "3"
     del part["a"]
-    assert dict(Part(Kept("pins.json"), "files")) == {"b": "2", "c": "3"}
-    assert dict(Part(Kept("pins.json"), "other")) == {}
+    assert dict(Part(JsonFile("pins.json"), "files")) == {"b": "2", "c": "3"}
+    assert dict(Part(JsonFile("pins.json"), "other")) == {}
     (state_directory() / "pins.json").write_text("{")
     with pytest.raises(HandrailError, match="damaged"):
-        Part(Kept("pins.json"), "files")
+        Part(JsonFile("pins.json"), "files")
 
 
 WRITER = """
 import sys
 from pathlib import Path
 from handrail.cli._config import accept
-from handrail.cli._kept import Kept, Part
+from handrail.cli._state_file import JsonFile, Part
 
 name, start = sys.argv[1], Path(sys.argv[2])
-part = Part(Kept("pins.json"), "files")
+part = Part(JsonFile("pins.json"), "files")
 print("ready", flush=True)
 while not start.exists():
     pass
@@ -174,8 +174,8 @@ def test_nothing_that_two_processes_accept_at_once_is_lost(tmp_path: Path) -> No
             writer.stdout.readline()
         start.touch()
         assert [writer.wait(100) for writer in writers] == [0, 0]
-    assert len(Kept("accepted.json")) == 80
-    assert len(Part(Kept("pins.json"), "files")) == 80
+    assert len(JsonFile("accepted.json")) == 80
+    assert len(Part(JsonFile("pins.json"), "files")) == 80
     assert sorted(os.listdir(state_directory())) == ["accepted.json", "pins.json"]
 
 

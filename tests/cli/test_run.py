@@ -26,7 +26,7 @@ def test_the_answer_goes_to_standard_output_and_a_line_for_each_call_to_standard
     assert (ran.returncode, ran.stdout) == (0, "It **said** hi.\n"), ran.stderr
     assert "jail: " in ran.stderr.splitlines()[0]
     assert "network none · policy contained · ScriptedModel" in ran.stderr.splitlines()[0]
-    assert "✓ bash echo hi; exit 3 · exit 3 · " in ran.stderr
+    assert "✗ bash echo hi; exit 3 · exit 3 · " in ran.stderr
     assert "tokens unknown" in ran.stderr
 
 

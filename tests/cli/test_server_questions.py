@@ -12,7 +12,7 @@ from handrail.cli._server_questions import ServerQuestions
 pytestmark = pytest.mark.anyio
 
 
-class TypedDesk:
+class TypedTerminal:
     """A terminal at which everything was typed beforehand."""
 
     width = 100
@@ -37,10 +37,10 @@ class TypedDesk:
 
 async def asked(properties: dict[str, Any], *lines: str) -> tuple[Any, str]:
     """What the server is told, and what the person saw."""
-    questions, desk = ServerQuestions(), TypedDesk(*lines)
-    questions.desk = desk
+    questions, terminal = ServerQuestions(), TypedTerminal(*lines)
+    questions.terminal = terminal
     answer = await questions("raw", "?", {"type": "object", "properties": properties})
-    return answer, desk.shown.getvalue()
+    return answer, terminal.shown.getvalue()
 
 
 async def test_a_question_with_ten_thousand_fields_is_declined_and_the_person_is_told() -> None:

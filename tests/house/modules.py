@@ -25,7 +25,10 @@ def is_tool(path: Path) -> bool:
 
 
 def is_command(path: Path) -> bool:
-    return any(node.name == path.stem and "app.command" in _decorators(node) for node in functions(tree(path)))
+    """A command, or a group of them: its functions join the app of the file."""
+    return any("app.command" in _decorators(node) for node in functions(tree(path))) or "app.callback" in {
+        each for node in functions(tree(path)) for each in _decorators(node)
+    }
 
 
 def is_driver(path: Path) -> bool:

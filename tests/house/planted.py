@@ -47,6 +47,11 @@ def long_function(count: int) -> str:
     return PROMISE + "def f():\n" + "    x = 1\n" * (count - 1)
 
 
+def table_of_commands(text: str, module: str) -> str:
+    twin = f"if TYPE_CHECKING:\n    from handrail.cli.{module} import app as {module}\n"
+    return f"{PROMISE}{twin}COMMANDS: Final = {{{text!r}: 'Talk with a model.'}}\n"
+
+
 def lazily(module: str, twin: str) -> str:
     typed = f"if TYPE_CHECKING:\n    {twin}\nelse:\n    _x = Lazy('{module}')\n" if twin else f"_x = Lazy('{module}')\n"
     return PROMISE + typed
@@ -143,6 +148,11 @@ PLANTED = [
         rules.rooms_do_not_use_the_front_door,
         caught("gates/a.py", PROMISE + "from handrail import Session\n"),
         kept("gates/b.py", PROMISE + "from handrail import gates\n"),
+    ),
+    *for_rule(
+        rules.a_row_of_the_table_of_commands_has_a_typed_twin,
+        caught("cli/_commands.py", table_of_commands("chta", "chat")),
+        kept("cli/_commands.py", table_of_commands("chat", "chat")),
     ),
     *for_rule(
         rules.modules_named_as_text_have_a_typed_twin,

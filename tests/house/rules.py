@@ -31,6 +31,7 @@ ELSEWHERE = re.compile(
 )
 CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
 STARTS = {"in_background", "create_task", "ensure_future", "start_soon", "call_on", "call_soon_threadsafe"}
+TABLE = "cli/_commands.py"
 LOADS = {"Lazy", "import_module", "__import__"}
 CODE = re.compile(r"^```python\n.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"\b[A-Z][a-z]\w*")
@@ -159,13 +160,30 @@ def rooms_do_not_use_the_front_door(root: Path) -> list[str]:
 
 def modules_named_as_text_have_a_typed_twin(root: Path) -> list[str]:
     """mypy and import-linter see no module that is named as text, so the other branch of TYPE_CHECKING imports it."""
-    ways = {package(root) / "lazy.py", package(root) / "__init__.py"}  # what lazy loading itself is made of
+    ways = {package(root) / name for name in ("lazy.py", "__init__.py", TABLE)}  # what lazy loading itself is made of
     return [
         f"{path}:{line}: loads a module by its name, and no import under TYPE_CHECKING binds the same"
         for path in sources(root)
         if path not in ways
         for line in _untyped_loads(tree(path))
     ]
+
+
+def a_row_of_the_table_of_commands_has_a_typed_twin(root: Path) -> list[str]:
+    """A command is named once as text and once as an import; mypy and import-linter see the import."""
+    table = package(root) / TABLE
+    if not table.exists():
+        return []
+    named: set[str | None] = set()
+    typed: set[str | None] = set()
+    for node in ast.walk(tree(table)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("handrail.cli."):
+            typed |= {
+                alias.asname for alias in node.names if alias.asname and node.module == f"handrail.cli.{alias.asname}"
+            }
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            named |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
+    return [f"{table}: {name} is not named both as text and as an import" for name in sorted(map(str, named ^ typed))]
 
 
 def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
@@ -408,6 +426,7 @@ RULES: tuple[Rule, ...] = (
     models_know_the_contract_schemas_and_secrets_alone,
     rooms_do_not_use_the_front_door,
     modules_named_as_text_have_a_typed_twin,
+    a_row_of_the_table_of_commands_has_a_typed_twin,
     what_is_mentioned_can_be_imported,
     every_event_type_is_emitted,
     texts_speak_of_the_project_alone,

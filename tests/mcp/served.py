@@ -10,7 +10,7 @@ import mcp_types as types
 from mcp.client import Client
 from mcp.server import Server
 
-from handrail import Budget, Policy, Session, builtin_tools, open_sandbox
+from handrail import Budget, Policy, Sandbox, Session, builtin_tools, open_sandbox
 from handrail.mcp.server import make_server
 from handrail.toolkit.as_tool import ToolLike
 
@@ -21,13 +21,17 @@ NO_LIMIT: Final = Budget(calls=None, refusals=None)
 
 
 def server_of(
-    *tools: ToolLike, seen: list[Session] | None = None, policy: Policy | None = None, **options: Any
+    *tools: ToolLike,
+    seen: list[Session] | None = None,
+    policy: Policy | None = None,
+    sandbox: Sandbox | None = None,
+    **options: Any,
 ) -> Server:
-    """A server whose sessions have these tools and no sandbox; `seen` gets every session that is opened."""
+    """A server whose sessions have these tools; `seen` gets every session that is opened."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Session]:
-        async with Session(tools, policy=policy or Policy(), budget=NO_LIMIT) as session:
+        async with Session(tools, sandbox=sandbox, policy=policy or Policy(), budget=NO_LIMIT) as session:
             if seen is not None:
                 seen.append(session)
             yield session

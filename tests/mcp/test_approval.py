@@ -9,7 +9,7 @@ import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
-from handrail import Policy, Session, tool
+from handrail import Policy, Session, builtin_tools, open_sandbox, tool
 from tests.mcp.served import NEW, OLD, PROTOCOLS, approving, client_of, envelope, server_of
 
 pytestmark = pytest.mark.anyio
@@ -235,3 +235,15 @@ async def test_a_person_who_does_not_answer_in_time_has_not_approved(protocol: s
             await anyio.sleep(60)
             answer = await call(client, 5, asked)
     assert (envelope(answer)["kind"], paid) == ("approval_timeout", [])
+
+
+@both
+async def test_a_change_is_asked_about_as_a_difference(protocol: str) -> None:
+    asked: list[str] = []
+    async with open_sandbox() as sandbox:
+        await sandbox.write_text("f", "one\ntwo\n")
+        server = server_of(*builtin_tools(), policy=Policy(mode="ask"), sandbox=sandbox)
+        async with client_of(server, protocol, elicitation_callback=approving(asked=asked)) as client:
+            await client.call_tool("read", {"path": "f"})
+            await client.call_tool("write", {"path": "f", "content": "one\nthree\n"})
+    assert "-two\n+three" in asked[0]

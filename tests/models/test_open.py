@@ -73,7 +73,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
         "try:\n    open_model('openai:x', api_key='k')\nexcept Exception as error:\n"
         "    print(type(error).__name__, error)"
     )
-    assert printed.startswith("HandrailError")
+    assert printed.startswith("MissingExtra")
     assert "pip install 'handrail[models]'" in printed
 
 

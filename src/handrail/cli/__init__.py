@@ -16,23 +16,8 @@ interruptible = threading.current_thread() is threading.main_thread() and (
 if interruptible:
     signal(SIGINT, SIG_DFL)  # loading takes a moment, in which Ctrl-C ends the program without a traceback
 try:
-    from handrail.cli import (  # noqa: F401 - each adds its command to the app
-        _installed,
-        call,
-        chat,
-        conform,
-        demo,
-        doctor,
-        init,
-        mcp,
-        run,
-        servers,
-        sessions,
-        shell,
-        tools,
-        trust,
-    )
-    from handrail.cli._app import app as start
+    from handrail.cli import _installed
+    from handrail.cli._commands import app as start
 except ModuleNotFoundError as error:
     lacking = (error.name or "handrail").partition(".")[0]
     if lacking == "handrail":

@@ -1,4 +1,4 @@
-"""What the commands share: the app they join, their options, and one line on stderr for a person's mistake.
+"""Options that commands share, how a command runs, and one line on stderr for a person's mistake.
 
 Everything that takes long to import is loaded by the command that uses it: `handrail --help` needs typer alone.
 """
@@ -6,7 +6,6 @@ Everything that takes long to import is loaded by the command that uses it: `han
 import codecs
 import io
 import os
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
@@ -18,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from handrail.cli._inside import Env, Mounts, inside
-from handrail.cli._installed import as_installed, version_line
+from handrail.cli._installed import EXTRA, install_command
+from handrail.cli._sandbox_options import Env, Mounts, inside
 from handrail.cli._signals import run_loop
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.errors import HandrailError, MissingExtra, Unavailable, WeakerThanAsked
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -36,27 +35,9 @@ NOT_RUN: Final = 125
 INTERRUPTED: Final = 130
 """Exit codes, as shells and container tools use them."""
 PLAIN_SIGNS: Final = {"✓": "ok", "✗": "x", "…": "...", "·": "-", "—": "-", "×": "x", "→": "->", "“": '"', "”": '"'}
-"""What our own signs become where only ASCII can be shown."""
+"""ASCII texts for our own signs, for a terminal that can show nothing else."""
 WIDEST_HELP: Final = 100
-"""Columns of help, on a screen that has more; a narrow one gets what it has."""
-HELP: Final = """The tool runtime between a language model and the side effects it causes.
-
-Begin with `handrail demo`. `handrail chat` talks with a model that uses the tools, `handrail run` lets one do a task,
-and `handrail mcp` serves the tools to an editor or an assistant. `handrail tools` lists them; `handrail call` and
-`handrail shell` use them by hand. Each command says more: `handrail chat --help`.
-"""
-app = typer.Typer(
-    name="handrail",
-    help=HELP,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "terminal_width": min(shutil.get_terminal_size().columns - 1, WIDEST_HELP),
-    },
-    rich_markup_mode=None,  # plain help starts three times as fast, and fits every terminal
-)
+"""Columns of help on a wider screen; on a narrower one, help is as wide as the screen."""
 
 
 class _Help(typer.Context.formatter_class):  # type: ignore[valid-type, misc]
@@ -106,29 +87,23 @@ Workspace = Annotated[str, typer.Option(help="The directory the tools may work i
 Network = Annotated[str, typer.Option(help="none or full.")]
 Mode = Annotated[str, typer.Option(help=MODES)]
 Json = Annotated[bool, typer.Option("--json", help="Print result envelopes in a terminal too, not only to programs.")]
+Full = Annotated[
+    bool, typer.Option("--full", help="Show results whole, not only the first lines, or a command's last.")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print every note about the sandbox, not only what is weaker here.")
 ]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(version_line())
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """Options before a command."""
+def new_app(**settings: Any) -> typer.Typer:
+    """An empty app, for the command or the group of one file."""
+    # plain help starts three times as fast as rich's, and fits every terminal
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the person wants the sandbox and the session; each field is an option of the command line."""
+    """The person's wishes for the sandbox and the session; each field is an option of the command line."""
 
     workspace: Workspace = "."
     driver: Driver = "auto"
@@ -140,6 +115,7 @@ class Options:
     verbose: Verbose = False
     mount: Mounts = None
     env: Env = None
+    full: Full = False
 
     def for_sandbox(self) -> dict[str, Any]:
         """The arguments of `open_sandbox`. Raises HandrailError, saying what to type."""
@@ -184,16 +160,19 @@ def or_exit(work: Callable[[], T], *, mistake: int = MISTAKE) -> T:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except (HandrailError, Unavailable, OSError) as error:
-        said = f"handrail: {_told(error)}".replace("allow_weaker=True", "--allow-weaker")
-        said = as_installed(said)
-        typer.echo(_approval.visible(said, lines=isinstance(error, Advice)), err=True)
+        said = _approval.visible(f"handrail: {_told(error)}", lines=isinstance(error, Advice))
+        typer.echo(said, err=True)
         raise typer.Exit(mistake) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
 
 def _told(error: Exception) -> str:
-    """What happened and to which file, without the number that Python puts before it."""
+    """The message in the words of the command line; of an OSError, without the number that Python puts before it."""
+    if isinstance(error, WeakerThanAsked):
+        return error.told("--allow-weaker")
+    if isinstance(error, MissingExtra) and error.extra:
+        return f"{error.problem}: {install_command(f'{EXTRA},{error.extra}')}"
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     if error.filename is not None:

@@ -24,12 +24,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from handrail.aio import running_loop
+from handrail.cli._chat_session import ChatSession
+from handrail.cli._console import duration
 from handrail.cli._editor import edit_text
-from handrail.cli._output import duration
+from handrail.cli._event_printer import EventPrinter, Print, tokens
 from handrail.cli._prompt import files_beginning, open_history, terminal_size
-from handrail.cli._story import Print, Story, tokens
-from handrail.cli._talk import Talk
-from handrail.cli._terminal import PlainDesk, ask_line
+from handrail.cli._terminal import PlainTerminal, ask_line
 from handrail.contract.event import Event
 from handrail.policy.approval import visible
 
@@ -41,7 +41,7 @@ REFRESH: Final = 0.25
 ANSWER_LINES: Final = 4
 """Lines of an unfinished block of the answer that are shown."""
 LEAVE: Final = 3
-"""How many Ctrl-C in a row end the program."""
+"""Number of Ctrl-C in a row that end the program."""
 
 
 def is_plain() -> bool:
@@ -49,13 +49,13 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") in ("dumb", "unknown", "")
 
 
-class Front(Protocol):
-    """What a conversation needs of a terminal."""
+class ChatTerminal(Protocol):
+    """A terminal as a conversation needs it."""
 
     queued: int
-    """How many messages wait."""
+    """Number of messages that wait."""
     reads_while_working: bool
-    story: Story
+    printer: EventPrinter
     turn: anyio.Lock
 
     @property
@@ -64,7 +64,7 @@ class Front(Protocol):
     def note(self, text: str, style: str = "dim") -> None: ...
     def see(self, event: Event) -> None: ...
     def forget(self) -> None: ...
-    def serving(self, talk: Talk) -> AbstractAsyncContextManager[None]: ...
+    def serving(self, chat_session: ChatSession) -> AbstractAsyncContextManager[None]: ...
     async def until_shown(self, request_id: str) -> None: ...
     async def read(self) -> str | None: ...
     async def line(self, question: str, until: float | None = None) -> str | None: ...
@@ -73,13 +73,13 @@ class Front(Protocol):
 
 
 class _Shown:
-    """What both kinds of terminal share: events are told, and a request is put after what came before it."""
+    """The part that both kinds of terminal share: events are printed, and a request comes after what was before it."""
 
     queued = 0
 
-    def __init__(self, show: Print) -> None:
-        self.talk: Talk | None = None
-        self.story = Story(show)
+    def __init__(self, show: Print, *, full: bool) -> None:
+        self.chat_session: ChatSession | None = None
+        self.printer = EventPrinter(show, full=full, rest=lambda number: f"/show {number}")
         self._show = show
 
     def note(self, text: str, style: str = "dim") -> None:
@@ -89,25 +89,25 @@ class _Shown:
     def see(self, event: Event) -> None:
         """Tell an event; after a turn, what it took."""
         if event.type != "user":  # the person has typed it here
-            self.story.see(event)
+            self.printer.see(event)
         if event.type == "run_ended" and event.parent is None:
-            self.note(tokens(self.story.usage))
+            self.note(tokens(self.printer.usage))
 
     async def until_shown(self, request_id: str) -> None:
-        if self.talk is not None:
-            await self.talk.until_shown(request_id)
+        if self.chat_session is not None:
+            await self.chat_session.until_shown(request_id)
 
 
-class LineFront(_Shown):
+class LineTerminal(_Shown):
     """A terminal that cannot move its cursor: everything is a line, and nothing is read while a turn runs."""
 
     reads_while_working = False
 
-    def __init__(self) -> None:
-        super().__init__(self.print)
-        self._desk = PlainDesk(Console(highlight=False, width=self.width))
-        self.turn = self._desk.turn
-        self.forget, self.line, self.edit = self._desk.forget, self._desk.line, self._desk.edit
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(self.print, full=full)
+        self._terminal = PlainTerminal(Console(highlight=False, width=self.width))
+        self.turn = self._terminal.turn
+        self.forget, self.line, self.edit = self._terminal.forget, self._terminal.line, self._terminal.edit
         self._reading = anyio.CancelScope()
         self._leaves = False
 
@@ -116,12 +116,12 @@ class LineFront(_Shown):
         return terminal_size(sys.stdout).columns
 
     def print(self, what: RenderableType) -> None:
-        self._desk.print(what)
+        self._terminal.print(what)
 
     @asynccontextmanager
-    async def serving(self, talk: Talk) -> AsyncIterator[None]:
+    async def serving(self, chat_session: ChatSession) -> AsyncIterator[None]:
         """Ctrl-C is a signal here, taken until the program ends: what is closing must not be killed by another one."""
-        self.talk = talk
+        self.chat_session = chat_session
         loop = running_loop()
 
         def pressed(*_: object) -> None:
@@ -132,7 +132,7 @@ class LineFront(_Shown):
         yield
 
     def _interrupt(self) -> None:
-        if self.talk is not None and self.talk.interrupt() >= LEAVE:
+        if self.chat_session is not None and self.chat_session.interrupt() >= LEAVE:
             self._leaves = True
             self._reading.cancel()
 
@@ -150,7 +150,7 @@ class LineFront(_Shown):
 
 
 class _Keyboard(Vt100Input):
-    """What the person types. Nothing is lost that is typed while something is printed above the prompt.
+    """The person's keyboard. Nothing is lost that is typed while something is printed above the prompt.
 
     prompt-toolkit gives the terminal its own handling of keys back meanwhile, and that would swallow a Ctrl-D.
     """
@@ -162,13 +162,13 @@ class _Keyboard(Vt100Input):
         return super().cooked_mode() if self.lent else nullcontext()
 
 
-class PromptFront(_Shown):
+class PromptTerminal(_Shown):
     """A prompt at the bottom, with what runs now above it; everything final is printed above both."""
 
     reads_while_working = True
 
-    def __init__(self, commands: Mapping[str, str], workspace: str) -> None:
-        super().__init__(self.print)
+    def __init__(self, commands: Mapping[str, str], workspace: str, *, full: bool = False) -> None:
+        super().__init__(self.print, full=full)
         self._question: tuple[str, float | None] | None = None
         self._answer: str | None = None
         self._answered = anyio.Event()
@@ -182,6 +182,8 @@ class PromptFront(_Shown):
             input=self._keyboard,
             history=open_history(HISTORY), completer=_Words(commands, workspace), complete_while_typing=False,
             output=self._output, multiline=True, key_bindings=self._keys(), refresh_interval=REFRESH,
+            # what is drawn is no record: a copy of what ran would stay above, as often as a line is sent
+            erase_when_done=True,
             message=self._message, prompt_continuation="  ",
         )  # fmt: skip
 
@@ -201,9 +203,9 @@ class PromptFront(_Shown):
         return text.getvalue().encode(encoding, "handrail").decode(encoding)
 
     @asynccontextmanager
-    async def serving(self, talk: Talk) -> AsyncIterator[None]:
-        """What is printed while a prompt is on the screen goes above it."""
-        self.talk = talk
+    async def serving(self, chat_session: ChatSession) -> AsyncIterator[None]:
+        """Print above the prompt while one is on the screen."""
+        self.chat_session = chat_session
         with patch_stdout(raw=True):
             yield
 
@@ -220,10 +222,20 @@ class PromptFront(_Shown):
             except KeyboardInterrupt:
                 return None
             if self._question is not None:
+                self._record(text, self._question[0])
                 self._settle(text)
                 continue
             self._draft = ""
+            self._record(text)
             return text
+
+    def _record(self, text: str, question: str = "") -> None:
+        """Print what the person sent in place of the erased prompt, after the question that it answers."""
+        if question:
+            self.print(Text(visible(question.rstrip()), style="dim"))
+        if text.strip() or question:
+            first, *more = visible(text).split("\n")
+            self.print(Text("\n".join([f"{PROMPT}{first}", *(f"  {line}" for line in more)])))
 
     def _settle(self, answer: str | None) -> None:
         self._answer, self._question = answer, None
@@ -263,8 +275,8 @@ class PromptFront(_Shown):
         return await self.line(AS_THE_MODEL)
 
     def _message(self) -> ANSI:
-        """What runs now, the question if there is one, and the prompt."""
-        lines = [] if self.talk is None else list(self._live())
+        """The calls that run now, the question if there is one, and the prompt."""
+        lines = [] if self.chat_session is None else list(self._live())
         if status := self._status():
             lines.append(status)
         if self._question is not None:
@@ -279,13 +291,13 @@ class PromptFront(_Shown):
         return ANSI("\n".join(lines).encode(encoding, "handrail").decode(encoding))
 
     def _live(self) -> Iterable[str]:
-        width, story = self.width - 1, self.story
-        for line in visible(story.answer).rstrip().split("\n")[-ANSWER_LINES:]:
+        width, printer = self.width - 1, self.printer
+        for line in visible(printer.answer).rstrip().split("\n")[-ANSWER_LINES:]:
             if line.strip():
                 yield set_cell_size(line, width).rstrip()
-        if story.doing and not story.running:
-            yield set_cell_size(f"… {story.doing}", width).rstrip()
-        calls = list(story.running.values())
+        if printer.doing and not printer.running:
+            yield set_cell_size(f"… {printer.doing}", width).rstrip()
+        calls = list(printer.running.values())
         for call in calls:
             state = f" · {call.state}" if call.state else ""
             text = f"{'  ' * call.depth}… {call.tool} {call.title}"
@@ -296,12 +308,12 @@ class PromptFront(_Shown):
             yield set_cell_size(f"  | {line.expandtabs(4)}", width).rstrip()
 
     def _status(self) -> str:
-        """How many messages wait, what it took so far, and who is asked: a narrow window shows the first of it."""
-        if self.talk is None or not self.talk.works:
+        """The number of waiting messages, the tokens so far, and the model: a narrow window shows the first of it."""
+        if self.chat_session is None or not self.chat_session.works:
             return ""
         queued = f"{self.queued} queued · " if self.queued else ""
-        name = visible(self.talk.agent.model_name, lines=False)
-        text = f"{queued}{tokens(self.story.usage)} · Ctrl-C ends the call · {name}"
+        name = visible(self.chat_session.agent.model_name, lines=False)
+        text = f"{queued}{tokens(self.printer.usage)} · Ctrl-C ends the call · {name}"
         return set_cell_size(text, max(1, self.width - 1)).rstrip()
 
     def _keys(self) -> KeyBindings:
@@ -325,9 +337,9 @@ class PromptFront(_Shown):
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         """Ctrl-C: drop the line if nothing runs; otherwise end the call, then the turn; the third leaves."""
-        if self.talk is None or self.talk.interrupt() >= LEAVE:
+        if self.chat_session is None or self.chat_session.interrupt() >= LEAVE:
             event.app.exit(exception=KeyboardInterrupt())
-        elif not self.talk.works and self._question is None:
+        elif not self.chat_session.works and self._question is None:
             event.current_buffer.reset()
 
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from handrail.cli._kept import Kept, NoHome, person_directory
+from handrail.cli._state_file import JsonFile, NoHome, person_directory
 from handrail.contract.errors import HandrailError
 from handrail.misuse import kind_of, nearest, shown
 
@@ -23,7 +23,7 @@ FILE: Final = "handrail.toml"
 LARGEST: Final = 1 << 20
 """Bytes of a file that is read."""
 ACCEPTED: Final = "accepted.json"
-"""Which content of which file the person has accepted; kept outside of every workspace."""
+"""The table of accepted content by file; kept outside of every workspace."""
 KEYS: Final[Mapping[str, tuple[type, str]]] = {
     "command": (str, 'a program, such as "npx"'),
     "args": (list, 'a list of texts, such as ["-y", "server"]'),
@@ -55,11 +55,11 @@ class ServerEntry:
     trust: bool = False
     privileges: str = "dropped"
     directory: str = field(default="", compare=False)
-    """Of the file that has it: a command that is a relative path is there."""
+    """The directory of the entry's file: a command that is a relative path starts there."""
 
     @property
     def what(self) -> str:
-        """What is started or asked, for a person."""
+        """The command line or the address, for a person."""
         return self.url or " ".join([self.command or "", *self.args])
 
     @property
@@ -119,16 +119,16 @@ def read_file(path: Path) -> bytes | None:
 
 
 def is_accepted(path: Path, content: bytes) -> bool:
-    return Kept(ACCEPTED).get(_place(path)) == sha256(content).hexdigest()
+    return JsonFile(ACCEPTED).get(_place(path)) == sha256(content).hexdigest()
 
 
 def accept(path: Path, content: bytes) -> None:
     """Remember that the person has accepted this content of this file."""
-    Kept(ACCEPTED)[_place(path)] = sha256(content).hexdigest()
+    JsonFile(ACCEPTED)[_place(path)] = sha256(content).hexdigest()
 
 
 def _place(path: Path) -> str:
-    """Where the file is. A link is a file of its own: what it leads to was accepted for another directory."""
+    """The file's path. A link is a file of its own: its target was accepted for another directory."""
     return os.path.join(os.path.realpath(path.parent), path.name)
 
 
@@ -257,7 +257,7 @@ def _free_name(given: str, taken: Mapping[str, ServerEntry]) -> str:
 
 
 def _known(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What of another program's entry is ours; what is null there is not set."""
+    """The keys of another program's entry that are ours too; a null there counts as not set."""
     known = {key: value for key, value in table.items() if key in KEYS and key not in OURS}
     address = table.get("httpUrl", table.get("serverUrl"))
     known = {**known, "url": address} if address is not None else known

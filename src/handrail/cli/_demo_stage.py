@@ -4,20 +4,22 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from rich.console import Console
 from rich.text import Text
 
 from handrail.agent import Agent
+from handrail.cli._console import make_console, report_lines
 from handrail.cli._demo_story import Outside, model, scenes, tools, wrong_results
-from handrail.cli._screen import Screen, make_console, report_lines
+from handrail.cli._event_printer import EventPrinter
 from handrail.cli._terminal import TerminalApprover, can_ask
 from handrail.contract.errors import WeakerThanAsked
+from handrail.contract.event import Event
 from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
 from handrail.policy.approvers import approve_all
@@ -37,13 +39,15 @@ WATCH: Final = 0.6
 """Seconds for which the child's file is watched."""
 
 
-async def run_demo(yes: bool, everything: bool, driver: str, allow_weaker: bool, picture: str | None) -> int:
+async def run_demo(
+    yes: bool, everything: bool, driver: str, allow_weaker: bool, picture: str | None, full: bool
+) -> int:
     """Returns 0 when every result is as it must be; 1, naming those that are not, otherwise."""
     console = make_console()
     if picture is not None:
         console.record, console.soft_wrap, console.width = True, False, PICTURE_WIDTH
     asks = can_ask() and not yes
-    screen, box = Screen(console, asks=asks), Toolbox(tools())
+    screen, box = _Screen(console, asks=asks, full=full), Toolbox(tools())
     person = TerminalApprover(console, box, remembers=True, shown=screen.until_asked) if asks else None
     async with _opened(console, driver, allow_weaker) as sandbox, Outside() as outside:
         console.print(Text(f"Handrail demo · sandbox {sandbox.report.driver} · network {sandbox.report.network} · "
@@ -72,6 +76,36 @@ async def run_demo(yes: bool, everything: bool, driver: str, allow_weaker: bool,
     if picture is not None:
         console.save_svg(picture, title="handrail demo")
     return 1 if wrong else 0
+
+
+class _Screen:
+    """Prints the events of the demo, and keeps the result of each call."""
+
+    def __init__(self, console: Console, *, asks: bool, full: bool) -> None:
+        self._console, self._asks = console, asks
+        self._printer = EventPrinter(console.print, full=full)
+        self.results: dict[str, Mapping[str, Any]] = {}
+        self._asked: set[str] = set()
+        self._news = anyio.Event()
+
+    async def until_asked(self, request_id: str) -> None:
+        """Return when every event before this request is on the screen."""
+        while request_id not in self._asked:
+            await self._news.wait()
+
+    def show(self, event: Event) -> None:
+        """Print one event; some print nothing."""
+        if event.type != "user":  # the prompt is the demo's own
+            self._printer.see(event)
+        if event.type == "call_ended":
+            self.results[event.call_id or ""] = event.data["result"]
+        elif event.type == "approval_asked":
+            if not self._asks:
+                said = f"  ? {event.data['tool']} asks: {event.data['reason']}"
+                self._console.print(Text(visible(said, lines=False), style="magenta"))
+            self._asked.add(event.data["id"])
+            self._news.set()
+            self._news = anyio.Event()
 
 
 @asynccontextmanager

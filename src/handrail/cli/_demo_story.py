@@ -1,4 +1,4 @@
-"""The demo's story: its tools, what the scripted model calls, and the result that each call must have."""
+"""The story that the demo tells: its tools, what the scripted model calls, and the result that each call must have."""
 
 import json
 import re
@@ -77,7 +77,7 @@ class Outside:
 
 Check = Callable[[dict[str, Any]], bool]
 Scene = tuple[str, list[tuple[str, Any, Check]]]
-"""What the model says, and its calls: the tool, its arguments or what makes them from the messages, and a check."""
+"""The model's text, and its calls: the tool, its arguments or a function of the messages that makes them, a check."""
 PROGRAM: Final = "print(sum(range(101)))\n"
 SERVER: Final = "python3 -m http.server {} --bind 127.0.0.1"
 FETCH: Final = (

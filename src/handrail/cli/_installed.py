@@ -1,4 +1,4 @@
-"""How Handrail was installed: its version, and what to type where the extra of the command line is missing."""
+"""The way Handrail was installed: its version, and what to type where an extra is missing."""
 
 import json
 import os
@@ -16,31 +16,25 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 EXTRA: Final = "cli"
-_USUAL: Final = re.compile(r"pip install 'handrail\[(\w+)\]'")
 
 
 def answer(lacking: str, words: Sequence[str]) -> str | None:
-    """What `handrail` says without its extra: its version if that was asked for, else what to type."""
+    """The answer of `handrail` without its extra: its version if that was asked for, else what to type."""
     if list(words) == ["--version"]:
         print(version_line())
         return None
-    return f"The command line needs {lacking}, which is not installed. Type:\n    {command()}"
-
-
-def as_installed(text: str) -> str:
-    """The text with the command for the way Handrail was installed, where it names the usual one for an extra."""
-    return _USUAL.sub(lambda found: command(f"{EXTRA},{found[1]}"), text)
+    return f"The command line needs {lacking}, which is not installed. Type:\n    {install_command()}"
 
 
 def version_line() -> str:
-    """What `handrail --version` prints."""
+    """The line that `handrail --version` prints."""
     try:
         return f"handrail {version('handrail')}"
     except PackageNotFoundError:  # on PYTHONPATH
         return "handrail, not installed, so its version is not known"
 
 
-def command(extras: str = EXTRA) -> str:
+def install_command(extras: str = EXTRA) -> str:
     """The command that installs these extras into the environment of this interpreter."""
     here = Path(sys.prefix)
     editable, wanted = requirement(extras)
@@ -57,7 +51,7 @@ def command(extras: str = EXTRA) -> str:
 
 
 def _installer() -> str:
-    """How packages are installed where this interpreter looks for them: by pip or uv, whichever installed Handrail."""
+    """The installer for packages of this interpreter: pip or uv, whichever installed Handrail."""
     shared = sys.prefix == sys.base_prefix  # no virtual environment
     kept = Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"
     forced = " --break-system-packages" if shared and kept.exists() else ""
@@ -79,7 +73,7 @@ def _for_one_user() -> bool:
 
 
 def _record(name: str) -> str:
-    """What the installer left beside Handrail in a file of this name."""
+    """The content of a file of this name that the installer left beside Handrail."""
     try:
         return distribution("handrail").read_text(name) or ""
     except PackageNotFoundError:  # on PYTHONPATH

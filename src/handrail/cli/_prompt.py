@@ -14,14 +14,14 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from handrail.cli._kept import NoHome, state_directory
-from handrail.cli._words import choices_of, command_field, described, fields_of, lone_text
+from handrail.cli._argument_syntax import choices_of, command_field, described, fields_of, lone_text
+from handrail.cli._state_file import NoHome, state_directory
 from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 
 PROMPT: Final = "handrail> "
 BUILT_IN: Final = ("exit", "help", "jobs", "quit", "tail")
-"""What the shell itself understands, besides tools."""
+"""Words that the shell itself understands, besides tools."""
 MAX_HISTORY_BYTES: Final = 1 << 20
 """Bytes from which on the older half of the history is dropped."""
 Names = Callable[[], list[str]]
@@ -67,7 +67,7 @@ class LineCompleter(Completer):
                 yield Completion(text, start_position=-len(last), display=shown, display_meta=about)
 
     def _candidates(self, words: list[str], last: str) -> Iterator[tuple[str, str]]:
-        """What may stand where `last` stands, and what each means."""
+        """The words that may stand in place of `last`, and the meaning of each."""
         if not words:
             yield from ((tool.name, tool.description.splitlines()[0]) for tool in self._tools)
             yield from ((word, "") for word in BUILT_IN)

@@ -6,7 +6,7 @@ from typing import Any
 from rich.panel import Panel
 from rich.text import Text
 
-from handrail.cli._terminal import WIDEST, Desk
+from handrail.cli._terminal import WIDEST, Terminal
 from handrail.contract.errors import BadSchema
 from handrail.policy.approval import visible
 from handrail.schema.describe import describe
@@ -25,65 +25,69 @@ YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class ServerQuestions:
-    """Asks once there is a desk; without one, and where the person does not answer, the server is told so."""
+    """Asks once there is a terminal; without one, and where the person does not answer, the server is told so."""
 
     def __init__(self) -> None:
-        self.desk: Desk | None = None
-        """Where the person is; set it once they can type there."""
+        self.terminal: Terminal | None = None
+        """The person's terminal; set it once they can type there."""
 
     async def __call__(self, server: str, question: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The answer, by field; None if the person declines."""
-        if self.desk is None:
+        if self.terminal is None:
             return None
-        async with self.desk.turn:
-            return await self._answer(self.desk, server, question, schema)
+        async with self.terminal.turn:
+            return await self._answer(self.terminal, server, question, schema)
 
-    async def _answer(self, desk: Desk, server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def _answer(
+        self, terminal: Terminal, server: str, question: str, schema: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
         given = schema.get("properties")
         fields = {name: field for name, field in given.items() if isinstance(field, Mapping)} if given else {}
         body = Text(visible(question[:MAX_QUESTION_CHARS]))
         body.append("\n\nIt gets what you type. Ctrl-D declines.", style="dim")
         title = Text(f"The MCP server {visible(server, lines=False)} asks")
-        desk.print(Panel(body, title=title, border_style="yellow", width=min(desk.width, WIDEST)))
-        desk.forget()
+        terminal.print(Panel(body, title=title, border_style="yellow", width=min(terminal.width, WIDEST)))
+        terminal.forget()
         if len(fields) > MAX_FIELDS_COUNT:
-            desk.print(Text(f"It asks for {len(fields):,} values at once. That was declined.", style="red"))
+            terminal.print(Text(f"It asks for {len(fields):,} values at once. That was declined.", style="red"))
             return None
         if not fields:
-            return {} if await self._agrees(desk) else None
+            return {} if await self._agrees(terminal) else None
         required = schema.get("required")
         answer: dict[str, Any] = {}
         for name, field in fields.items():
-            said = await self._field(desk, name, field, required=isinstance(required, list) and name in required)
+            said = await self._field(terminal, name, field, required=isinstance(required, list) and name in required)
             if said is None:
                 return None
             answer |= said
         return answer
 
-    async def _agrees(self, desk: Desk) -> bool:
-        return (await desk.line("[y]es, [n]o? ") or "").strip().lower() in ("y", "yes")
+    async def _agrees(self, terminal: Terminal) -> bool:
+        return (await terminal.line("[y]es, [n]o? ") or "").strip().lower() in ("y", "yes")
 
-    async def _field(self, desk: Desk, name: str, field: Mapping[str, Any], *, required: bool) -> dict[str, Any] | None:
+    async def _field(
+        self, terminal: Terminal, name: str, field: Mapping[str, Any], *, required: bool
+    ) -> dict[str, Any] | None:
         """The field with what was typed, or without it where it may be left out; None for end of input."""
         choices = _choices(field)
         for number, (_, words) in enumerate(choices[:MAX_CHOICES_COUNT], 1):
-            desk.print(Text(f"  {number}. {visible(words[:MAX_LINE_CHARS], lines=False)}"))
+            terminal.print(Text(f"  {number}. {visible(words[:MAX_LINE_CHARS], lines=False)}"))
         if len(choices) > MAX_CHOICES_COUNT:
-            desk.print(Text(f"  and {len(choices) - MAX_CHOICES_COUNT:,} more"))
+            terminal.print(Text(f"  and {len(choices) - MAX_CHOICES_COUNT:,} more"))
         asked = _asked(name, field, required=required)
-        while (line := await desk.line(asked)) is not None:
+        while (line := await terminal.line(asked)) is not None:
             text = line.strip()
             if not text and (not required or "default" in field):
                 return {}
             try:
                 ready = prepare({name: _meant(text, field, choices)}, _checks(name, field), own=False, tool=name)
             except BadSchema as error:
-                desk.print(Text(visible(f"This cannot be answered: {error}", lines=False), style="red"))
+                terminal.print(Text(visible(f"This cannot be answered: {error}", lines=False), style="red"))
                 return None
             if isinstance(ready, Prepared):
                 return dict(ready.arguments)
             errors = ready.data.get("errors") or [{"message": ready.message}]
-            desk.print(Text(visible(errors[0]["message"], lines=False), style="red"))
+            terminal.print(Text(visible(errors[0]["message"], lines=False), style="red"))
         return None
 
 
@@ -122,7 +126,7 @@ def _choices(field: Mapping[str, Any]) -> Sequence[tuple[Any, str]]:
 
 
 def _meant(text: str, field: Mapping[str, Any], choices: Sequence[tuple[Any, str]]) -> Any:
-    """What the text stands for: a choice by its number or words, yes or no, several with commas between them."""
+    """The value that the text means: a choice by its number or words, yes or no, several with commas between them."""
     if field.get("type") == "array":
         one = field.get("items")
         inner = one if isinstance(one, Mapping) else {}

@@ -1,4 +1,4 @@
-"""What a person has set for their conversations: their own file is believed, the workspace's once they accepted it.
+"""Settings for conversations: the person's own file is believed, the workspace's once they accepted it.
 
 Commands write in the workspace. Until its file is accepted, only what narrows counts, and a line names the rest.
 """
@@ -76,7 +76,7 @@ TEMPLATE: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What both files say together."""
+    """The settings of both files together."""
 
     model: str | None = None
     base_url: str | None = None
@@ -91,7 +91,7 @@ class Configured:
     env: tuple[str, ...] = ()
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """What was left out, and what to type to have it."""
+    """Lines about settings that were left out, with what to type to have them."""
 
     def applied(self, options: Options, typed: frozenset[str]) -> Options:
         """The options with what is set here, except for those that the person has typed."""
@@ -174,7 +174,7 @@ def _to_accept(path: Path, content: bytes, tables: Mapping[str, Any]) -> bytes:
 
 
 def _checked(tables: Mapping[str, Any], path: Path, content: bytes) -> Configured:
-    """What one file says. Raises HandrailError for a wrong key or value, with its line and the right key."""
+    """The settings of one file. Raises HandrailError for a wrong key or value, with its line and the right key."""
     text = content.decode("utf-8", "replace")
     prefix = "tool.handrail" if path.name == PYPROJECT else ""
     _check(tables, ROOT, path, text, prefix)

@@ -12,11 +12,11 @@ from anyio.abc import TaskGroup, TaskStatus
 from rich.text import Text
 
 from handrail.cli._app import INTERRUPTED, NOT_RUN, Options
-from handrail.cli._output import job_line
+from handrail.cli._argument_syntax import described, fields_of, lone_text, read_line
+from handrail.cli._call_session import CallSession, open_call_session
 from handrail.cli._prompt import BUILT_IN, typed_lines
+from handrail.cli._result_view import job_line
 from handrail.cli._signals import interrupts
-from handrail.cli._words import described, fields_of, lone_text, read_line
-from handrail.cli._workbench import Workbench, open_workbench
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
 from handrail.sandbox.job import Job
@@ -41,13 +41,13 @@ async def run_shell(options: Options) -> int:
     notes: list[str] = []
     tools = Toolbox(every_tool(notes.append))
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    async with open_workbench(options, tools, lasting=True) as bench:
-        shell = _Shell(bench, tools)
+    async with open_call_session(options, tools, lasting=True) as session:
+        shell = _Shell(session, tools)
         for note in notes:
-            bench.say(note)
+            session.say(note)
         if asks:
             shell.greet()
-        lines = typed_lines(tools, bench.running_jobs, shell.before_prompt) if asks else _piped_lines()
+        lines = typed_lines(tools, session.running_jobs, shell.before_prompt) if asks else _piped_lines()
         code = 0
         async for line in lines:
             said = await shell.serve(line)
@@ -72,29 +72,29 @@ async def _piped_lines() -> AsyncIterator[str]:
 
 
 class _Shell:
-    """What the lines of one session do."""
+    """One session: does what the person's lines say."""
 
-    def __init__(self, bench: Workbench, tools: Toolbox) -> None:
-        self._bench = bench
+    def __init__(self, session: CallSession, tools: Toolbox) -> None:
+        self._session = session
         self._tools = tools
         self.left = False
 
     def greet(self) -> None:
-        report = self._bench.sandbox.report
-        where = visible(self._bench.sandbox.workspace, lines=False)
+        report = self._session.sandbox.report
+        where = visible(self._session.sandbox.workspace, lines=False)
         heading = f"Handrail shell · {report.driver} · network {report.network} · {where}"
-        self._bench.console.print(Text(heading, style="bold"))
-        self._bench.show_notes()
-        self._bench.console.print(Text("Type help for help; Ctrl-D leaves.", style="dim"))
+        self._session.console.print(Text(heading, style="bold"))
+        self._session.show_notes()
+        self._session.console.print(Text("Type help for help; Ctrl-D leaves.", style="dim"))
 
     def before_prompt(self) -> None:
         """Tell which jobs have ended since the last line."""
-        for text in self._bench.tail.take_job_news():
-            self._bench.console.print(Text(visible(text, lines=False), style="dim"))
+        for text in self._session.live.take_job_news():
+            self._session.console.print(Text(visible(text, lines=False), style="dim"))
 
     def leave(self) -> None:
-        if jobs := self._bench.running_jobs():
-            self._bench.say(f"{', '.join(jobs)} ends now, with this shell.")
+        if jobs := self._session.running_jobs():
+            self._session.say(f"{', '.join(jobs)} ends now, with this shell.")
 
     async def serve(self, line: str) -> int | None:
         """Do what a line says. Returns the code to exit with if it is the last; None for a line that says nothing."""
@@ -108,10 +108,10 @@ class _Shell:
             if self._tools.get(name) is None:
                 raise HandrailError(f"there is no tool {name!r}; for a command, type: bash {line.strip()}")
         except HandrailError as error:
-            self._bench.say(str(error))
+            self._session.say(str(error))
             return NOT_RUN
-        self._bench.session.begin_run()
-        return await self._bench.call(name, arguments)
+        self._session.session.begin_run()
+        return await self._session.call(name, arguments)
 
     async def _own(self, words: list[str]) -> int | None:
         """A word of the shell itself."""
@@ -123,11 +123,11 @@ class _Shell:
         return self._help(words[1:]) if words[0] == "help" else await self._tail(words[1:])
 
     async def _jobs(self) -> int:
-        if not self._bench.to_person:
-            return await self._bench.call("process", {"action": "list"})
-        for job in self._bench.sandbox.jobs():
+        if not self._session.to_person:
+            return await self._session.call("process", {"action": "list"})
+        for job in self._session.sandbox.jobs():
             print(visible(job_line(_state(job)), lines=False))
-        if not self._bench.sandbox.jobs():
+        if not self._session.sandbox.jobs():
             print("no jobs")
         return 0
 
@@ -137,29 +137,29 @@ class _Shell:
             return 0
         tool = self._tools.get(names[0])
         if tool is None:
-            self._bench.say(f"there is no tool {names[0]!r}; help lists them")
+            self._session.say(f"there is no tool {names[0]!r}; help lists them")
             return NOT_RUN
         self._print([tool.description, "", *(_field(tool, name) for name in fields_of(tool))])
         return 0
 
     def _print(self, paragraphs: list[str]) -> None:
-        width = max(20, self._bench.console.width - 1)
+        width = max(20, self._session.console.width - 1)
         for paragraph in paragraphs:
             for line in paragraph.splitlines() or [""]:
                 print(textwrap.fill(line, width, subsequent_indent="    ") if line.strip() else "")
 
     async def _tail(self, names: list[str]) -> int:
-        job = self._bench.sandbox.job(names[0]) if names else None
+        job = self._session.sandbox.job(names[0]) if names else None
         if job is None:
-            known = ", ".join(each.id for each in self._bench.sandbox.jobs()) or "none"
-            self._bench.say(f"tail needs the id of a job; the jobs are: {known}")
+            known = ", ".join(each.id for each in self._session.sandbox.jobs()) or "none"
+            self._session.say(f"tail needs the id of a job; the jobs are: {known}")
             return NOT_RUN
         async with anyio.create_task_group() as group:
             await group.start(_cancel_on_interrupt, group)
             await self._follow(job)
             group.cancel_scope.cancel()
-        self._bench.tail.start_line()
-        self._bench.console.print(Text(visible(job_line(_state(job)), lines=False), style="dim"))
+        self._session.live.start_line()
+        self._session.console.print(Text(visible(job_line(_state(job)), lines=False), style="dim"))
         return 0
 
     async def _follow(self, job: Job) -> None:
@@ -168,7 +168,7 @@ class _Shell:
         seen, (data, _) = job.size, job.last(TAIL_LINES)
         while True:
             running = job.running
-            self._bench.tail.show_text(decoder.decode(data))
+            self._session.live.show_text(decoder.decode(data))
             if not running and seen >= job.size:
                 return
             await anyio.sleep(TAIL_INTERVAL)

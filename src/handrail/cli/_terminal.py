@@ -7,23 +7,29 @@ import termios
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import time
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from rich.console import Console, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from handrail.cli._described import described_call
 from handrail.cli._editor import edit_text
 from handrail.contract.approval import ApprovalRequest, Decision
 from handrail.contract.errors import ToolFailed
 from handrail.contract.limits import TERMINAL_APPROVAL_WAIT
 from handrail.contract.result import Failure, Result
+from handrail.lazy import Lazy
 from handrail.policy.approval import visible
+from handrail.policy.described import Described, described
 from handrail.sandbox.sandbox import Sandbox
 from handrail.schema.prepare import prepare
 from handrail.toolkit.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from rich import syntax as _syntax
+else:
+    _syntax = Lazy("rich.syntax")  # it loads a highlighter, which only a question needs
 
 MAX_LINE_CHARS: Final = 1 << 16
 WIDEST: Final = 100
@@ -35,7 +41,11 @@ CHOICES: Final = {
     "n": ("no", "[n]o"),
     "s": ("skip", "[s]kip"),
 }
-"""By letter: the whole word, and how it is offered."""
+"""The whole word and how it is offered, by letter."""
+CODE: Final = ("bash", "python")
+"""Kinds of lines that are code, by the name that the highlighter has for them."""
+STYLES: Final = {"added": "green", "removed": "red", "place": "cyan", "warning": "yellow"}
+"""The colour of a line, by its kind."""
 Shown = Callable[[str], Awaitable[None]]
 """Returns when everything before the request of this id is on the screen."""
 
@@ -45,11 +55,11 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-class Desk(Protocol):
-    """Where a person reads and types."""
+class Terminal(Protocol):
+    """A terminal at which a person reads and types."""
 
     turn: anyio.Lock
-    """Held by who asks: one question at a time."""
+    """Serialises questions to the person."""
 
     @property
     def width(self) -> int:
@@ -62,13 +72,13 @@ class Desk(Protocol):
         """Drop what was typed before the question was on the screen."""
 
     async def line(self, question: str, until: float | None = None) -> str | None:
-        """What the person answers; None for end of input. `until` is when nobody waits any more, by time.time."""
+        """The person's answer; None for end of input. `until` is the end of the wait, by time.time."""
 
     async def edit(self, text: str) -> str | None:
         """The text as the person left it in their editor; None without one."""
 
 
-class PlainDesk:
+class PlainTerminal:
     """A terminal that is read line by line."""
 
     def __init__(self, console: Console) -> None:
@@ -92,51 +102,53 @@ class TerminalApprover:
 
     wait = TERMINAL_APPROVAL_WAIT
 
-    def __init__(self, desk: Console | Desk, tools: Toolbox, *, remembers: bool, shown: Shown | None = None) -> None:
-        self._desk: Desk = PlainDesk(desk) if isinstance(desk, Console) else desk
+    def __init__(
+        self, terminal: Console | Terminal, tools: Toolbox, *, remembers: bool, shown: Shown | None = None
+    ) -> None:
+        self._terminal: Terminal = PlainTerminal(terminal) if isinstance(terminal, Console) else terminal
         self._tools = tools
         self._remembers = remembers
         self._shown = shown
         self.editing = False
         """Whether the person is in an editor: Ctrl-C is then the editor's."""
         self.sandbox: Sandbox | None = None
-        """Where the files are that a call would change; set it once the sandbox is open."""
+        """The sandbox with the files that a call would change; set it once it is open."""
 
     async def __call__(self, request: ApprovalRequest) -> Decision:
         if self._shown is not None:
             await self._shown(request.id)
-        async with self._desk.turn:
+        async with self._terminal.turn:
             return await self._decided(request)
 
     async def _decided(self, request: ApprovalRequest) -> Decision:
         offered = [letter for letter in CHOICES if letter != "a" or (self._remembers and request.suggested_rule)]
-        self._show(request, await described_call(request, self.sandbox), "a" in offered)
+        self._show(request, await described(request, self.sandbox), "a" in offered)
         draft = json.dumps(dict(request.arguments), indent=2, ensure_ascii=False) + "\n"
-        self._desk.forget()
+        self._terminal.forget()
         while True:
             offer = ", ".join(CHOICES[letter][1] for letter in offered) + "? "
-            answer = await self._desk.line(self._wrapped(offer), request.expires_at)
+            answer = await self._terminal.line(self._wrapped(offer), request.expires_at)
             letter = self._letter(answer, offered)
             if letter == "e":
                 draft = await self._edited(draft)
                 if (arguments := self._checked(draft, request)) is not None:
                     return Decision.edit(arguments)
             elif letter == "n":
-                why = "" if answer is None else await self._desk.line("Why not? (the model reads it) ") or ""
+                why = "" if answer is None else await self._terminal.line("Why not? (the model reads it) ") or ""
                 return Decision.deny(why.strip())
             elif letter is not None:
                 return {"y": Decision.approve, "a": Decision.remember, "s": Decision.skip}[letter]()
 
-    def _show(self, request: ApprovalRequest, body: Text, always: bool) -> None:
-        for repair in request.repairs:
+    def _show(self, request: ApprovalRequest, about: Described, always: bool) -> None:
+        body = _drawn(about)
+        for repair in about.notes:
             body.append(f"\nrepaired: {repair}", style="yellow")
         body.append(f"\n\nwhy: {visible(request.reason)}", style="dim")
         if always:
             body.append(f"\nalways means: {visible(request.suggested_rule)}", style="dim")
         body.append(f"\ntime left: {max(0.0, request.expires_at - time()) / 60:.0f} min", style="dim")
-        title = Text(f"May {visible(request.tool, lines=False)} run?")
-        width = min(self._desk.width, WIDEST)
-        self._desk.print(Panel(body, title=title, border_style="yellow", width=width))
+        width = min(self._terminal.width, WIDEST)
+        self._terminal.print(Panel(body, title=Text(about.head), border_style="yellow", width=width))
 
     def _letter(self, answer: str | None, offered: Sequence[str]) -> str | None:
         """The answer that the person means: end of input denies, an empty line skips. None for other texts."""
@@ -154,14 +166,14 @@ class TerminalApprover:
     async def _edited(self, draft: str) -> str:
         self.editing = True
         try:
-            edited = await self._desk.edit(draft)
+            edited = await self._terminal.edit(draft)
         finally:
             self.editing = False
         if edited is not None:
             return edited
         self._say("No editor was found ($VISUAL, $EDITOR, editor, nano, vi).")
-        self._desk.print(Text(visible(draft)))
-        return await self._desk.line("The new arguments, as JSON: ") or draft
+        self._terminal.print(Text(visible(draft)))
+        return await self._terminal.line("The new arguments, as JSON: ") or draft
 
     def _checked(self, draft: str, request: ApprovalRequest) -> dict[str, Any] | None:
         """The arguments, if the tool would take them; otherwise say why not, and keep what was written."""
@@ -184,10 +196,20 @@ class TerminalApprover:
         return edited
 
     def _say(self, text: str) -> None:
-        self._desk.print(Text(text, style="red"))
+        self._terminal.print(Text(text, style="red"))
 
     def _wrapped(self, question: str) -> str:
-        return "\n".join(textwrap.wrap(question, max(20, self._desk.width - 2))) + " "
+        return "\n".join(textwrap.wrap(question, max(20, self._terminal.width - 2))) + " "
+
+
+def _drawn(about: Described) -> Text:
+    """The call: code is highlighted, and a difference is coloured."""
+    language = about.lines[0][0] if about.lines else "text"
+    if language in CODE:
+        text = _syntax.Syntax("", language, word_wrap=True).highlight(about.text)
+        text.rstrip()
+        return text
+    return Text("\n").join(Text(line, style=STYLES.get(kind, "")) for kind, line in about.lines)
 
 
 class TerminalHost:
@@ -197,7 +219,7 @@ class TerminalHost:
         self._console = console
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """What the person typed, or the choice whose number they typed."""
+        """The person's text, or the choice whose number they typed."""
         self._console.print(Text(visible(question), style="bold"))
         for number, choice in enumerate(choices, 1):
             self._console.print(Text(f"  {number}. {visible(choice, lines=False)}"))

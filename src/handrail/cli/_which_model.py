@@ -1,10 +1,11 @@
-"""Which model a conversation has: the one the person names, the configured one, or one whose key is set here."""
+"""The model of a conversation: the one the person names, the configured one, or one whose key is set here."""
 
 import os
 from collections.abc import Callable
 from typing import Any, Final
 
 from handrail.cli._app import Advice
+from handrail.cli._installed import EXTRA, install_command
 from handrail.contract.model import Model
 from handrail.models.open import DEFAULTS, PROVIDERS, open_model
 
@@ -12,7 +13,7 @@ HOW_TO_GET_ONE: Final = """\
 no model is named, none is configured, and there is no key in the environment.
   hosted: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --model anthropic:NAME
   local:  start a server, and add --model ollama:NAME or --model openai-chat:NAME@http://HOST/v1
-  a file: pip install 'handrail[local]', and add --model gguf:PATH
+  a file: {install}, and add --model gguf:PATH
   none:   `handrail demo` plays a scripted one; --model person lets you type the calls yourself"""
 
 
@@ -20,7 +21,7 @@ class NoModel(Advice):
     """Nobody said which model, and no key tells."""
 
     def __init__(self) -> None:
-        super().__init__(HOW_TO_GET_ONE)
+        super().__init__(HOW_TO_GET_ONE.format(install=install_command(f"{EXTRA},local")))
 
 
 def model_name(named: str | None, configured: str | None = None) -> str:

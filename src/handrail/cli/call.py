@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from handrail.cli._app import MISTAKE, NOT_RUN, Command, Options, app, run, with_options
+from handrail.cli._app import MISTAKE, NOT_RUN, Command, Options, new_app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _words, _workbench
+    from handrail.cli import _argument_syntax, _call_session
     from handrail.toolkit import toolbox as _toolbox
+    from handrail.tools import alone as _alone
     from handrail.tools import builtin as _builtin
     from handrail.tools import plugins as _plugins
 else:
-    _words = Lazy("handrail.cli._words")
-    _workbench = Lazy("handrail.cli._workbench")
+    _argument_syntax = Lazy("handrail.cli._argument_syntax")
+    _call_session = Lazy("handrail.cli._call_session")
     _toolbox = Lazy("handrail.toolkit.toolbox")
+    _alone = Lazy("handrail.tools.alone")
     _builtin = Lazy("handrail.tools.builtin")
     _plugins = Lazy("handrail.tools.plugins")
 
@@ -36,6 +38,9 @@ class CallCommand(Command):
             if getattr(error, "exit_code", None) == MISTAKE:
                 error.exit_code = NOT_RUN  # type: ignore[attr-defined]
             raise
+
+
+app = new_app()
 
 
 @app.command(cls=CallCommand)
@@ -67,11 +72,12 @@ def call(
 async def call_tool(tool: str, words: list[str], options: Options) -> int:
     """Make the call and show its result. Returns the code to exit with."""
     notes: list[str] = []
-    tools = _toolbox.Toolbox(_builtin.builtin_tools("all"))
+    alone = _alone.tool_alone(tool)
+    tools = _toolbox.Toolbox([alone] if alone is not None else _builtin.builtin_tools("all"))
     if tool not in tools:  # loading plugins takes a while
         tools = _toolbox.Toolbox(_plugins.every_tool(notes.append))
-    arguments = _words.read_words(tools.get(tool), words)
-    async with _workbench.open_workbench(options, tools, lasting=False) as bench:
+    arguments = _argument_syntax.read_words(tools.get(tool), words)
+    async with _call_session.open_call_session(options, tools, lasting=False) as session:
         for note in notes:
-            bench.say(note)
-        return await bench.call(tool, arguments)
+            session.say(note)
+        return await session.call(tool, arguments)

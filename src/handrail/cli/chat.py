@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from handrail.cli._app import Command, Options, app, run, with_options
+from handrail.cli._app import Command, Options, new_app, run, with_options
 from handrail.cli.run import Model, Resume
 from handrail.lazy import Lazy
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from handrail.cli import _chat
 else:
     _chat = Lazy("handrail.cli._chat")
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

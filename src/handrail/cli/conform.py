@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from handrail.cli._app import Command, app, or_exit
+from handrail.cli._app import Command, new_app, or_exit
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
@@ -54,6 +54,9 @@ MEMORY: Final = 2 << 30
 """Bytes that this process may have, and each that it starts."""
 EVERY: Final = 10
 """Checks between two lines of progress where they do not replace each other."""
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

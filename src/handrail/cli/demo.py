@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from handrail.cli._app import AllowWeaker, Command, Driver, Yes, app, run
+from handrail.cli._app import AllowWeaker, Command, Driver, Full, Yes, new_app, run
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ All = Annotated[bool, typer.Option("--all", help="Also show a timeout, a cut ans
 Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Also write what is shown as an SVG picture.")]
 
 
+app = new_app()
+
+
 @app.command(cls=Command)
 def demo(
     yes: Yes = False,
@@ -25,9 +28,10 @@ def demo(
     driver: Driver = "auto",
     allow_weaker: AllowWeaker = False,
     picture: Picture = None,
+    full: Full = False,
 ) -> None:
     """Watch a scripted model use live tools in a real sandbox. Needs no key and no network.
 
     Where no jail can be had, it says so, and goes on without isolation.
     """
-    run(partial(_demo_stage.run_demo, yes, everything, driver, allow_weaker, picture))
+    run(partial(_demo_stage.run_demo, yes, everything, driver, allow_weaker, picture, full))

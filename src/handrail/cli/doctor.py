@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from handrail.cli._app import Command, app, or_exit
+from handrail.cli._app import Command, new_app, or_exit
 from handrail.cli._signals import run_loop
 from handrail.contract.driver import Driver, Feature, Guarantee, Standing
 from handrail.lazy import Lazy
@@ -35,6 +35,9 @@ STRONGEST: Final = "jail"
 OPENING_SECONDS: Final = 60.0
 REINSTALL: Final = "install the driver's package again, or remove it"
 NOT_TRIED: Final = "The driver claims this; it was not tried here."
+
+
+app = new_app()
 
 
 @app.command(cls=Command)
@@ -70,7 +73,7 @@ class DriverReport:
     problem: str = ""
     """Why it cannot run here, and what to install or set."""
     remedy: str = ""
-    """What to install or set; empty if nothing helps."""
+    """The package to install or the value to set; empty if nothing helps."""
     notes: tuple[str, ...] = ()
 
 
@@ -135,7 +138,7 @@ def render(reports: Sequence[DriverReport], width: int | None = None) -> str:
 
 
 def _listed(report: DriverReport) -> str:
-    """What a driver enforces, for a screen that is too narrow for the table."""
+    """A driver's guarantees, for a screen that is too narrow for the table."""
     rows = [report.name]
     for standing in get_args(Standing):
         named = [guarantee.feature for guarantee in report.guarantees if guarantee.standing == standing]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from handrail.cli._app import Command, Workspace, app, or_exit
+from handrail.cli._app import Command, Workspace, new_app, or_exit
 from handrail.contract.errors import HandrailError
 from handrail.lazy import Lazy
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 else:
     _config = Lazy("handrail.cli._config")
     _settings = Lazy("handrail.cli._settings")
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
-from typer.core import TyperGroup
 
-from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, app, run
-from handrail.cli._inside import Env, Mounts
+from handrail.cli import _servers
+from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, new_app, run
+from handrail.cli._sandbox_options import Env, Mounts
 from handrail.cli._stderr import Log, say
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, MissingExtra
 from handrail.contract.limits import Budget
 from handrail.lazy import Lazy
 from handrail.misuse import nearest
@@ -60,11 +60,11 @@ Handles = Annotated[bool, typer.Option("--handles", help="Let clients open more 
 Tools = Annotated[
     str, typer.Option(help="coding, read_only or all, or names with commas between them, of plugins too.")
 ]
-group = typer.Typer(cls=TyperGroup, invoke_without_command=True, rich_markup_mode=None)
-app.add_typer(group, name="mcp", short_help="Serve the built-in tools to a client of the Model Context Protocol.")
+app = new_app(invoke_without_command=True)
+app.add_typer(_servers.app)  # without a name of its own: its commands join these
 
 
-@group.callback()
+@app.callback()
 def mcp(
     context: typer.Context,
     http: Http = None,
@@ -104,7 +104,7 @@ async def serve(options: Options, http: str | None, token_file: str | None, hand
     try:
         server = _server.make_server(opener, handles=handles)
     except ModuleNotFoundError as error:
-        raise HandrailError(str(error)) from None
+        raise MissingExtra(f"handrail.mcp needs {error.name}", "mcp") from None
     if http is None:
         await _server.serve_stdio(server)
         return 0
@@ -121,7 +121,7 @@ async def serve(options: Options, http: str | None, token_file: str | None, hand
 
 
 def session_opener(options: Options, tools: "list[Tool]") -> "Callable[[], AbstractAsyncContextManager[Session]]":
-    """What opens a session for one client, in a sandbox of its own. A mistake in the options is told at once."""
+    """A function that opens a session for one client, in a sandbox of its own. Wrong options are told at once."""
     if not os.path.isdir(options.workspace):
         raise HandrailError(f"--workspace {options.workspace}: there is no such directory")
     if options.network not in ("none", "full"):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from handrail.cli._app import Command, Options, app, with_options
+from handrail.cli._app import Command, Options, new_app, with_options
 from handrail.cli._app import run as run_command
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _one_task
+    from handrail.cli import _run_task
 else:
-    _one_task = Lazy("handrail.cli._one_task")
+    _run_task = Lazy("handrail.cli._run_task")
 
 Model = Annotated[
     str | None,
@@ -26,6 +26,9 @@ Rounds = Annotated[int, typer.Option(min=1, help="How often the model may be ask
 Calls = Annotated[int, typer.Option(min=1, help="How many calls it may make.")]
 MAX_ROUNDS_COUNT: Final = 64
 MAX_CALLS_COUNT: Final = 500
+
+
+app = new_app()
 
 
 @app.command(cls=Command)
@@ -53,4 +56,4 @@ def run(
     git diff | handrail run 'Review this.' --model anthropic:claude-opus-5
     handrail run --json --yes 'Add a test for it' --resume last
     """
-    run_command(partial(_one_task.run_task, prompt, model, resume, rounds, calls, options, sys.stdin))
+    run_command(partial(_run_task.run_task, prompt, model, resume, rounds, calls, options, sys.stdin))

@@ -5,18 +5,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from handrail.cli._app import Command, Options, app, or_exit, run, with_options
+from handrail.cli._app import Command, Full, Options, new_app, or_exit, run, with_options
 from handrail.cli.run import MAX_CALLS_COUNT, MAX_ROUNDS_COUNT, Model
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
-    from handrail.cli import _chat, _one_task, _shelf
+    from handrail.cli import _chat, _run_task, _sessions
 else:
     _chat = Lazy("handrail.cli._chat")
-    _one_task = Lazy("handrail.cli._one_task")
-    _shelf = Lazy("handrail.cli._shelf")
+    _run_task = Lazy("handrail.cli._run_task")
+    _sessions = Lazy("handrail.cli._sessions")
 
 Id = Annotated[
     str,
@@ -25,24 +24,24 @@ Id = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
-SUMMARY = "List, show, check, export, replay, go on with, branch and remove conversations."
-app.add_typer(group, name="sessions", help=SUMMARY, short_help=SUMMARY)
+app = new_app(
+    no_args_is_help=True, help="List, show, check, export, replay, go on with, branch and remove conversations."
+)
 
 
-@group.command("list", cls=Command)
+@app.command("list", cls=Command)
 def list_sessions(json: Json = False) -> None:
     """List the stored conversations, the one that changed last first."""
-    or_exit(lambda: _shelf.list_sessions(json))
+    or_exit(lambda: _sessions.list_sessions(json))
 
 
-@group.command(cls=Command)
-def show(id: Id, json: Json = False) -> None:
-    """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
-    or_exit(lambda: _shelf.show(id, json))
+@app.command(cls=Command)
+def show(id: Id, json: Json = False, full: Full = False) -> None:
+    """Show a conversation: prompts, answers, calls and what they did; with --json, its events."""
+    or_exit(lambda: _sessions.show(id, json, full))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def check(
     id: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="As for the other commands; all of them without it.")
@@ -50,26 +49,26 @@ def check(
     json: Json = False,
 ) -> None:
     """Look for damage: compare conversations with their digests, end marks and artifacts. Exits with 1 if there is."""
-    raise typer.Exit(0 if or_exit(lambda: _shelf.check(id, json)) else 1)
+    raise typer.Exit(0 if or_exit(lambda: _sessions.check(id, json)) else 1)
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def replay(
     id: Id, speed: Annotated[float, typer.Option(min=0, help="How many times faster; 0 does not wait.")] = 1.0
 ) -> None:
     """Show the stored events again, in the time that they took, with long pauses cut. Nothing runs."""
-    or_exit(lambda: _shelf.replay(id, speed))
+    or_exit(lambda: _sessions.replay(id, speed))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def export(
     id: Id, file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None
 ) -> None:
     """Write a conversation as lines of JSON, with its artifacts."""
-    or_exit(lambda: _shelf.export(id, file))
+    or_exit(lambda: _sessions.export(id, file))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 @with_options
 def resume(
     id: Id,
@@ -81,19 +80,19 @@ def resume(
     """Go on with a conversation, in a chat, or with a prompt as `handrail run` does. What had begun is not repeated."""
     if prompt is None:
         run(partial(_chat.run_chat, model, id, options))
-    run(partial(_one_task.run_task, prompt, model, id, MAX_ROUNDS_COUNT, MAX_CALLS_COUNT, options, sys.stdin))
+    run(partial(_run_task.run_task, prompt, model, id, MAX_ROUNDS_COUNT, MAX_CALLS_COUNT, options, sys.stdin))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def fork(
     id: Id,
     at: Annotated[int | None, typer.Option(min=0, help="The last event that the copy has; all if absent.")] = None,
 ) -> None:
     """Copy a conversation, or the beginning of it, and print the id of the copy."""
-    or_exit(lambda: _shelf.fork(id, at))
+    or_exit(lambda: _sessions.fork(id, at))
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def rm(ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As for the other commands.")]) -> None:
     """Remove conversations, with the artifacts that no other has."""
-    or_exit(lambda: _shelf.remove(ids))
+    or_exit(lambda: _sessions.remove(ids))

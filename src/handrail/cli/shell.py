@@ -3,13 +3,16 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from handrail.cli._app import NOT_RUN, Command, Options, app, run, with_options
+from handrail.cli._app import NOT_RUN, Command, Options, new_app, run, with_options
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
     from handrail.cli import _shell_loop
 else:
     _shell_loop = Lazy("handrail.cli._shell_loop")
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from handrail.cli._app import Command, app, or_exit
+from handrail.cli._app import Command, new_app, or_exit
 from handrail.lazy import Lazy
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ else:
 
 NARROW: Final = 72
 """Columns below which a summary has lines of its own."""
+
+
+app = new_app()
 
 
 @app.command(cls=Command)

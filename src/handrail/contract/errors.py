@@ -8,6 +8,7 @@
    |-- BadSchema             a schema that does not compile, or a parameter that has none
    |-- BadEnvelope           a text that is not a result envelope
    |-- BrokenDriver          a driver that breaks its contract
+   |-- MissingExtra          a package of one of Handrail's extras is not installed
    `-- WeakerThanAsked       isolation weaker than asked for, without allow_weaker
 3. Cancellation              the event loop's own exception; recorded and raised again, never swallowed
 """
@@ -82,7 +83,26 @@ class WeakerThanAsked(HandrailError):
             print(str(error).partition(";")[0])
         #> the host driver isolates nothing
         ```
+
+    A message in two parts names the option that accepts it between them, in the caller's words: `told("--weaker")`.
     """
+
+    def __init__(self, message: str, rest: str | None = None) -> None:
+        self._parts = message, rest
+        super().__init__(self.told("allow_weaker=True"))
+
+    def told(self, option: str) -> str:
+        """The message, with the option written as the caller writes it."""
+        message, rest = self._parts
+        return message if rest is None else f"{message}{option}{rest}"
+
+
+class MissingExtra(HandrailError):
+    """A package is missing that an extra of Handrail installs; `extra` is empty if it is not known."""
+
+    def __init__(self, problem: str, extra: str = "") -> None:
+        super().__init__(f"{problem}: pip install 'handrail[{extra}]'" if extra else problem)
+        self.problem, self.extra = problem, extra
 
 
 class ToolFailed(Exception):

@@ -212,9 +212,7 @@ async def _open(name: str, options: dict[str, Any], allow_weaker: bool) -> Drive
     known = known_drivers()
     opener = _opener(name, known, options)
     if name in WEAK and not allow_weaker:
-        raise WeakerThanAsked(
-            f"the {name} driver isolates nothing; give allow_weaker=True if you want that, or use auto"
-        )
+        raise WeakerThanAsked(f"the {name} driver isolates nothing; give ", " if you want that, or use auto")
     tested = await _selftest.tested(name, opener, _options.taken(name, opener, options))
     return _with_notes(await _as_strong(tested, allow_weaker), _claims(known, name))
 
@@ -257,7 +255,8 @@ async def _as_strong(driver: Driver, allow_weaker: bool) -> Driver:
     await finish(driver.close)
     raise WeakerThanAsked(
         "; ".join(f"{guarantee.feature} is {guarantee.standing}: {guarantee.reason}" for guarantee in lost)
-        + ". `handrail doctor` tells more; allow_weaker=True uses the sandbox as it is"
+        + ". `handrail doctor` tells more; ",
+        " uses the sandbox as it is",
     )
 
 
@@ -279,8 +278,8 @@ async def _strongest(options: dict[str, Any], allow_weaker: bool) -> Driver:
             host = await _selftest.tested("host", _host_opener(sys.platform), given)
             return _with_notes(host, [f"Used because no jail can be made here: {error}", *_claims(known, "auto")])
         raise WeakerThanAsked(
-            f"no jail can be made here: {error}. `handrail doctor` tells more; allow_weaker=True runs commands on this "
-            "machine without isolation"
+            f"no jail can be made here: {error}. `handrail doctor` tells more; ",
+            " runs commands on this machine without isolation",
         ) from error
 
 

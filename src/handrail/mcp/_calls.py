@@ -145,16 +145,17 @@ async def _follow(context: Context, client: Caller, parked: Parked, key: str) ->
 
 
 async def _answer(context: Context, client: Caller, parked: Parked, key: str) -> Answer:
+    sandbox = parked.session.sandbox
     while True:
         came: ApprovalRequest | Result = await parked.pending.next()
         if not isinstance(came, ApprovalRequest):
             return call_result(parked.tool, came)
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             key = key or client.park(parked)
-            asked: types.InputRequests = {came.id: types.ElicitRequest(params=form(came))}
+            asked: types.InputRequests = {came.id: types.ElicitRequest(params=await form(came, sandbox))}
             state = json.dumps({"call": key, "request": came.id})
             return types.InputRequiredResult(input_requests=asked, request_state=state)
-        decided = await ask_now(context, came)
+        decided = await ask_now(context, came, sandbox)
         if decided is None or not parked.pending.answer(came.id, decided):
             await anyio.sleep(SETTLE_WAIT)
 

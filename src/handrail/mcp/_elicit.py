@@ -10,6 +10,8 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from handrail.contract.approval import ApprovalRequest, Decision
+from handrail.policy.described import described
+from handrail.sandbox.sandbox import Sandbox
 
 _APPROVE: Final = "approve"
 _REMEMBER: Final = "approve and remember"
@@ -23,11 +25,12 @@ def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def form(request: ApprovalRequest) -> types.ElicitRequestFormParams:
+async def form(request: ApprovalRequest, sandbox: Sandbox | None) -> types.ElicitRequestFormParams:
     """The question, and its possible answers. The text is Handrail's own, never the model's."""
-    parts = [f"May this tool be called? {request.reason}", request.text]
-    if request.repairs:
-        parts.append("Changed before the call: " + "; ".join(request.repairs))
+    about = await described(request, sandbox)
+    parts = [f"May this tool be called? {request.reason}", about.text]
+    if about.notes:
+        parts.append("Changed before the call: " + "; ".join(about.notes))
     choices = [_APPROVE, _DENY]
     if request.suggested_rule:
         choices.insert(1, _REMEMBER)
@@ -54,9 +57,11 @@ def decision(answer: types.ElicitResult) -> Decision:
     return Decision.deny(reason if isinstance(reason, str) else "")
 
 
-async def ask_now(context: ServerRequestContext[Any, Any], request: ApprovalRequest) -> Decision | None:
+async def ask_now(
+    context: ServerRequestContext[Any, Any], request: ApprovalRequest, sandbox: Sandbox | None
+) -> Decision | None:
     """Ask over the open request, as the protocol did until 2025-11-25. None if nobody answered in time."""
-    asked = form(request)
+    asked = await form(request, sandbox)
     with anyio.move_on_after(max(0.0, request.expires_at - time())):
         try:
             answer = await context.session.elicit_form(

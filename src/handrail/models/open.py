@@ -5,7 +5,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, MissingExtra
 from handrail.contract.model import Model
 from handrail.lazy import Lazy
 from handrail.models._known import KNOWN
@@ -87,7 +87,7 @@ def _installed(name: str, extra: str, load: Callable[[], T]) -> T:
     try:
         return load()
     except ImportError as error:
-        raise HandrailError(f"{name} needs the extra {extra!r}: pip install 'handrail[{extra}]'") from error
+        raise MissingExtra(f"{name} needs the extra {extra!r}", extra) from error
 
 
 def _only(name: str, options: dict[str, Any], *known: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from handrail.contract.errors import HandrailError
+from handrail.contract.errors import HandrailError, WeakerThanAsked
 from handrail.contract.event import Event
 from handrail.gates.permit import approvals_of
 from handrail.policy.rule import Rule
@@ -51,7 +51,7 @@ def check_surroundings(past: tuple[Event, ...], now: Mapping[str, Any], *, other
     if lost := sorted(had - has):
         raise_weaker = f"the session's sandbox enforced {', '.join(lost)}, and this one does not"
         if not weaker:
-            raise HandrailError(f"{raise_weaker}: open a stronger one, or give allow_weaker=True")
+            raise WeakerThanAsked(f"{raise_weaker}: open a stronger one, or give ", "")
 
 
 def _restore(core: "SessionCore", past: tuple[Event, ...]) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,21 +11,19 @@ import anyio
 from handrail.agent import MAX_ROUNDS, Agent, Outcome
 from handrail.aio import in_background
 from handrail.cli._app import Options
-from handrail.cli._config import ServerEntry
+from handrail.cli._open_session import Following, Stored, open_session
+from handrail.cli._servers import Ask
 from handrail.cli._settings import NOTHING_SET, Configured
-from handrail.cli.servers import Ask, connected
 from handrail.contract.approval import Approver
-from handrail.contract.errors import HandrailError, Unavailable
+from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
-from handrail.contract.limits import DEFAULT_BUDGET, Budget
+from handrail.contract.limits import DEFAULT_BUDGET
 from handrail.contract.model import Model
 from handrail.contract.result import Failure, Result
-from handrail.drivers.open import open_sandbox
 from handrail.policy.approval import visible
 from handrail.sandbox.sandbox import Sandbox
-from handrail.session.session import Session, core_of
+from handrail.session.session import core_of
 from handrail.store.store import Store
-from handrail.toolkit.tool import Tool
 from handrail.toolkit.toolbox import Toolbox
 
 GUIDE: Final = "AGENTS.md"
@@ -39,8 +37,8 @@ IN_A_ROW: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a conversation should be, besides the options of its sandbox."""
+class ChatOptions:
+    """Options of a conversation, besides those of its sandbox."""
 
     model: str
     store: Store | None = None
@@ -51,63 +49,26 @@ class Wish:
 
 
 @asynccontextmanager
-async def open_talk(
+async def open_chat_session(
     options: Options,
-    wish: Wish,
+    wanted: ChatOptions,
     model: Model,
     tools: Toolbox,
     approver: Approver | None,
     show: Callable[[Event], None],
     say: Callable[[str], None],
     ask: Ask | None = None,
-) -> AsyncIterator["Talk"]:
-    """Open everything for a conversation. `show` gets each event, in order, and `say` remarks before the first.
-
-    `ask` answers what MCP servers ask their user.
-    """
-    shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
-    shared["budget"] = Budget(calls=wish.calls)
-    async with open_sandbox(**options.for_sandbox()) as sandbox:
-        shared["sandbox"] = sandbox
-        async with AsyncExitStack() as stack:
-            for entry in wish.settings.servers.values():
-                for tool in await _tools_of(entry, options.workspace, stack, say, ask):
-                    tools.add(tool)
-            session = await stack.enter_async_context(_session(wish, {**shared, "tools": tools}, options.allow_weaker))
-            agent = Agent(model, session=session, rounds=wish.rounds, system=await system_text(sandbox))
-            talk = Talk(agent, sandbox, show)
-            following = in_background(talk.follow(session.event_count))
-            try:
-                yield talk
-            finally:
-                following.cancel()
-
-
-async def _tools_of(
-    entry: ServerEntry, workspace: str, stack: AsyncExitStack, say: Callable[[str], None], ask: Ask | None
-) -> list[Tool]:
-    """The tools of a server; none, saying why, of one that cannot be used: the conversation goes on without it."""
-    say(f"connecting to the MCP server {entry.name}")
-    try:
-        server = await stack.enter_async_context(connected(entry, workspace, ask))
-    except (HandrailError, ModuleNotFoundError, OSError, Unavailable) as error:
-        say(f"the MCP server {entry.name} is left out: {error}")
-        return []
-    for warning in server.warnings:
-        say(f"the MCP server {entry.name}: {warning}")
-    return server.tools
-
-
-def _session(wish: Wish, shared: dict[str, Any], weaker: bool) -> Session:
-    if wish.resume is None:
-        return Session(**shared, store=wish.store)
-    if wish.store is None:
-        raise HandrailError(f"session {wish.resume} cannot be resumed: the store of sessions cannot be written")
-    return Session.resume(wish.store, wish.resume, **shared, allow_weaker=weaker)
+) -> AsyncIterator["ChatSession"]:
+    """Open a session, and an agent in it. `show`, `say` and `ask` are those of `open_session`."""
+    stored = Stored(wanted.store, wanted.resume, wanted.calls)
+    opening = open_session(options, wanted.settings, tools, approver, show, stored=stored, say=say, ask=ask)
+    async with opening as following:
+        system = await system_text(following.sandbox)
+        yield ChatSession(Agent(model, session=following.session, rounds=wanted.rounds, system=system), following)
 
 
 async def system_text(sandbox: Sandbox) -> str:
-    """What the model is told first; what the workspace says to such programs is part of it.
+    """The first text that the model gets; the workspace's own advice to such programs is part of it.
 
     The file is read through the sandbox: a link in it leads nowhere else.
     """
@@ -122,72 +83,52 @@ async def system_text(sandbox: Sandbox) -> str:
     return "\n\n".join(parts)
 
 
-def first_line(talk: "Talk") -> str:
+def first_line(chat_session: "ChatSession") -> str:
     """The sandbox and what it enforces, the network, the mode of the policy, and the model."""
-    report = talk.sandbox.report
+    report = chat_session.sandbox.report
     weaker = [guarantee.feature for guarantee in report.guarantees if guarantee.standing != "enforced"]
     enforced = f"{len(report.features)} of {len(report.guarantees)} promises enforced"
     weak = f" (not: {', '.join(weaker)})" if weaker else ""
-    mode = core_of(talk.agent.session).shared.policy.mode
-    model = visible(talk.agent.model_name, lines=False)
+    mode = core_of(chat_session.agent.session).shared.policy.mode
+    model = visible(chat_session.agent.model_name, lines=False)
     return f"{report.driver}: {enforced}{weak} · network {report.network} · policy {mode} · {model}"
 
 
-class Talk:
+class ChatSession:
     """One agent whose events are shown, and whose turns can be ended."""
 
-    def __init__(self, agent: Agent, sandbox: Sandbox, show: Callable[[Event], None]) -> None:
-        self.agent, self.sandbox = agent, sandbox
-        self._show = show
+    def __init__(self, agent: Agent, following: Following) -> None:
+        self.agent, self.sandbox = agent, following.sandbox
+        self._following = following
+        following.on_event, following.on_broken = self._note, self.end_turn
+        self.until_shown = following.until_shown
         self._scope: anyio.CancelScope | None = None
-        self._told = anyio.Event()
-        self._asked: set[str] = set()
         self._presses, self._pressed_at = 0, 0.0
         self._stopped: set[str] = set()
         """The running calls that were told to end."""
         self.running: set[str] = set()
         """The calls of the model that have no end yet."""
-        self.broken: OSError | None = None
-        """Why nothing can be shown any more."""
 
-    async def follow(self, start: int) -> None:
-        """Show events until the session ends; when they cannot be shown, end the turn."""
-        async for event in self.agent.session.events(start):
-            self._note(event)
-            try:
-                if self.broken is None:
-                    self._show(event)
-            except OSError as error:  # the reader of our output has gone
-                self.broken = error
-                self.end_turn()
-            if event.type in ("run_ended", "approval_asked"):
-                self._told.set()
-                self._told = anyio.Event()
+    @property
+    def broken(self) -> OSError | None:
+        """The reason for which nothing can be shown any more."""
+        return self._following.broken
 
     def _note(self, event: Event) -> None:
         if event.type == "call_started" and event.parent is None and event.call_id is not None:
             self.running.add(event.call_id)
         elif event.type == "call_ended":
             self.running.discard(event.call_id or "")
-        elif event.type == "approval_asked":
-            self._asked.add(event.data["id"])
-        elif event.type == "run_ended" and event.parent is None:
-            self._asked.add("")
-
-    async def until_shown(self, request_id: str) -> None:
-        """Return when everything before this request is on the screen."""
-        while request_id not in self._asked:
-            await self._told.wait()
 
     async def turn(self, prompt: str) -> Outcome:
         """Let the agent work on a prompt, and return when its last event was shown."""
-        self._asked.discard("")
+        self._following.begin_run()
         self._stopped.clear()
         outcome = Outcome("cancelled", "")
         with anyio.CancelScope() as self._scope:
             outcome = await self.agent.run(prompt)
         self._scope = None
-        await self.until_shown("")
+        await self.until_shown("run_ended")
         return outcome
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -209,7 +150,7 @@ class Talk:
             self._scope.cancel()
 
     def interrupt(self) -> int:
-        """What Ctrl-C does: the first ends the running calls, the second the turn. Returns how many it was in a row."""
+        """Answer Ctrl-C: the first ends the running calls, the second the turn. Returns how many came in a row."""
         now = time.monotonic()
         in_a_row = now - self._pressed_at < IN_A_ROW
         self._pressed_at = now

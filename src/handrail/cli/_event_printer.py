@@ -1,27 +1,37 @@
-"""Tell a person what happens in a session: the model's answer block by block, and a line for each call."""
+"""Tell a person what happens in a session: the model's answer block by block, each call, and what it did."""
 
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import Markdown
-from rich.padding import Padding
 from rich.text import Text
 
-from handrail.cli._output import as_json, duration, for_people
+from handrail.cli._console import as_json, duration
+from handrail.cli._result_view import Indented, view_of
 from handrail.contract.event import Event
 from handrail.contract.model import Usage
+from handrail.lazy import Lazy
 from handrail.policy.approval import visible
+
+if TYPE_CHECKING:
+    from rich import markdown as _markdown
+else:
+    _markdown = Lazy("rich.markdown")  # it loads a parser, which a call by hand seldom needs
 
 TITLES: Final = ("command", "path", "pattern", "prompt", "question", "job", "ref", "summary", "code")
 """The fields that tell best what a call is about, the best first."""
 MAX_TITLE_CHARS: Final = 300
 TAIL: Final = 5
 """Lines of a running command's output that are shown live."""
-SIGNS: Final = {"ok": ("✓", "green"), "failed": ("✗", "red")}
+SIGNS: Final = {"ok": ("✓", "green"), "exited": ("✗", "yellow"), "failed": ("✗", "red")}
+"""The sign of a call that went well, of a command that exited with another code than 0, and of a failed call."""
+MIN_TITLE_COLUMNS: Final = 8
+"""Columns that a call's title has at least, in a terminal that is too narrow for all facts behind it."""
+MAX_KEPT_COUNT: Final = 200
+"""Ended calls whose results can be opened again."""
 Print = Callable[[RenderableType], None]
 
 
@@ -40,31 +50,55 @@ class RunningCall:
 
 
 @dataclass(slots=True)
-class Indented:
-    """A line that is indented, also where a terminal breaks it; a file gets it whole, which rich would cut."""
+class _CallLine:
+    """The line of a call. A terminal cuts the title, so that the facts behind it stay; a file gets all of it."""
 
-    text: Text
+    sign: Text
+    title: str
+    facts: str
     columns: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if console.soft_wrap:
-            yield Text(" " * self.columns) + self.text
-        else:
-            yield Padding(self.text, (0, 0, 0, self.columns), expand=False)
+        line, facts = Text(" " * self.columns) + self.sign, Text(self.facts, style="dim")
+        title = Text(f" {self.title}" if self.title not in ("", "{}") else "")
+        if not console.soft_wrap:
+            room = options.max_width - line.cell_len - facts.cell_len
+            title.truncate(max(MIN_TITLE_COLUMNS, room), overflow="ellipsis")
+        line = line + title + facts
+        if not console.soft_wrap:
+            line.truncate(options.max_width, overflow="ellipsis")
+        yield line
 
 
-class Story:
+class EventPrinter:
     """Prints events as they come. What is not final yet, it tells on request: `answer`, `doing` and `running`."""
 
-    def __init__(self, calls: Print, answers: Print | None = None) -> None:
+    def __init__(
+        self,
+        calls: Print,
+        answers: Print | None = None,
+        *,
+        full: bool = False,
+        rest: Callable[[int], str] = lambda _: "--full shows all",
+        by_hand: Print | None = None,
+    ) -> None:
+        """Print lines about calls with `calls`, and the model's answers with `answers`.
+
+        `rest` says how to open the result of the call of this number, where lines of it are left out. `by_hand`
+        prints the results of calls that the person typed and whose output was shown meanwhile: before their line.
+        """
         self._calls, self._answers = calls, answers or calls
+        self._full, self._rest, self._by_hand = full, rest, by_hand
+        self._ended: dict[int, tuple[str, Mapping[str, Any]]] = {}
+        """The last calls that have ended, by number: the id, and the envelope."""
+        self._count = 0
         self.envelopes = False
         """Whether the envelope of each result is printed too."""
         self.running: dict[str, RunningCall] = {}
         self.answer = ""
         """The block of the answer that is not complete."""
         self.doing = ""
-        """What the model does now."""
+        """The model's activity now."""
         self.usage = Usage()
         self._streamed = False
         """Whether pieces of the answer came before it; of some models it comes whole."""
@@ -115,7 +149,7 @@ class Story:
 
     def _print_answer(self, text: str) -> None:
         if text.strip():
-            self._answers(Group(Text(""), Markdown(visible(text), hyperlinks=False)))
+            self._answers(Group(Text(""), _markdown.Markdown(visible(text), hyperlinks=False)))
 
     def _call_started(self, event: Event) -> None:
         depth = 0
@@ -132,7 +166,9 @@ class Story:
     def _announce(self, call: RunningCall) -> None:
         if not call.announced:
             call.announced = True
-            self._line(Text("▸ ", style="cyan") + _named(call), call.depth)
+            self._calls(
+                _CallLine(Text.assemble(("▸ ", "cyan"), (call.tool, "bold")), call.title, "", 2 + 2 * call.depth)
+            )
 
     def _call_repaired(self, event: Event) -> None:
         if call := self.running.get(event.call_id or ""):
@@ -168,17 +204,49 @@ class Story:
             call.tail.extend(rest)
 
     def _call_ended(self, event: Event) -> None:
-        data = event.data
-        call = self.running.pop(event.call_id or "", None) or RunningCall(data["tool"], "", event.time, 0)
-        sign, style = SIGNS.get(data["status"], SIGNS["failed"])
-        envelope = data.get("result") or {}
-        line = Text(f"{sign} ", style=style) + _named(call)
-        facts = [*([data["kind"]] if data.get("kind") else []), *_outcome(envelope), duration(data["duration_ms"])]
-        self._line(line + Text(f" · {' · '.join(map(str, facts))}", style="dim"), call.depth)
-        if envelope.get("ok") is False:
-            self._line(Text(_one_line(for_people(envelope)), style="dim"), call.depth + 1)
+        call = self.running.pop(event.call_id or "", None) or RunningCall(event.data["tool"], "", event.time, 0)
+        envelope = event.data.get("result") or {}
+        self._count += 1
+        self._ended[self._count] = event.call_id or "", envelope
+        self._ended.pop(self._count - MAX_KEPT_COUNT, None)
+        code = _exit_code(envelope)
+        sign, style = SIGNS["failed" if event.data["status"] != "ok" else "exited" if code else "ok"]
+        exited = [] if code is None else [f"exit {code}"]
+        facts = [*filter(None, [event.data.get("kind")]), *exited, duration(event.data["duration_ms"])]
+        line = Text.assemble((f"{sign} ", style), (call.tool, "bold"))
+        title = "" if self._by_hand else call.title
+        ended = _CallLine(line, title, f" · {' · '.join(map(str, facts))}", 0 if self._by_hand else 2 + 2 * call.depth)
+        if self._by_hand and envelope.get("ok"):
+            self._print_result(envelope, 0, self._full)
+            self._calls(ended)
+        else:
+            self._calls(ended)
+            asked_for = event.data["origin"] == "user"  # a command that the person typed themselves
+            self._print_result(envelope, 2 if self._by_hand else 4 + 2 * call.depth, self._full or asked_for)
+        for warning in envelope.get("warnings", ()):
+            self._line(Text(f"! {visible(warning)}", style="yellow"), call.depth + 1)
         if self.envelopes:
             self._calls(Text(as_json(envelope)))
+
+    def _print_result(self, envelope: Mapping[str, Any], columns: int, full: bool) -> None:
+        """Print the result of the last call, and how to open what is left out."""
+        view = view_of(envelope, full=full, streamed=self._by_hand is not None)
+        show = self._by_hand or self._calls
+        rest = f"… {view.hidden:,} {'earlier' if view.at_end else 'more'} lines · {self._rest(self._count)}"
+        hidden = [Indented([Text(rest, style="dim italic")], columns)] if view.hidden else []
+        drawn = list(view.drawn(columns, full=full))
+        for part in (*hidden, *drawn) if view.at_end else (*drawn, *hidden):
+            show(part)
+
+    def open(self, wanted: str) -> bool:
+        """Print the whole result of a call, by its number or its id. Returns False if there is no such call."""
+        for number, (id, envelope) in reversed(self._ended.items()):
+            if wanted in (str(number), id):
+                parts = list(view_of(envelope, full=True).drawn(2, full=True))
+                for part in parts or [Text("  (no result)", style="dim")]:
+                    self._calls(part)
+                return True
+        return False
 
     def _job_started(self, event: Event) -> None:
         self._note(f"{event.data['job']} runs in the background")
@@ -210,7 +278,7 @@ class Story:
         self._line(Text(_one_line(text), style=style), 0)
 
     def _line(self, text: Text, depth: int) -> None:
-        self._calls(Indented(text, 2 + 2 * depth))
+        self._calls(Indented([text], 2 + 2 * depth, cut=False))
 
 
 OF_THE_MODEL: Final = frozenset(
@@ -233,7 +301,7 @@ def whole_blocks(text: str) -> tuple[str, str]:
 
 
 def title(arguments: Any) -> str:
-    """What a call is about, in one line."""
+    """The subject of a call, in one line."""
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -245,34 +313,18 @@ def title(arguments: Any) -> str:
 
 
 def tokens(usage: Usage) -> str:
-    """What requests took, for people."""
+    """Tokens and cost of requests, for people."""
     cost = "" if usage.cost is None else f" · ${usage.cost:.4f}"
     if not usage.input_tokens and not usage.output_tokens:
         return f"tokens unknown: the model did not count them{cost}"
     return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out{cost}"
 
 
-def size(count: int) -> str:
-    """So many bytes, for people."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1_000:
-            return f"{count} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count = count / 1_000  # type: ignore[assignment]
-    return f"{count:.1f} GB"
-
-
-def _named(call: RunningCall) -> Text:
-    return Text(call.tool, style="bold") + Text(f" {call.title}" if call.title not in ("", "{}") else "")
-
-
-def _outcome(envelope: Mapping[str, Any]) -> list[str]:
-    """The exit code of a command that failed, and how large the result is."""
+def _exit_code(envelope: Mapping[str, Any]) -> int | None:
+    """The exit code of a command that has ended; None for other results, and for a command that was stopped."""
     result = envelope.get("result")
-    code = result.get("exit_code") if isinstance(result, Mapping) else None
-    exited = [f"exit {code}"] if isinstance(code, int) and code else []
-    if result is None:
-        return exited
-    return [*exited, size(len(json.dumps(result, ensure_ascii=False, default=str).encode("utf-8", "replace")))]
+    code = result.get("exit_code") if isinstance(result, Mapping) and "killed" not in result else None
+    return code if isinstance(code, int) else None
 
 
 def _change(repair: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from handrail.cli._kept import NoHome, state_directory
+from handrail.cli._state_file import NoHome, state_directory
 from handrail.contract.errors import HandrailError
 from handrail.store.store import Store
 from handrail.store.summary import Summary
@@ -15,7 +15,7 @@ LAST: Final = "last"
 
 
 def store_path() -> Path:
-    """Where sessions are kept."""
+    """The file of the stored sessions."""
     return state_directory() / FILE
 
 

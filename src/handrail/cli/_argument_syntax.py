@@ -18,11 +18,11 @@ Arguments = str | dict[str, Any]
 FROM_FILE: Final = "@"
 _FIELD: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _JSON_OBJECT: Final = re.compile(r"""\s*\{\s*(?:\}|$|"[^"]*"\s*:|'[^']*'\s*:)""")
-"""How an object in JSON, right or wrong, begins; `{ echo hi; }` is a command."""
+"""The beginning of a JSON object, right or wrong; `{ echo hi; }` is a command."""
 _WORD: Final = re.compile(r"""((?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+)\s*""", re.DOTALL)
 """One word of a command line, with its quotes, and the space after it."""
 LIKE_A_FIELD: Final = 0.75
-"""How similar a name is to a field's, from 0 to 1, to be taken for a slip."""
+"""Similarity of a name to a field's, from 0 to 1, from which the name counts as a slip."""
 
 
 def read_words(tool: Tool | None, words: Sequence[str], *, stdin: bool = True) -> Arguments:
@@ -187,6 +187,6 @@ def _location(field: str) -> tuple[str, ...]:
 
 
 def described(tool: Tool, field: str) -> Mapping[str, Any]:
-    """What the schema says of a field."""
+    """The schema of a field."""
     about: Mapping[str, Any] = tool.parameters["properties"][field]
     return about

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from handrail.cli._app import Advice, Command, Workspace, or_exit, run
+from handrail.cli._app import Advice, Command, Workspace, new_app, or_exit, run
 from handrail.cli._config import (
     FILE,
     ServerEntry,
@@ -23,9 +23,8 @@ from handrail.cli._config import (
     read_file,
     servers_in,
 )
-from handrail.cli._kept import Kept, Part
 from handrail.cli._settings import read_settings
-from handrail.cli.mcp import group
+from handrail.cli._state_file import JsonFile, Part
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
 from handrail.misuse import nearest
@@ -47,9 +46,11 @@ UNREACHABLE: Final = 1
 Ask = Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
 """Given a server's name, its question and the schema of the answer: the answer, or None."""
 Server = Annotated[str, typer.Argument(help=f"The name of a server in {FILE}, the URL of one, or a command line.")]
+app = new_app()
+"""Commands that join the group of `handrail mcp`."""
 
 
-@group.command(cls=Command)
+@app.command(cls=Command)
 def inspect(
     server: Server,
     workspace: Workspace = ".",
@@ -101,7 +102,7 @@ async def connected(entry: ServerEntry, workspace: str, ask: Ask | None = None) 
         if entry.sandbox is not None:
             opening = _open.open_sandbox(entry.sandbox, workspace=workspace)
             options["sandbox"] = await stack.enter_async_context(opening)
-        yield await stack.enter_async_context(_client.connect(entry.name, **options, pins=Part(Kept(PINS), key)))
+        yield await stack.enter_async_context(_client.connect(entry.name, **options, pins=Part(JsonFile(PINS), key)))
 
 
 def _as_json(server: "_client.ToolServer") -> str:
@@ -123,7 +124,7 @@ def _described(server: "_client.ToolServer", agree: bool) -> str:
     return "\n".join(lines)
 
 
-@group.command("accept", cls=Command)
+@app.command("accept", cls=Command)
 def accept_file(
     path: Annotated[str, typer.Argument(help="The file, or the directory that it is in.")] = ".",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -156,7 +157,7 @@ def _agrees() -> bool:
     return input("Start these on your machine when they are needed? [y/N] ").strip().lower() in ("y", "yes")
 
 
-@group.command("import", cls=Command)
+@app.command("import", cls=Command)
 def import_file(
     path: Annotated[str, typer.Argument(help='A JSON file with "mcpServers", as other programs have it.')],
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from handrail.cli._output import duration
+from handrail.cli._console import duration
 
 
 @pytest.mark.parametrize(

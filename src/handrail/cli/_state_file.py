@@ -27,11 +27,11 @@ def person_directory(variable: str, usual: str) -> Path:
 
 
 def state_directory() -> Path:
-    """Where they are. Raises NoHome."""
+    """The directory of these files. Raises NoHome."""
     return person_directory("XDG_STATE_HOME", ".local/state") / "handrail"
 
 
-class Kept(MutableMapping[str, Any]):
+class JsonFile(MutableMapping[str, Any]):
     """A table in a file; every change is written at once, and read again by whoever opens it next."""
 
     def __init__(self, name: str) -> None:
@@ -93,7 +93,7 @@ class Kept(MutableMapping[str, Any]):
 class Part(MutableMapping[str, str]):
     """The table under one key of a kept one."""
 
-    def __init__(self, whole: Kept, key: str) -> None:
+    def __init__(self, whole: JsonFile, key: str) -> None:
         self._whole, self._key = whole, key
         self._table: dict[str, str] = dict(whole.get(key) or {})
 

@@ -1,4 +1,4 @@
-"""What `handrail sessions` does with the store."""
+"""The work of `handrail sessions` on the store."""
 
 import os
 import sys
@@ -10,11 +10,10 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from handrail.cli._one_task import event_line
-from handrail.cli._output import as_json
-from handrail.cli._screen import make_console
-from handrail.cli._stored import find_session, has_store, lost_store, open_store
-from handrail.cli._story import Story, tokens
+from handrail.cli._console import as_json, make_console
+from handrail.cli._event_printer import EventPrinter, tokens
+from handrail.cli._run_task import event_line
+from handrail.cli._session_store import find_session, has_store, lost_store, open_store
 from handrail.contract.errors import HandrailError
 from handrail.policy.approval import visible
 from handrail.store.check import Damaged, SessionCheck
@@ -54,7 +53,7 @@ def _short(path: str) -> str:
     return f"~{path[len(home) :]}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
 
 
-def show(named: str, json: bool) -> None:
+def show(named: str, json: bool, full: bool) -> None:
     store = open_store()
     found = find_session(store, named)
     if json:
@@ -63,9 +62,9 @@ def show(named: str, json: bool) -> None:
         return
     console = make_console()
     _heading(console, found)
-    story = Story(console.print)
+    printer = EventPrinter(console.print, full=full)
     for event in store.events(found.id):
-        story.see(event)
+        printer.see(event)
 
 
 def _heading(console: Console, found: Summary) -> None:
@@ -124,12 +123,12 @@ def replay(named: str, speed: float) -> None:
     found = find_session(store, named)
     console = make_console()
     _heading(console, found)
-    story, last = Story(console.print), 0.0
+    printer, last = EventPrinter(console.print), 0.0
     for event in store.events(found.id):
         if last and speed:
             time.sleep(min(max(0.0, event.time - last), MAX_PAUSE_SECONDS) / speed)
         last = event.time
-        story.see(event)
+        printer.see(event)
 
 
 def export(named: str, file: str | None) -> None:

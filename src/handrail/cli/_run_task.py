@@ -12,14 +12,13 @@ from rich.text import Text
 from handrail.agent import Outcome
 from handrail.aio import in_background
 from handrail.cli._app import INTERRUPTED, Options, typed
+from handrail.cli._chat_session import ChatOptions, ChatSession, first_line, open_chat_session
+from handrail.cli._console import as_json, make_console
+from handrail.cli._event_printer import EventPrinter, tokens
 from handrail.cli._lost_files import lost_files
-from handrail.cli._output import as_json
-from handrail.cli._screen import make_console
+from handrail.cli._session_store import to_resume, writable_store
 from handrail.cli._settings import read_settings
 from handrail.cli._signals import interrupts
-from handrail.cli._stored import to_resume, writable_store
-from handrail.cli._story import Story, tokens
-from handrail.cli._talk import Talk, Wish, first_line, open_talk
 from handrail.cli._terminal import TerminalApprover, can_ask
 from handrail.cli._which_model import model_name, open_named
 from handrail.contract.errors import HandrailError
@@ -31,7 +30,7 @@ from handrail.toolkit.toolbox import Toolbox
 from handrail.tools.plugins import every_tool
 
 CODES: Final = {"done": 0, "asked_user": 3, "round_limit": 4, "budget": 4, "cancelled": INTERRUPTED}
-"""By the reason for which a run ended; any other is a 1."""
+"""Exit codes by the reason for which a run ended; any other reason is a 1."""
 READ_AT_ONCE: Final = 1 << 16
 
 
@@ -50,26 +49,28 @@ async def run_task(
     store, why_not = writable_store()
     settings = read_settings(options.workspace)
     options = settings.applied(options, typed.get())
-    wish = Wish(model_name(named, settings.model), store, id, rounds, calls, settings)
+    wanted = ChatOptions(model_name(named, settings.model), store, id, rounds, calls, settings)
     task = _Task(options)
     for note in settings.notes:
         task.say(note)
     if store is None:
         task.say(f"this session is not kept: {why_not}")
-    model = open_named(wish.model, settings.base_url if wish.model == settings.model else None)
-    async with open_talk(options, wish, model, task.tools, task.approver, task.show, task.say) as talk:
-        task.begin(talk)
+    model = open_named(wanted.model, settings.base_url if wanted.model == settings.model else None)
+    async with open_chat_session(
+        options, wanted, model, task.tools, task.approver, task.show, task.say
+    ) as chat_session:
+        task.begin(chat_session)
         ready = anyio.Event()
-        watching = in_background(_end_on_signals(talk, task, ready))
+        watching = in_background(_end_on_signals(chat_session, task, ready))
         await ready.wait()
         try:
-            outcome = await talk.turn(text)
+            outcome = await chat_session.turn(text)
         finally:
             watching.cancel()
-        if lost := await lost_files(talk.sandbox):
+        if lost := await lost_files(chat_session.sandbox):
             task.say(lost)
-        if talk.broken is not None:
-            raise talk.broken
+        if chat_session.broken is not None:
+            raise chat_session.broken
         task.finish(outcome, stored=store is not None)
     return CODES.get(outcome.reason, 1)
 
@@ -90,42 +91,43 @@ def _read_all(descriptor: int) -> str:
     return b"".join(iter(lambda: os.read(descriptor, READ_AT_ONCE), b"")).decode("utf-8", "replace")
 
 
-async def _end_on_signals(talk: Talk, task: "_Task", ready: anyio.Event) -> None:
+async def _end_on_signals(chat_session: ChatSession, task: "_Task", ready: anyio.Event) -> None:
     with anyio.open_signal_receiver(*interrupts(), signal.SIGTERM) as signals:
         ready.set()
         async for _ in signals:
             if task.person is None or not task.person.editing:
-                talk.end_turn()
+                chat_session.end_turn()
 
 
 class _Task:
-    """What one task shows, and whom it asks."""
+    """One task at the terminal: its output, and the person whom it asks."""
 
     def __init__(self, options: Options) -> None:
         self._console = make_console(stderr=True)
         self.tools = Toolbox(every_tool(self.say))
         self._json, self._options = options.json, options
         self._to_person = sys.stdout.isatty() and not options.json
-        self._story = Story(self._console.print, make_console().print if self._to_person else lambda _: None)
-        self._talk: Talk | None = None
+        answers = make_console().print if self._to_person else lambda _: None
+        self._printer = EventPrinter(self._console.print, answers, full=options.full)
+        self._session: ChatSession | None = None
         asks = can_ask() and not options.yes
         self.person = (
             TerminalApprover(self._console, self.tools, remembers=True, shown=self._until_shown) if asks else None
         )
         self.approver: Any = approve_all if options.yes else self.person
 
-    def begin(self, talk: Talk) -> None:
-        self._talk = talk
+    def begin(self, chat_session: ChatSession) -> None:
+        self._session = chat_session
         if self.person is not None:
-            self.person.sandbox = talk.sandbox
-        self._console.print(Text(first_line(talk), style="dim"))
+            self.person.sandbox = chat_session.sandbox
+        self._console.print(Text(first_line(chat_session), style="dim"))
 
     def show(self, event: Event) -> None:
         """One event: as JSON for a program, and as lines for a person."""
         if self._json:
             print(event_line(event), flush=True)
         elif event.type != "user":
-            self._story.see(event)
+            self._printer.see(event)
         if event.type == "call_ended" and "needs_approval" in ((event.data.get("result") or {}).get("data") or {}):
             self.say("nobody can be asked here; add --yes to approve every request, or --mode open to ask for none")
 
@@ -134,15 +136,19 @@ class _Task:
         if not self._json and not self._to_person and outcome.text and outcome.reason != "model_error":
             print(visible(outcome.text), flush=True)
         self._console.print(Text(tokens(outcome.usage), style="dim"))
-        if stored and self._talk is not None and outcome.reason in ("asked_user", "round_limit", "budget", "cancelled"):
-            self.say(f"to go on: handrail run --resume {self._talk.agent.session.id} '…'")
+        if (
+            stored
+            and self._session is not None
+            and outcome.reason in ("asked_user", "round_limit", "budget", "cancelled")
+        ):
+            self.say(f"to go on: handrail run --resume {self._session.agent.session.id} '…'")
 
     def say(self, text: str) -> None:
         self._console.print(Text(f"handrail: {visible(text, lines=False)}", style="yellow"))
 
     async def _until_shown(self, request_id: str) -> None:
-        if self._talk is not None:
-            await self._talk.until_shown(request_id)
+        if self._session is not None:
+            await self._session.until_shown(request_id)
 
 
 def event_line(event: Event) -> str:

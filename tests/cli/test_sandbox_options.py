@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handrail.cli._inside import read_mount, read_variable
+from handrail.cli._sandbox_options import read_mount, read_variable
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from tests.cli.terminal import plain

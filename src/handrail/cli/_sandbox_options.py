@@ -1,4 +1,4 @@
-"""What a person adds to a sandbox on the command line: mounts, variables, their environment and name."""
+"""Options of a sandbox on the command line: mounts, variables, the person's environment and name."""
 
 import os
 import re
