@@ -1,7 +1,6 @@
 """Run a call only if the policy or a person allows it."""
 
 from dataclasses import replace
-from inspect import isawaitable
 from time import time
 from typing import Any, Final, get_args
 
@@ -14,12 +13,11 @@ from handrail.contract.errors import Unavailable
 from handrail.contract.result import Failure, Result, to_wire
 from handrail.misuse import shown
 from handrail.policy.approval import event_data, request_for, visible
-from handrail.policy.approvers import wait_of
+from handrail.policy.approvers import ask, wait_of
 from handrail.policy.judge import ALLOWED, DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
-from handrail.threads import Work, is_async
 from handrail.toolkit.gate import Next, Step
 from handrail.toolkit.hosted import refusal
 from handrail.toolkit.tool import Tool
@@ -184,7 +182,7 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
     try:
         with step.clock.pause(), anyio.move_on_after(wait) as scope:
             step.watch(scope)
-            decision = await _answer(approver, request)
+            decision = await ask(approver, request)
         await checkpoint_if_cancelled()
         if cancels() > before and not scope.cancel_called:  # the approver swallowed it
             raise anyio.get_cancelled_exc_class()
@@ -208,18 +206,14 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
         step.emit("approval_settled", settled)
 
 
-async def _answer(approver: Approver, request: ApprovalRequest) -> object:
-    """A plain function answers in a thread: the event loop goes on, and a call that ends leaves it behind."""
-    if is_async(approver):
-        answer: object = approver(request)
-    else:
-        answer = await Work(lambda: approver(request)).wait()
-    return await answer if isawaitable(answer) else answer
-
-
 def _settlement(request: ApprovalRequest, answer: Decision | Failure) -> dict[str, Any]:
     if isinstance(answer, Failure):
         return {"decision": answer.kind}
+    by = {"by": answer.by} if answer.by else {}
+    return {**_settled(request, answer), **by}
+
+
+def _settled(request: ApprovalRequest, answer: Decision) -> dict[str, Any]:
     if answer.verdict == "remember" and request.suggested_rule:
         return {"decision": "remember", "rule": request.suggested_rule}
     if answer.verdict == "edit":

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_UNWRITTEN: Final = 256
 """Events that wait for the next write at most, where nobody looks at them."""
+UNWRITTEN_SECONDS: Final = 0.2
+"""Seconds that an event waits for the next write at most, so that other processes see it."""
 PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
 """By how many those that print live output of a call are more after an event."""
 STORED_AT_ONCE: Final = frozenset(
@@ -86,7 +88,10 @@ class Transcript:
         self._delivering = False
         self._delivers_on: Any = None
         """The event loop that will deliver what waits for its next turn."""
-        self._waiting: list[tuple[Any, anyio.Event]] = []
+        self._waiting: dict[anyio.Event, Any] = {}
+        """The wake-up calls of followers, and the event loop of each."""
+        self._flushes_on: Any = None
+        """The event loop that will write what waits, if nothing else does before."""
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
         with self.lock:
@@ -105,6 +110,8 @@ class Transcript:
                 self._unwritten.append(event)
                 if type in STORED_AT_ONCE or len(self._unwritten) >= MAX_UNWRITTEN:
                     self.flush()
+                elif self._flushes_on is None or not self._flushes_on.is_running():
+                    self._flush_later()
             if self.listeners:
                 self._deliver(soon=type in PIECES)
         if self._waiting:
@@ -286,11 +293,14 @@ class Transcript:
                     if (event := self.events.get(seq)) is not None:
                         yield event
             woken = anyio.Event()
-            self._waiting.append((running_loop(), woken))
-            if start == self.count:
-                if self.closed:
-                    return
-                await woken.wait()
+            self._waiting[woken] = running_loop()
+            try:
+                if start == self.count:
+                    if self.closed:
+                        return
+                    await woken.wait()
+            finally:
+                self._waiting.pop(woken, None)  # a follower that leaves while nothing happens is forgotten
 
     def _keep(self, event: Event) -> None:
         self.events[self.count] = event
@@ -322,6 +332,20 @@ class Transcript:
                         listener(event)
         self._delivering = False
 
+    def _flush_later(self) -> None:
+        """Have what waits written within UNWRITTEN_SECONDS: other processes read the store.
+
+        One timer serves all events of that time; without an event loop, the next write does it.
+        """
+        if (loop := loop_here()) is not None:
+            self._flushes_on = loop
+            loop.call_later(UNWRITTEN_SECONDS, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flushes_on = None
+        if not self.closed:
+            self.flush()
+
     def _deliver_later(self) -> bool:
         """Whether there is an event loop that will deliver what waits."""
         loop = loop_here()
@@ -338,8 +362,8 @@ class Transcript:
             self._deliver()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for loop, woken in waiting:
+        waiting, self._waiting = self._waiting, {}
+        for woken, loop in waiting.items():
             call_on(loop, woken.set)
 
 

@@ -37,6 +37,7 @@ from handrail.session._resume import Past, go_on, ids_in
 from handrail.session._secrets import CleanEvents, scrubber_for, with_secrets
 from handrail.session._together import CallsTogether
 from handrail.session._transcript import Transcript
+from handrail.session.door import open_door
 from handrail.session.options import SessionOptions
 from handrail.session.pending import Begun, Pending
 from handrail.session.standard import admit
@@ -75,6 +76,7 @@ class Session(AsyncWith):
         secrets: texts that no event, result, artifact, log or span may contain; `[secret]` takes their place.
         call_timeout: seconds after which any call is ended, also of a tool that keeps its own clock.
         id: the session's own, which artifacts and a store know it by; a random one if None.
+        door: whether other processes of this user may watch, answer and end the session (`Store.attach`).
     """
 
     _idle: anyio.Event | None
@@ -89,7 +91,7 @@ class Session(AsyncWith):
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
         store: "Store | Past | None" = None, secrets: Sequence[str] = (), call_timeout: float | None = None,
-        id: str | None = None,
+        id: str | None = None, door: bool = False,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         _checks.check_options(sandbox, policy, approver, budget, caps, host, call_timeout, id)
@@ -111,6 +113,8 @@ class Session(AsyncWith):
         stored, past = (None, ()) if store is None else store.open(self.id)
         clean = None if self.scrubber is None else CleanEvents(self.scrubber)
         self._transcript = made = Transcript(stored, past, self.facts, clean)
+        self.door = open_door(door, made, stored, self.shared, self.terminate)
+        """Lets other processes in; None without one."""
         self.forget_calls_beyond, self.flush, self.settle = made.forget_calls_beyond, made.flush, made.settle
         self.begin_body, self.begin_when_free, self.release = made.begin, made.begin_when_free, made.release
         self.memory_changes, self._idle = self.memories.changes, None
@@ -151,6 +155,10 @@ class Session(AsyncWith):
         self._open.push_async_callback(finish, self._begun.end)
         for reader in self._readers:
             reader.begin()
+        if self.door is not None:
+            self._open.push_async_callback(finish, self.door.close)
+            if why := await self.door.open():
+                self._warn(why)
         return self
 
     async def __aexit__(

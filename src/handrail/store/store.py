@@ -21,6 +21,7 @@ from handrail.store._database import Database
 from handrail.store._end_mark import End, EndMark, read_mark
 from handrail.store._lines import Part, export_lines, read_lines
 from handrail.store._rows import PAGE, Rows
+from handrail.store.attached import Attached
 from handrail.store.check import DamagedSession, MarkState, SessionCheck
 from handrail.store.ends import open_ends
 from handrail.store.stored import StoredSession
@@ -47,6 +48,7 @@ class Store:
         self._claims = self.path.with_name(f"{self.path.name}.claims")
         self._ends = self.path.with_name(f"{self.path.name}.ends")
         self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")), blobs=blobs)
+        self._changes, self._seen = 0, (0, 0, 0, 0)
 
     def sessions(self) -> list[Summary]:
         """All sessions, the one that changed last first. One that has lost events is `damaged`."""
@@ -65,6 +67,39 @@ class Store:
     def events(self, id: str, start: int = 0) -> Iterator[Event]:
         """The events of a session from number `start`. Raises HandrailError behind the last good one."""
         return self._rows(id).read(start)
+
+    def lines(self, id: str, start: int = 0, limit: int | None = None) -> Iterator[str]:
+        """The events from number `start`, at most `limit`, each as the JSON text `[seq,time,type,call,parent,data]`."""
+        return self._rows(id).lines(start, limit)
+
+    def summary(self, id: str) -> Summary:
+        """One session, as `sessions` lists it. Raises HandrailError if there is none of this id."""
+        if self._find(id) is None:
+            self._rows(id)  # says that there is none, or that its events are lost
+        with self._database.use() as connection:
+            query = "SELECT no, id, folded, summary, digest FROM sessions WHERE id = ?"
+            row = connection.execute(query, (id,)).fetchone()
+        found = None if row is None else self._summary(*row)
+        if found is None:
+            raise HandrailError(f"there is no session {id!r} in {self.path}")
+        return found
+
+    def changed(self) -> int:
+        """A number that rises when any session changes, begins or ends, in this process or another one."""
+        if self.path.exists():
+            self._open()
+            with suppress(FileNotFoundError):
+                seen = (*self._database.version(), os.stat(self._claims).st_mtime_ns)
+                self._changes += seen != self._seen
+                self._seen = seen
+        return self._changes
+
+    def attach(self, id: str) -> Attached:
+        """Follow, answer, prompt or end a session that another process of this user runs; use it with `async with`.
+
+        Of a session that nobody runs there are the events, and its state is "ended".
+        """
+        return Attached(self, self._claims, id)
 
     def check(self, id: str) -> SessionCheck:
         """Read a whole session, and compare it with its digests, its end mark and its artifacts."""

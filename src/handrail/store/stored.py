@@ -83,6 +83,11 @@ class StoredSession:
         """The session's number in the database; None before its first event."""
         return self._number
 
+    @property
+    def claim(self) -> Claim:
+        """The session's claim, beside which its door is."""
+        return self._claim
+
     def close(self) -> None:
         """Let others write the session. May be called twice."""
         self._mark.close()

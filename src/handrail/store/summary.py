@@ -7,6 +7,7 @@ from typing import Final
 
 from handrail.contract.event import Event
 from handrail.contract.model import Usage
+from handrail.store.activity import Activity, ActivityName
 
 MAX_TITLE: Final = 80
 
@@ -29,6 +30,8 @@ class Summary:
     """The sandbox's driver; empty without one."""
     forked: bool = False
     """Whether it is a copy of another session that nobody has gone on with."""
+    activity: ActivityName = "ended"
+    """Whether the session works, waits for a person or is idle in a living process; otherwise it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,15 @@ class Digest:
     workspace: str = ""
     sandbox: str = ""
     forked: bool = False
+    activity: Activity = field(default=Activity())
 
     @classmethod
     def from_json(cls, text: str) -> "Digest":
         """Read what `to_json` wrote; fields that are missing have their default."""
         stored = json.loads(text)
         known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
-        return cls(**{**known, "usage": Usage(**known.get("usage", {}))})
+        made = {"usage": Usage(**known.get("usage", {})), "activity": Activity(**known.get("activity", {}))}
+        return cls(**{**known, **made})
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -60,7 +65,8 @@ class Digest:
         """The digest after these events too."""
         digest = self
         for event in events:
-            digest = replace(digest, created=digest.created or event.time, updated=event.time)
+            activity = digest.activity.after(event)
+            digest = replace(digest, created=digest.created or event.time, updated=event.time, activity=activity)
             if event.parent is None:
                 digest = digest._after_own(event)
             elif event.type == "model_answered":  # of a task
@@ -73,6 +79,7 @@ class Digest:
         return Summary(
             id, self.title, self.created, self.updated, state,
             self.model, self.calls, self.usage, self.workspace, self.sandbox, self.forked,
+            self.activity.name if running else "ended",
         )  # fmt: skip
 
     def _after_own(self, event: Event) -> "Digest":
