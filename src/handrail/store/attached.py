@@ -18,7 +18,7 @@ from handrail.contract.result import Image, to_wire
 from handrail.misuse import expect
 from handrail.store._claim import door_of
 from handrail.store.activity import ActivityName
-from handrail.store.door import DOOR_VERSION, Frames, is_same_user, short_path
+from handrail.store.door import DOOR_VERSION, Frames, Gone, is_same_user, short_path
 
 if TYPE_CHECKING:
     from handrail.store.store import Store
@@ -27,6 +27,7 @@ LOOK_SECONDS: Final = 0.2
 """Seconds between two looks into the store, where no door tells that there is more."""
 HELLO_SECONDS: Final = 10.0
 """Seconds that a door has to say hello."""
+ENDED: Final = "its process has ended, or closed its door"
 EVENTS_PER_TURN: Final = 64
 """Events after which other tasks get a turn."""
 
@@ -46,7 +47,9 @@ class Attached:
     def __init__(self, store: "Store", claims: Path, id: str) -> None:
         self.id = id
         self._store, self._claims = store, claims
+        self._opened: Frames | None = None
         self._frames: Frames | None = None
+        """The same connection, while the session answers."""
         self._why = ""
         """Why the session cannot be reached; empty while it can."""
         self._state: ActivityName = "ended"
@@ -74,8 +77,8 @@ class Attached:
     ) -> None:
         if self._task is not None:
             self._task.cancel()
-        if self._frames is not None:
-            await self._frames.close()
+        if self._opened is not None:
+            await self._opened.close()
         self._gone("this Attached was closed")
 
     @property
@@ -136,9 +139,8 @@ class Attached:
         except OSError as error:
             self._why = f"the door of session {self.id} cannot be opened: {error.strerror or error}"
             return
-        self._frames = Frames(stream)
+        self._opened = self._frames = Frames(stream)
         if not is_same_user(stream):
-            await self._frames.close()
             self._gone("its door belongs to another user")
             return
         greeted = anyio.Event()
@@ -158,7 +160,7 @@ class Attached:
                 greeted.set()
         finally:
             if not self._why:
-                self._gone("its process has ended, or closed its door")
+                self._gone(ENDED)
             greeted.set()
 
     def _take(self, frame: Mapping[str, Any]) -> None:
@@ -206,7 +208,10 @@ class Attached:
 
         self._waiting[self._number] = take
         try:
-            await self._frames.send({"no": self._number, "do": what, **given})
+            try:
+                await self._frames.send({"no": self._number, "do": what, **given})
+            except Gone:
+                self._gone(ENDED)
             await done.wait()
         finally:
             self._waiting.pop(self._number, None)

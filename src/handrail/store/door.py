@@ -47,6 +47,10 @@ def is_same_user(stream: SocketStream) -> bool:
     return int(user) == os.geteuid()
 
 
+class Gone(Unavailable):
+    """The other end of a connection is closed."""
+
+
 class Frames:
     """The frames of one connection. Sending is for one task at a time; a frame that is too long ends the connection."""
 
@@ -55,7 +59,7 @@ class Frames:
         self._sending = anyio.Lock()
 
     async def send(self, frame: Mapping[str, Any]) -> None:
-        """Send a frame. Raises Unavailable if the other end is gone, or the frame is too long."""
+        """Send a frame. Raises Gone if the other end is, Unavailable if the frame is too long."""
         data = json.dumps(frame, ensure_ascii=True, default=str).encode() + b"\n"
         if len(data) > MAX_FRAME_BYTES:
             raise Unavailable(f"The door takes {MAX_FRAME_BYTES:,} bytes at once, not {len(data):,}.", retryable=False)
@@ -63,7 +67,7 @@ class Frames:
             async with self._sending:
                 await self._stream.send(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise Unavailable("The other end of the door is gone.") from error
+            raise Gone("The other end of the door is gone.") from error
 
     async def read(self) -> AsyncIterator[dict[str, Any]]:
         """Yield frames until the other end closes, or sends what is not a frame."""
