@@ -105,7 +105,7 @@ async def program(store: Store, *texts: str) -> AsyncIterator["subprocess.Popen[
 
 
 async def test_another_process_answers_and_the_transcript_says_who(store: Store) -> None:
-    async with program(store, "hello") as running, store.attach("s") as attached:
+    async with program(store, "hello", "second") as running, store.attach("s") as attached:
         asked = (await seen(attached, "approval_asked")).data
         assert attached.state == "waits"
         assert not await attached.answer(asked["id"], Decision.approve(), arguments_hash="of other arguments")
@@ -114,6 +114,11 @@ async def test_another_process_answers_and_the_transcript_says_who(store: Store)
         assert not await attached.answer(asked["id"], Decision.deny(), arguments_hash=hash), "the first answer counts"
         assert (await seen(attached, "approval_settled")).data["by"] == "web"
         assert (await seen(attached, "call_ended")).data["status"] == "ok"
+        async for event in attached.events():
+            if event.type == "approval_asked" and event.data["id"] != asked["id"]:
+                hash = event.data["arguments_hash"]
+                assert await attached.answer(event.data["id"], Decision.deny("no"), arguments_hash=hash)
+                break
         with anyio.fail_after(60):
             assert [event.type async for event in attached.events()][-1] == "call_ended"
         assert attached.state == "ended"
