@@ -12,7 +12,7 @@ from handrail.contract.approval import Approver
 from handrail.contract.errors import HandrailError, NameConflict, describe_error
 from handrail.contract.event import Event
 from handrail.contract.limits import Budget
-from handrail.contract.model import Message, Model, Turn, Usage
+from handrail.contract.model import FailedKind, Message, Model, ModelFailed, Turn, Usage
 from handrail.contract.result import Failure, Image, Result
 from handrail.log import report
 from handrail.misuse import expect, expect_number, explains_misuse
@@ -51,6 +51,10 @@ class Outcome:
     """The object that `Agent(output=…)` asks for; None unless the reason is `done`."""
     store_error: str = field(default="", kw_only=True)
     """Why the store lacks the end of this run; empty if it has it, or there is no store."""
+    failed: FailedKind | None = field(default=None, kw_only=True)
+    """The kind of the model's failure, where one ended the run."""
+    retry_after: float | None = field(default=None, kw_only=True)
+    """Seconds that the provider asked to wait, where its failure ended the run."""
 
 
 @explains_misuse
@@ -192,7 +196,7 @@ class Agent:
             await self.session.settle()
         return Outcome(
             reason, text, session_id=self.session.id, usage=self.usage, output=state.output,
-            store_error=self.session.store_error,
+            store_error=self.session.store_error, failed=state.failed, retry_after=state.retry_after,
         )  # fmt: skip
 
     async def _rounds(self, host: LoopHost, state: "_Run") -> End:
@@ -204,6 +208,8 @@ class Agent:
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 who = f"The model {type(self.model).__name__} (session {self.session.id!r})"
                 state.traceback = report(who, error)
+                state.failed = error.kind if isinstance(error, ModelFailed) else "error"
+                state.retry_after = getattr(error, "retry_after", None)
                 return "model_error", describe_error(error)
             end = await self._act(turn, host, state) if turn.calls else self._conclude(turn, state)
             if end is not None:
@@ -332,6 +338,8 @@ class _Run:
     def __init__(self) -> None:
         self.output: Any = None
         self.traceback = self.steered = ""
+        self.failed: FailedKind | None = None
+        self.retry_after: float | None = None
         self.empty = self.sent_back = False
         """Whether the last answer was empty; whether a text was sent back for want of a typed answer."""
 

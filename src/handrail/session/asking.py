@@ -236,6 +236,7 @@ class Asking:
             data={
                 "text": turn.text, "calls": listed, "stop": turn.stop, "model": self._name,
                 "usage": turn.usage.as_data(), "keep": turn.keep,
+                **({} if turn.tokens is None else {"tokens": turn.tokens.as_data()}),
             },
         )  # fmt: skip
         if turn.stop == "other":
