@@ -99,7 +99,7 @@ def test_the_directory_of_another_batch_is_refused(tmp_path: Path, name: str, sa
 def test_results_without_their_description_are_refused(tmp_path: Path) -> None:
     written(tmp_path, result("a"))
     (tmp_path / ABOUT).unlink()
-    with pytest.raises(HandrailError, match="no batch.json"):
+    with pytest.raises(HandrailError, match=r"no batch\.json"):
         Ledger(tmp_path, ABOUT_IT)
     (tmp_path / ABOUT).write_text("{")
     with pytest.raises(HandrailError, match="cannot be read"):

@@ -18,6 +18,7 @@ if interruptible:
 try:
     from handrail.cli import (  # noqa: F401 - each adds its command to the app
         _installed,
+        batch,
         call,
         chat,
         conform,

@@ -2,7 +2,7 @@
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -24,6 +24,9 @@ Id = Annotated[
         metavar="ID", help="A session, by the beginning of its id; `last` is the newest of this directory, or of all."
     ),
 ]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="DIR", help="The directory of a batch; your own store without it.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 group = typer.Typer(cls=TyperGroup, no_args_is_help=True, rich_markup_mode=None)
 SUMMARY = "List, show, check, export, replay, go on with, branch and remove conversations."
@@ -31,15 +34,15 @@ app.add_typer(group, name="sessions", help=SUMMARY, short_help=SUMMARY)
 
 
 @group.command("list", cls=Command)
-def list_sessions(json: Json = False) -> None:
+def list_sessions(json: Json = False, store: Store = None) -> None:
     """List the stored conversations, the one that changed last first."""
-    or_exit(lambda: _shelf.list_sessions(json))
+    or_exit(lambda: _shelf.list_sessions(json, store))
 
 
 @group.command(cls=Command)
-def show(id: Id, json: Json = False) -> None:
+def show(id: Id, json: Json = False, store: Store = None) -> None:
     """Show a conversation: prompts, answers, and a line for each call; with --json, its events."""
-    or_exit(lambda: _shelf.show(id, json))
+    or_exit(lambda: _shelf.show(id, json, store))
 
 
 @group.command(cls=Command)
@@ -63,10 +66,16 @@ def replay(
 
 @group.command(cls=Command)
 def export(
-    id: Id, file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None
+    id: Id,
+    file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None,
+    form: Annotated[
+        Literal["handrail", "chat", "atif"],
+        typer.Option("--as", help="handrail, with artifacts, to load again; chat, OpenAI's messages; or atif."),
+    ] = "handrail",
+    store: Store = None,
 ) -> None:
-    """Write a conversation as lines of JSON, with its artifacts."""
-    or_exit(lambda: _shelf.export(id, file))
+    """Write a conversation as lines of JSON, with its artifacts; or as a trajectory for evaluation and training."""
+    or_exit(lambda: _shelf.export(id, file, form, store))
 
 
 @group.command(cls=Command)

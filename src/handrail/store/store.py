@@ -8,7 +8,7 @@ from os import PathLike, urandom
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from handrail.artifacts.store import Artifacts, Incoming
 from handrail.contract.blobs import Blobs
@@ -21,6 +21,7 @@ from handrail.store._database import Database
 from handrail.store._end_mark import End, EndMark, read_mark
 from handrail.store._lines import Part, export_lines, read_lines
 from handrail.store._rows import PAGE, Rows
+from handrail.store._trajectory import as_atif, as_chat
 from handrail.store.check import DamagedSession, MarkState, SessionCheck
 from handrail.store.ends import open_ends
 from handrail.store.stored import StoredSession
@@ -87,6 +88,13 @@ class Store:
     def export(self, id: str) -> Iterator[str]:
         """The session as JSON lines, artifacts as base64; `load` reads them."""
         return export_lines(id, self.events(id), self.artifacts.contents(id))
+
+    def trajectory(self, id: str, form: Literal["chat", "atif"]) -> dict[str, Any]:
+        """The conversation of a session for evaluation and training, with its reward; None where nobody scored it.
+
+        `chat` has the messages as OpenAI's chat API takes them, `atif` is a trajectory of the format ATIF.
+        """
+        return as_chat(self.events(id)) if form == "chat" else as_atif(id, self.events(id))
 
     def load(self, lines: Iterable[str]) -> str:
         """Add a session from the lines of an export. Returns its id: a new one if its own is taken.
