@@ -163,7 +163,7 @@ class _Batch:
                 finally:
                     self.totals.running -= 1
                     self._tell()
-        except OSError as error:  # a result cannot be written: nobody else's can
+        except Exception as error:  # noqa: BLE001 - a result cannot be written, so nobody's can; raised by `run`
             self._broken = error
             everybody.cancel()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 
+from handrail.aio import in_background
 from handrail.batch import Here, Task, run_batch
 from handrail.batch.task import read_tasks
 from handrail.cli._app import INTERRUPTED, MISTAKE
@@ -61,12 +62,14 @@ async def run(wish: BatchWish) -> int:
         run_batch, tasks, crew, wish.out, jobs=wish.jobs, tries=wish.tries, samples=wish.samples, only=wish.only,
         limit=wish.limit, retry_lost=wish.retry_lost, show=screen.see, stop=stop,
     )  # fmt: skip
-    async with anyio.create_task_group() as group:
-        with anyio.CancelScope() as scope:
-            await group.start(_heed_signals, stop, scope, screen)
-            with screen:
-                totals = await work()
-        group.cancel_scope.cancel()
+    ready, scope = anyio.Event(), anyio.CancelScope()
+    watching = in_background(_heed_signals(stop, scope, screen, ready))
+    await ready.wait()
+    try:
+        with scope, screen:
+            totals = await work()
+    finally:
+        watching.cancel()
     if totals is None:
         screen.say("the running tasks were ended; the same command goes on with them")
         return INTERRUPTED
@@ -79,11 +82,9 @@ def limits() -> Limits:
     return Limits()
 
 
-async def _heed_signals(
-    stop: anyio.Event, scope: anyio.CancelScope, screen: Any, *, task_status: anyio.abc.TaskStatus[None]
-) -> None:
+async def _heed_signals(stop: anyio.Event, scope: anyio.CancelScope, screen: Lines, ready: anyio.Event) -> None:
     with anyio.open_signal_receiver(*interrupts(), signal.SIGTERM) as signals:
-        task_status.started()
+        ready.set()
         async for _ in signals:
             if stop.is_set():
                 scope.cancel()

@@ -42,7 +42,10 @@ from handrail.scrub import SHORTEST
 
 if TYPE_CHECKING:
     from google.genai import client as _genai
+
+    from handrail.models import _sampled
 else:
+    _sampled = Lazy("handrail.models._sampled")
     _genai = Lazy("google.genai.client")
 
 KINDS: Final = {"openai": "openai-responses"}
@@ -60,6 +63,8 @@ STOPS: Final[Mapping[str, Stop]] = {
 }
 SEARCH: Final = "tool_search"
 """What the library calls a provider's own search for tools that are deferred."""
+ASKED: Final = "handrail_tokens"
+"""Key of a response's details that says that its tokens were asked for."""
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
 
@@ -74,6 +79,7 @@ def connect(
     max_tokens: int | None = None,
     timeout: float = MODEL_SILENCE,
     cache: bool = True,
+    tokens: bool = False,
     **settings: Any,
 ) -> "ProviderModel":
     """The model. Raises HandrailError for a wrong option and a missing key; nothing is sent."""
@@ -88,6 +94,8 @@ def connect(
     client = _client(provider, model, name=name, api_key=api_key, base_url=base_url, timeout=timeout)
     if max_tokens is not None:
         settings["max_tokens"] = max_tokens
+    if tokens:
+        client, settings = _sampled.asking(name, provider, client, settings)
     if provider in ("anthropic", "openai") or "cache" in settings:  # the others cache by themselves
         settings["cache"] = cache
     key = api_key or _key_of(client)
@@ -261,7 +269,8 @@ class _Pieces:
 
 def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     """The whole answer. Raises ModelFailed for one that has no end."""
-    written = (response.provider_details or {}).get("finish_reason")
+    details = response.provider_details or {}
+    written = details.get("finish_reason")
     if response.state == "incomplete" or not (written or response.finish_reason == "content_filter"):
         raise ModelFailed(f"{name}: the answer ended before it was complete", transient=True, kind="cut")
     calls = tuple(
@@ -273,10 +282,11 @@ def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     if stop == "end" and calls:
         stop = "tool_use"
     text = "".join(part.content for part in response.parts if isinstance(part, parts.TextPart))
-    refusal = (response.provider_details or {}).get("refusal")
+    refusal = details.get("refusal")
     if stop == "refused" and not text and isinstance(refusal, str):
         text = refusal
-    return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response))
+    tokens = _sampled.tokens_of(details) if details.get(ASKED) else None
+    return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response), tokens)
 
 
 def _usage(response: parts.ModelResponse, *, priced: bool) -> Usage:

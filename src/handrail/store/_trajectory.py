@@ -34,20 +34,14 @@ def as_chat(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def _assistant(data: Mapping[str, Any]) -> dict[str, Any]:
-    calls = [
-        {
-            "id": call["id"],
-            "type": "function",
-            "function": {"name": call["name"], "arguments": _text(call["arguments"])},
-        }
-        for call in data["calls"]
-    ]
+    named = [(call["id"], {"name": call["name"], "arguments": _text(call["arguments"])}) for call in data["calls"]]
+    calls = [{"id": id, "type": "function", "function": function} for id, function in named]
     return {"role": "assistant", "content": data["text"], **({"tool_calls": calls} if calls else {})}
 
 
 def _asked_for(messages: list[dict[str, Any]], call: str | None) -> bool:
     """Whether the last answer made this call; calls that tools make are no messages."""
-    last = next((each for each in reversed(messages) if each["role"] == "assistant"), {})
+    last: dict[str, Any] = next((each for each in reversed(messages) if each["role"] == "assistant"), {})
     return any(each["id"] == call for each in last.get("tool_calls", ()))
 
 
