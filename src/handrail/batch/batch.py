@@ -82,16 +82,14 @@ async def run_batch(
         show: called with each event of the batch, and the totals.
         stop: when it is set nothing new is begun, and the running tasks finish.
 
-    Raises:
-        HandrailError: a directory of another batch, a damaged line, an unknown id.
-        OSError: a result cannot be written.
+    Raises HandrailError for a directory of another batch, a damaged line or an unknown id, and OSError if a result
+    cannot be written.
     """
     for name, value in (("jobs", jobs), ("tries", tries), ("samples", samples), ("limit", limit)):
         expect_number(f"run_batch's {name}", value, "a whole number above 0", least=0, above=True, whole=True)
     every = _distinct(tasks)
     chosen = _chosen(every, only, limit)
-    about = {"tasks": _hash(every), "samples": samples, **getattr(crew, "about", {})}
-    ledger = Ledger(Path(out), about)
+    ledger = Ledger(Path(out), {"tasks": _hash(every), "samples": samples, **getattr(crew, "about", {})})
     try:
         batch = _Batch(crew, ledger, Path(out), tries, show)
         batch.fill(chosen, samples, retry_lost)
