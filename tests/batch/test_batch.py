@@ -10,7 +10,7 @@ import pytest
 from handrail import HandrailError, ModelFailed, Store, Tool, Usage
 from handrail.batch import Done, Here, Lost, Task, Totals, run_batch
 from handrail.batch import _pace as pace
-from handrail.batch.ledger import RESULTS, read_results
+from handrail.batch._ledger import RESULTS, read_results
 from tests.batch.models import PRICE, Failing, PromptedModel, prompt
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from handrail.batch.ledger import read_results
+from handrail.batch._ledger import read_results
 from tests.cli.terminal import ENV, MAIN
 
 ROOT = Path(__file__).resolve().parents[2]

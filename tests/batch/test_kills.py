@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.batch.ledger import RESULTS, read_results
+from handrail.batch._ledger import RESULTS, read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = [20, pytest.param(500, marks=pytest.mark.long)]

@@ -9,7 +9,7 @@ import pytest
 
 from handrail import HandrailError, Usage
 from handrail.batch import Done
-from handrail.batch.ledger import ABOUT, RESULTS, Ledger, read_results
+from handrail.batch._ledger import ABOUT, RESULTS, Ledger, read_results
 
 ABOUT_IT = {"tasks": "abc", "model": "m"}
 
@@ -118,7 +118,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from handrail.batch.ledger import Ledger
+from handrail.batch._ledger import Ledger
 from tests.batch.test_ledger import ABOUT_IT, result
 ledger = Ledger(Path(sys.argv[1]), ABOUT_IT)
 ledger.append(result("a"))

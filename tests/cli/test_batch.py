@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from handrail.batch.ledger import RESULTS, read_results
+from handrail.batch._ledger import RESULTS, read_results
 from tests.cli.terminal import ENV, MAIN
 
 PATIENCE = 60.0

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 import anyio
 
+from handrail.batch._ledger import SESSIONS, Ledger
 from handrail.batch._pace import MAX_ALIKE_COUNT, Pace
-from handrail.batch.ledger import SESSIONS, Ledger
 from handrail.batch.task import LOST, Done, Lost, Task
 from handrail.batch.totals import Totals
 from handrail.contract.errors import HandrailError, describe_error

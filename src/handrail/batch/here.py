@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from handrail.agent import MAX_ROUNDS
-from handrail.batch.ledger import SESSIONS
+from handrail.batch._ledger import SESSIONS
 from handrail.batch.task import Done, Task
 from handrail.batch.work import TaskOptions, work_on
 from handrail.contract.errors import HandrailError
