@@ -281,7 +281,7 @@ async def test_every_event_has_the_data_that_the_page_lists_and_no_other(tmp_pat
 
 async def of_task(tmp_path: Path) -> tuple[Event, ...]:
     with Store(tmp_path / "tasks.db") as store:
-        model = ScriptedModel([Turn("Done.", tokens=Tokens())])
+        model = testing.ScriptedModel([Turn("Done.", tokens=Tokens())])
         done = await do_task(Task("a", "Go.", check="true"), model, store=store)
         return tuple(store.events(done.session))
 
