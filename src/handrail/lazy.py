@@ -5,7 +5,8 @@ from importlib import import_module
 from typing import Any, Final
 
 EDGES: Final = (
-    "handrail.__main__", "handrail.adapters", "handrail.cli", "handrail.mcp", "handrail.models", "handrail.otel",
+    "handrail.__main__", "handrail.adapters", "handrail.batch", "handrail.cli", "handrail.mcp", "handrail.models",
+    "handrail.otel",
 )  # fmt: skip
 """Packages that need extras: load_all loads them only if the program already has."""
 _named: set[str] = set()

@@ -191,7 +191,7 @@ def what_is_mentioned_can_be_imported(root: Path) -> list[str]:
 
     Each adapter is a door of its own: its framework is loaded with it.
     """
-    doors = [package(root) / door / "__init__.py" for door in ("", "mcp/", "models/", "otel/", "testing/")]
+    doors = [package(root) / door / "__init__.py" for door in ("", "batch/", "mcp/", "models/", "otel/", "testing/")]
     public = {bound for door in doors for bound in _exported(door)}
     adapters = (package(root) / "adapters").glob("[a-z]*.py")
     public |= {node.name for path in adapters for node in tree(path).body if isinstance(node, ast.ClassDef)}

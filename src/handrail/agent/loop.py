@@ -9,7 +9,7 @@ from handrail.agent.requests import ModelRequests
 from handrail.agent.steering import Steer
 from handrail.agent.typed_answer import SEND_BACK
 from handrail.contract.errors import describe_error
-from handrail.contract.model import Turn, Usage
+from handrail.contract.model import FailedKind, ModelFailed, Turn, Usage
 from handrail.contract.result import Image, Result
 from handrail.log import report
 from handrail.misuse import expect
@@ -39,6 +39,10 @@ class Outcome:
     """The object that `Agent(output=…)` asks for; None unless the reason is `done`."""
     store_error: str = field(default="", kw_only=True)
     """Why the store lacks the end of this run; empty if it has it, or there is no store."""
+    failed: FailedKind | None = field(default=None, kw_only=True)
+    """Kind of the model's failure that ended the run; None if no failure did."""
+    retry_after: float | None = field(default=None, kw_only=True)
+    """Seconds that the provider asked to wait, if its failure ended the run."""
 
 
 class Run(LoopRun):
@@ -57,6 +61,8 @@ class Run(LoopRun):
         self.output: Any = None
         """The typed answer, once there is one."""
         self._traceback = ""
+        self._failed: FailedKind | None = None
+        self._retry_after: float | None = None
         self._advice = ""
         """The last advice of `steer`."""
         self._was_empty = self._sent_back = False
@@ -85,7 +91,7 @@ class Run(LoopRun):
             await core.settle()
         return Outcome(
             reason, text, session_id=core.id, usage=self._requests.usage, output=self.output,
-            store_error=core.store_error,
+            store_error=core.store_error, failed=self._failed, retry_after=self._retry_after,
         )  # fmt: skip
 
     async def _work(self) -> End:
@@ -98,6 +104,8 @@ class Run(LoopRun):
                 return "budget", str(spent)
             except Exception as error:  # noqa: BLE001 - an error of the model's client ends the run, not the program
                 self._traceback = report(f"The model {self._model} (session {self._core.id!r})", error)
+                self._failed = error.kind if isinstance(error, ModelFailed) else "error"
+                self._retry_after = getattr(error, "retry_after", None)
                 return "model_error", describe_error(error)
             end = await self._act(turn) if turn.calls else self._conclude(turn)
             if end is not None:

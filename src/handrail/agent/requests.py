@@ -229,15 +229,12 @@ class ModelRequests:
         for call in calls:
             arguments = call.arguments if type(call.arguments) is str else recordable(call.arguments)
             listed.append({"id": call.id, "name": call.name, "arguments": arguments, "cut": call.cut})
-        self._core.transcript.write(
-            "model_answered",
-            None,
-            self._core.task,
-            {
-                "text": turn.text, "calls": listed, "stop": stop, "model": self._name, "usage": usage,
-                "keep": turn.keep,
-            },
-        )  # fmt: skip
+        data = {
+            "text": turn.text, "calls": listed, "stop": stop, "model": self._name, "usage": usage, "keep": turn.keep,
+        }  # fmt: skip
+        if turn.tokens is not None:
+            data["tokens"] = turn.tokens.as_data()
+        self._core.transcript.write("model_answered", None, self._core.task, data)
         if stop == "other":
             message = "The model stopped for a reason that is not known; its answer may be incomplete."
             self._core.emit("warning", data={"message": message})

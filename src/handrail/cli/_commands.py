@@ -12,6 +12,7 @@ from handrail.cli._app import WIDEST_HELP, Command
 from handrail.cli._installed import version_line
 
 if TYPE_CHECKING:
+    from handrail.cli.batch import app as batch
     from handrail.cli.call import app as call
     from handrail.cli.chat import app as chat
     from handrail.cli.conform import app as conform
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from handrail.cli.trust import app as trust
 
 COMMANDS: Final = {
+    "batch": "Do many tasks from a file, each by an agent in a fresh sandbox, and check what each did.",
     "call": "Use one tool by hand, in a jail on the current directory.",
     "chat": "Talk with a model that uses the built-in tools, in a jail on the current directory.",
     "conform": "Put a driver through the conformance kit.",

@@ -19,9 +19,11 @@ def store_path() -> Path:
     return state_directory() / FILE
 
 
-def open_store() -> Store:
-    """The store, to read it. Raises HandrailError where there can be none."""
-    return Store(store_path())
+def open_store(place: str | None = None) -> Store:
+    """The person's store, or that of a batch's directory, to read it. Raises HandrailError where there can be none."""
+    if place is not None and not (Path(place) / FILE).exists():
+        raise HandrailError(f"there is no {FILE} in {place}; give the directory of a batch")
+    return Store(store_path() if place is None else Path(place) / FILE)
 
 
 def has_store() -> bool:

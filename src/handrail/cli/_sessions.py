@@ -5,7 +5,8 @@ import sys
 import time
 from dataclasses import asdict
 from datetime import datetime
-from typing import Final
+from json import dumps
+from typing import Final, Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -23,10 +24,11 @@ MAX_PAUSE_SECONDS: Final = 3.0
 """Seconds of waiting that a replay shows, at speed 1."""
 
 
-def list_sessions(json: bool) -> None:
+def list_sessions(json: bool, place: str | None = None) -> None:
     """A line for each, or JSON."""
-    found = open_store().sessions() if has_store() else []
-    problems = [] if has_store() else lost_store()
+    known = bool(place) or has_store()
+    found = open_store(place).sessions() if known else []
+    problems = [] if known else lost_store()
     for problem in problems:
         print(visible(problem), file=sys.stderr)
     if json:
@@ -53,8 +55,8 @@ def _short(path: str) -> str:
     return f"~{path[len(home) :]}" if home != "/" and f"{path}/".startswith(f"{home}/") else path
 
 
-def show(named: str, json: bool, full: bool) -> None:
-    store = open_store()
+def show(named: str, json: bool, full: bool, place: str | None = None) -> None:
+    store = open_store(place)
     found = find_session(store, named)
     if json:
         for event in store.events(found.id):
@@ -131,9 +133,12 @@ def replay(named: str, speed: float) -> None:
         printer.see(event)
 
 
-def export(named: str, file: str | None) -> None:
-    store = open_store()
-    lines = store.export(find_session(store, named).id)
+def export(
+    named: str, file: str | None, form: Literal["handrail", "chat", "atif"] = "handrail", place: str | None = None
+) -> None:
+    store = open_store(place)
+    id = find_session(store, named).id
+    lines = store.export(id) if form == "handrail" else iter([dumps(store.trajectory(id, form))])
     if file is None:
         for line in lines:
             print(line)

@@ -2,7 +2,7 @@
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,6 +23,9 @@ Id = Annotated[
         metavar="ID", help="A session, by the beginning of its id; `last` is the newest of this directory, or of all."
     ),
 ]
+Store = Annotated[
+    str | None, typer.Option("--store", metavar="DIR", help="The directory of a batch; your own store without it.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 app = new_app(
     no_args_is_help=True, help="List, show, check, export, replay, go on with, branch and remove conversations."
@@ -30,15 +33,15 @@ app = new_app(
 
 
 @app.command("list", cls=Command)
-def list_sessions(json: Json = False) -> None:
+def list_sessions(json: Json = False, store: Store = None) -> None:
     """List the stored conversations, the one that changed last first."""
-    or_exit(lambda: _sessions.list_sessions(json))
+    or_exit(lambda: _sessions.list_sessions(json, store))
 
 
 @app.command(cls=Command)
-def show(id: Id, json: Json = False, full: Full = False) -> None:
+def show(id: Id, json: Json = False, full: Full = False, store: Store = None) -> None:
     """Show a conversation: prompts, answers, calls and what they did; with --json, its events."""
-    or_exit(lambda: _sessions.show(id, json, full))
+    or_exit(lambda: _sessions.show(id, json, full, store))
 
 
 @app.command(cls=Command)
@@ -62,10 +65,16 @@ def replay(
 
 @app.command(cls=Command)
 def export(
-    id: Id, file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None
+    id: Id,
+    file: Annotated[str | None, typer.Argument(help="Where to; standard output without it.")] = None,
+    form: Annotated[
+        Literal["handrail", "chat", "atif"],
+        typer.Option("--as", help="handrail, with artifacts, to load again; chat, OpenAI's messages; or atif."),
+    ] = "handrail",
+    store: Store = None,
 ) -> None:
-    """Write a conversation as lines of JSON, with its artifacts."""
-    or_exit(lambda: _sessions.export(id, file))
+    """Write a conversation as lines of JSON, with its artifacts; or as a trajectory for evaluation and training."""
+    or_exit(lambda: _sessions.export(id, file, form, store))
 
 
 @app.command(cls=Command)

@@ -32,10 +32,11 @@ EventType = Literal[
     "thinking",  # text: a piece of the model's reasoning
     "call_text",  # index, name, text: a piece of the arguments of a call, while the model writes them
     "retried",  # why, wait: seconds, taken_back: the seqs of the pieces that are void
-    "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep
+    "model_answered",  # text, calls (id, name, arguments, cut), stop, model, usage, keep; tokens, where asked for
     "collapsed",  # results that gave way (call, text: the line in its place, ref: the artifact with it), tokens_before
     "summarised",  # text: in the place of the first so many messages; by: model or lines, messages, usage, why
     "run_ended",  # reason, text, output: the typed one as JSON, traceback of a model's error; forked, if a fork cut it
+    "scored",  # task, sample, reward, exit_code, output, meta: what the check of a batch's task found after the run
     "warning",  # message: something that harmed nobody but should be known; traceback of a reader's error
 ]
 

@@ -98,6 +98,22 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of an answer as the provider sampled them; a field that the provider does not give is empty."""
+
+    prompt: tuple[int, ...] = ()
+    """Ids of the tokens of the request."""
+    output: tuple[int, ...] = ()
+    """Ids of the sampled tokens."""
+    logprobs: tuple[float, ...] = ()
+    """Log probability of each sampled token."""
+
+    def as_data(self) -> dict[str, list[float]]:
+        """The lists for an event."""
+        return {name: list(getattr(self, name)) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A model's complete answer.
 
@@ -115,6 +131,8 @@ class Turn:
     usage: Usage = Usage()
     keep: Any = None
     """Data that goes back to the same model, unchanged, with this answer's message."""
+    tokens: Tokens | None = None
+    """The sampled tokens, from a model that was opened with `tokens=True`."""
 
     def __post_init__(self) -> None:
         listed = isinstance(self.calls, tuple | list)

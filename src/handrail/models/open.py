@@ -39,8 +39,9 @@ def open_model(name: str, **options: Any) -> Model:
 
     Options: api_key, base_url, window (tokens), max_tokens (of an answer), temperature, thinking (True, False or an
     effort such as "high"), cache (True), timeout (600 seconds of silence), calls ("text" for a model that writes its
-    calls as text), and the settings that the provider calls its own. A recording has strict and secrets, a person
-    ask_line. Nothing is sent before the model is asked.
+    calls as text), tokens (True keeps what a server of openai-chat sampled in `Turn.tokens`), and the settings that the
+    provider calls its own. A recording has strict and secrets, a person ask_line. Nothing is sent before the model is
+    asked.
 
     Raises HandrailError for a wrong name or option, a missing key, and a package that is not installed.
 

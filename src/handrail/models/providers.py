@@ -43,7 +43,10 @@ from handrail.scrub import SHORTEST
 
 if TYPE_CHECKING:
     from google.genai import client as _genai
+
+    from handrail.models import _sampled
 else:
+    _sampled = Lazy("handrail.models._sampled")
     _genai = Lazy("google.genai.client")
 
 SETTINGS: Final = frozenset(ModelSettings.__annotations__) - {"max_retries", "request_timeout", "first_event_timeout"}
@@ -55,6 +58,8 @@ STOPS: Final[Mapping[str, Stop]] = {
 }
 SEARCH: Final = "tool_search"
 """The library's name for a provider's own search for deferred tools."""
+ASKED: Final = "handrail_tokens"
+"""Key of a response's details that says that its tokens were asked for."""
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
 
@@ -69,6 +74,7 @@ def connect(
     max_tokens: int | None = None,
     timeout: float = MODEL_SILENCE,
     cache: bool = True,
+    tokens: bool = False,
     **settings: Any,
 ) -> "ProviderModel":
     """The model. Raises HandrailError for a wrong option and a missing key; nothing is sent."""
@@ -83,6 +89,8 @@ def connect(
     client = _client(provider, model, name=name, api_key=api_key, base_url=base_url, timeout=timeout)
     if max_tokens is not None:
         settings["max_tokens"] = max_tokens
+    if tokens:
+        client, settings = _sampled.asking(name, provider, client, settings)
     if KNOWN[provider].asks_to_cache or "cache" in settings:
         settings["cache"] = cache
     key = api_key or _key_of(client)
@@ -256,7 +264,8 @@ class _Pieces:
 
 def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     """The whole answer. Raises ModelFailed for an answer without an end."""
-    written = (response.provider_details or {}).get("finish_reason")
+    details = response.provider_details or {}
+    written = details.get("finish_reason")
     if response.state == "incomplete" or not (written or response.finish_reason == "content_filter"):
         raise ModelFailed(f"{name}: the answer ended before it was complete", transient=True, kind="cut")
     calls = tuple(
@@ -268,10 +277,11 @@ def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     if stop == "end" and calls:
         stop = "tool_use"
     text = "".join(part.content for part in response.parts if isinstance(part, parts.TextPart))
-    refusal = (response.provider_details or {}).get("refusal")
+    refusal = details.get("refusal")
     if stop == "refused" and not text and isinstance(refusal, str):
         text = refusal
-    return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response))
+    tokens = _sampled.tokens_of(details) if details.get(ASKED) else None
+    return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response), tokens)
 
 
 def _usage(response: parts.ModelResponse, *, priced: bool) -> Usage:

@@ -378,3 +378,17 @@ def key_range(number: int, start: int = 0, last: int = 0xFFFFFFFF) -> tuple[int,
 def _insert(connection: sqlite3.Connection, rows: Sequence[Value]) -> None:
     if rows:
         connection.execute(INSERTS[len(rows) // VALUES_PER_ROW], rows)
+
+
+def check_place(path: Path) -> None:
+    """Raise HandrailError where there is no store, and none can be made."""
+    if os.path.exists(path):
+        return
+    above = next(each for each in path.parents if os.path.lexists(each))
+    if not os.path.isdir(above):
+        why = f"{above} is not a directory"
+    elif not os.access(above, os.W_OK | os.X_OK):
+        why = f"this user may not write to {above}"
+    else:
+        return
+    raise HandrailError(f"the store {path} cannot be made: {why}; give a path below a directory that you may write to")

@@ -8,7 +8,7 @@ from os import PathLike, urandom
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, Literal
 
 from handrail.artifacts.store import Artifacts
 from handrail.contract.blobs import Blobs
@@ -17,10 +17,11 @@ from handrail.contract.event import Event
 from handrail.misuse import is_session_id, shown
 from handrail.store._arriving import ArrivingArtifacts
 from handrail.store._chain import digest_of
-from handrail.store._database import Database
+from handrail.store._database import Database, check_place
 from handrail.store._end_mark import End, EndMark, read_mark
 from handrail.store._lines import Part, export_lines, read_lines
 from handrail.store._rows import PAGE, Rows
+from handrail.store._trajectory import as_atif, as_chat
 from handrail.store.attached import Attached
 from handrail.store.check import DamagedSession, MarkState, SessionCheck
 from handrail.store.claim import Claim, file_name, is_claimed
@@ -54,7 +55,7 @@ class Store:
             given = str(path) if isinstance(path, PathLike) else path
             raise HandrailError(f"Store({shown(given)}): give the path of a file, such as 'sessions.db'")
         self.path = Path(path).absolute()
-        _check_place(self.path)
+        check_place(self.path)
         self._database = Database(self.path)
         self._claims = self.path.with_name(f"{self.path.name}.claims")
         self._ends = self.path.with_name(f"{self.path.name}.ends")
@@ -135,6 +136,13 @@ class Store:
     def export(self, id: str) -> Iterator[str]:
         """The session as JSON lines, artifacts as base64; `load` reads them."""
         return export_lines(id, self.events(id), self.artifacts.contents(id))
+
+    def trajectory(self, id: str, form: Literal["chat", "atif"]) -> dict[str, Any]:
+        """The conversation of a session for evaluation and training, with its reward; None where nobody scored it.
+
+        `chat` has the messages as OpenAI's chat API takes them, `atif` is a trajectory of the format ATIF.
+        """
+        return as_chat(self.events(id)) if form == "chat" else as_atif(id, self.events(id))
 
     def load(self, lines: Iterable[str]) -> str:
         """Add a session from the lines of an export. Returns its id: a new one if its own is taken.
@@ -358,20 +366,6 @@ class Store:
         if number is not None:
             self._database.patiently(lambda: self._database.remove_session(number))
         self._database.patiently(lambda: self._database.delete_removed(PAGE))
-
-
-def _check_place(path: Path) -> None:
-    """Raise HandrailError where there is no store, and none can be made."""
-    if os.path.exists(path):
-        return
-    above = next(each for each in path.parents if os.path.lexists(each))
-    if not os.path.isdir(above):
-        why = f"{above} is not a directory"
-    elif not os.access(above, os.W_OK | os.X_OK):
-        why = f"this user may not write to {above}"
-    else:
-        return
-    raise HandrailError(f"the store {path} cannot be made: {why}; give a path below a directory that you may write to")
 
 
 def _known_digest(id: str, folded: int, text: str, digest: bytes | None) -> tuple[int, Digest]:
