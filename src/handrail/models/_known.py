@@ -47,3 +47,5 @@ KNOWN: Final[Mapping[str, Known]] = {
     "openai-chat": Known(has_address=True, key="OPENAI", rules="openai", has_text_results=True),
 }  # fmt: skip
 """Providers by name. Where several keys are set and nobody names a model, the first of these is taken."""
+TOKENS_ASKED: Final = "handrail_tokens"
+"""Key in the details of a response whose request asked for the sampled tokens."""

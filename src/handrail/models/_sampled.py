@@ -9,7 +9,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
 
 from handrail.contract.errors import HandrailError
 from handrail.contract.model import Tokens
-from handrail.models.providers import ASKED
+from handrail.models._known import TOKENS_ASKED
 
 PROMPT: Final = "prompt_token_ids"
 OUTPUT: Final = "token_ids"
@@ -25,7 +25,12 @@ class _SampledResponse(OpenAIStreamedResponse):
         output = list(known.get(OUTPUT, []))
         for choice in chunk.choices or ():
             output += (choice.model_extra or {}).get(OUTPUT) or []
-        return {**(super()._map_chunk_provider_details(chunk) or {}), ASKED: True, PROMPT: prompt, OUTPUT: output}
+        return {
+            **(super()._map_chunk_provider_details(chunk) or {}),
+            TOKENS_ASKED: True,
+            PROMPT: prompt,
+            OUTPUT: output,
+        }
 
 
 class _SampledChat(OpenAIChatModel):

@@ -36,7 +36,7 @@ from handrail.contract.model import (
 from handrail.lazy import Lazy
 from handrail.models._failures import failed
 from handrail.models._hosted import AddingClient, adding
-from handrail.models._known import KNOWN
+from handrail.models._known import KNOWN, TOKENS_ASKED
 from handrail.models._messages import History, as_json, clean
 from handrail.schema.export import DEFERRED, HOSTED, export, meta_of
 from handrail.scrub import SHORTEST
@@ -58,8 +58,6 @@ STOPS: Final[Mapping[str, Stop]] = {
 }
 SEARCH: Final = "tool_search"
 """The library's name for a provider's own search for deferred tools."""
-ASKED: Final = "handrail_tokens"
-"""Key of a response's details that says that its tokens were asked for."""
 VERSION: Final = re.compile(r"/(v\d\w*)/?$", re.ASCII)
 
 
@@ -280,7 +278,7 @@ def _turn(response: parts.ModelResponse, name: str, *, priced: bool) -> Turn:
     refusal = details.get("refusal")
     if stop == "refused" and not text and isinstance(refusal, str):
         text = refusal
-    tokens = _sampled.tokens_of(details) if details.get(ASKED) else None
+    tokens = _sampled.tokens_of(details) if details.get(TOKENS_ASKED) else None
     return Turn(text, calls, stop, _usage(response, priced=priced), History.keep(response), tokens)
 
 
