@@ -34,7 +34,7 @@ class LiveOutput:
         self._own_loop = own_loop
         self._waiting: dict[str, _Joined] = {}
         self._held: dict[str, Stream] = {}
-        """Where the session has secrets: by stream, what may be the beginning of one."""
+        """Text that may begin a secret, by stream; only in a session with secrets."""
         self._kept: deque[tuple[int, int]] = deque()
         self._kept_size = 0
         self._last = -inf
