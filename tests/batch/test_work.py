@@ -306,3 +306,26 @@ async def test_a_cancelled_task_leaves_no_sandbox(store: Store) -> None:
     with anyio.fail_after(10):
         while children() - before:  # noqa: ASYNC110 - the kernel tells nobody
             await anyio.sleep(0.05)
+
+
+def begun_call(store: Store, session: str) -> str | None:
+    """The id of the first call that the session has begun."""
+    with suppress(HandrailError):  # it may not be in the store yet
+        return next((event.call_id for event in store.events(session) if event.type == "call_started"), None)
+    return None
+
+
+async def test_a_call_of_a_running_task_can_be_ended_through_its_door(store: Store) -> None:
+    found: list[Done] = []
+
+    async def work() -> None:
+        found.append(await done(store, Task("a", prompt("sleep 60"), check="true"), session_id="a.0"))
+
+    with anyio.fail_after(50):
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+            while (call := begun_call(store, "a.0")) is None:  # noqa: ASYNC110 - a store tells nobody
+                await anyio.sleep(0.05)
+            async with store.attach("a.0") as attached:
+                assert await attached.terminate(call)
+    assert (found[0].reason, found[0].reward) == ("done", 1.0)

@@ -132,7 +132,7 @@ class _Attempt:
             id=session_id,
             budget=options.budget,
             policy=options.policy,
-            door=True,  # a running task can be watched, answered and ended from another process
+            door=True,  # another process can watch a running task and end its calls; nobody is asked for approval
         )
         async with session:
             agent = Agent(model, session=session, rounds=options.rounds, system=self.task.system)
