@@ -115,7 +115,8 @@ async def test_a_check_that_takes_too_long_gives_zero(store: Store) -> None:
 
 async def test_the_jobs_of_the_agent_have_ended_before_the_check(store: Store) -> None:
     job = Call("1", "bash", {"command": "trap '' TERM; while :; do date >> log; sleep 0.05; done", "background": True})
-    model = ScriptedModel([Turn(calls=(job,)), "Done."])
+    begun = Call("2", "bash", {"command": "until test -s log; do sleep 0.01; done"})
+    model = ScriptedModel([Turn(calls=(job,)), Turn(calls=(begun,)), "Done."])
     check = "cp log before; sleep 0.5; cmp log before"
     assert (await done(store, Task("a", "x", check=check), model)).reward == 1.0
 
