@@ -11,6 +11,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
+from handrail.drivers._limit_notes import UNLIMITED
 from handrail.drivers._options import check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
@@ -32,7 +33,6 @@ NOTES: Final = (
     "No isolation: commands run as this user, on this machine.",
     "Advisory: chains of processes that each fork and exit at once, and commands that attack the guard, may survive.",
 )
-UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 
 async def open_host(

@@ -129,6 +129,7 @@ class Running:
             round(1000 * (self._duration or monotonic() - self._began)), self.order.cwd,
             self._all_notes(ended_by, exit_code, (err.text, out.text)), out.truncated or err.truncated,
             self.exit_code is None, tuple(str(each) for each in getattr(self.process, "advice", ())),
+            getattr(self.process, "limit", None),
         )  # fmt: skip
 
     def _cut(self, stream: StreamName) -> Cut:

@@ -56,6 +56,8 @@ class Completed(Answer):
     """Whether the sandbox has not confirmed that the command ended."""
     advice: tuple[str, ...] = ()
     """What a person could change about the sandbox, where that is why it failed. The model is not told."""
+    limit: str | None = None
+    """The limit of the sandbox for which the command, or a part of it, was killed: `memory`."""
 
     def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""
@@ -66,6 +68,7 @@ class Completed(Answer):
             "cwd": self.cwd,
             "duration_ms": self.duration_ms,
             "ended_by": self.ended_by,
+            **({} if self.limit is None else {"limit": self.limit}),
         }
 
     @classmethod
@@ -75,7 +78,8 @@ class Completed(Answer):
             "exit_code": whole, "stdout": text, "stderr": text, "cwd": text, "duration_ms": whole,
             "ended_by": {"enum": list(get_args(EndedBy))},
         }  # fmt: skip
-        return {"type": "object", "properties": properties, "required": list(properties)}
+        required = list(properties)
+        return {"type": "object", "properties": properties | {"limit": text}, "required": required}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ from typing import Final
 from handrail.contract.driver import Mount, Report
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
+from handrail.drivers._cgroup import Group, can_keep, sandbox_group
 from handrail.drivers._explain import explainer
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
-from handrail.drivers._home import GitIdentity, make_home
+from handrail.drivers._home import GitIdentity, check_git_identity, git_configuration, make_home
+from handrail.drivers._limit_notes import LimitNotes
 from handrail.drivers._options import (
     VENV,
     ResolvedMount,
@@ -24,6 +26,7 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
+from handrail.drivers._reaper import reap
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
@@ -41,9 +44,11 @@ from handrail.drivers.jail._view import (
     holds_temporary,
     home_inside,
     interpreter_dirs,
+    private,
     view_arguments,
 )
-from handrail.drivers.scratch import remove_scratch
+from handrail.drivers.limit_table import size_text
+from handrail.drivers.scratch import is_own_and_empty, remove_scratch
 
 __all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "jailed_alone", "open_jail"]
 
@@ -53,9 +58,14 @@ _NOT_SHOWN: Final = (
     "environment again with a Python that can be shown."
 )
 WEAKER: Final[NotEnforced] = {
-    "limit_memory": ("absent", "needs a cgroup"),
-    "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
+    "limit_workspace": (
+        "advisory",
+        "the workspace is an ordinary directory of this machine",
+        "leave the workspace out, and the sandbox makes one with a size",
+    ),
 }
+MIN_MEMORY: Final = 16 << 20
+"""Bytes of memory without which no usual command starts."""
 
 
 async def open_jail(
@@ -76,16 +86,25 @@ async def open_jail(
     resolved = check_targets(check_mounts(mounts), top)
     bwrap = find_bubblewrap(bubblewrap)
     chosen = env or {}
-    with Starting(bwrap) as starting, _home(top, resolved, chosen, git_identity) as (home, release):
+    size = limits.workspace if is_own_and_empty(top) else None
+    check_memory(limits)
+    reap()
+    with (
+        sandbox_group(limits) as group,
+        Starting(bwrap, group.events) as starting,
+        _home(top, resolved, chosen, git_identity, limits.tmp) as (home, release),
+    ):
+        group.add(starting.guard.pid)
         found = _find_python(top, resolved, venv)
         base = found if isinstance(found, ProjectPython) else None
-        view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base)
+        view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base, size=size)
         starting.show(view, network=network)
         guard = starting.guard
+        notes = LimitNotes(limits, group.memory_by, size is not None)
         visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
         driver = GuardedDriver(
             guard,
-            report=_report(network, top, found, resolved, own_home=home is not None),
+            report=_report(network, top, found, resolved, group, notes, own_home=home is not None),
             workspace=top,
             tmp=TMP,
             program=GUARD_INSIDE,
@@ -93,10 +112,39 @@ async def open_jail(
             env=fixed_env(
                 top, TMP, chosen, home=home_inside(top, resolved), venv=venv, bin_dirs=[os.path.dirname(sys.executable)]
             ),
-            on_close=release,
+            on_close=release_all(release, group.remove),
+            limits=notes,
         )
-        await _greet(guard, limits, mounted=bool(resolved))
+        driver.spaces = _spaces(top if size is not None else None, home, home_inside(top, resolved), limits)
+        await _greet(guard, replace(limits, memory=None) if "memory" in group.kept else limits, mounted=bool(resolved))
+        if git_identity is not None and "home" in driver.spaces:
+            await driver.write(f"{driver.spaces['home']}/.gitconfig", git_configuration(git_identity).encode())
     return driver
+
+
+def check_memory(limits: Limits) -> None:
+    """Raises HandrailError for a limit below which nothing starts."""
+    if limits.memory is not None and limits.memory < MIN_MEMORY:
+        raise HandrailError(
+            f"limits.memory is {size_text(limits.memory)}, and no command starts with less than "
+            f"{size_text(MIN_MEMORY)}: give more, or None for no limit"
+        )
+
+
+def _spaces(workspace: str | None, home: Sequence[str] | None, inside: str, limits: Limits) -> dict[str, str]:
+    """The directories inside that have a size, by what they are."""
+    sized_home = {"home": inside} if home is not None and limits.tmp is not None else {}
+    return sized_home | ({} if workspace is None else {"workspace": workspace})
+
+
+def release_all(*releases: Callable[[], None]) -> Callable[[], None]:
+    """Call each of these in turn."""
+
+    def release() -> None:
+        for each in releases:
+            each()
+
+    return release
 
 
 def _shown(venv: str | None, workspace: str) -> list[Mount]:
@@ -116,20 +164,27 @@ def _find_python(workspace: str, mounts: Sequence[ResolvedMount], given: str | N
 
 @contextmanager
 def _home(
-    workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None
-) -> Iterator[tuple[str | None, Callable[[], None]]]:
-    """A directory for HOME and what removes it, which is done here if the jail cannot be made.
+    workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None,
+    size: int | None,
+) -> Iterator[tuple[Sequence[str] | None, Callable[[], None]]]:  # fmt: skip
+    """Bubblewrap's arguments for HOME, and what removes it, which is done here if the jail cannot be made.
 
-    There is none where the person chose another, by a variable or by a mount.
+    With a size in bytes it is a tmpfs, else a directory on disk. There is none where the person chose another, by a
+    variable or by a mount.
     """
     if "HOME" in env or HOME in (workspace, *(mount.target for mount in mounts)):
         if git_identity is not None:
             raise HandrailError("git_identity needs a HOME of the sandbox's own: leave HOME or git_identity out")
         yield None, lambda: None
         return
+    if size is not None:
+        if git_identity is not None:
+            check_git_identity(git_identity)
+        yield private(size), lambda: None
+        return
     home = make_home([workspace, *(mount.source for mount in mounts if mount.writable)], git_identity)
     try:
-        yield home, lambda: remove_scratch(home)
+        yield ("--bind", home), lambda: remove_scratch(home)
     except BaseException:
         remove_scratch(home)
         raise
@@ -152,19 +207,22 @@ def _report(
     workspace: str,
     base: ProjectPython | Hidden | None,
     mounts: Sequence[ResolvedMount],
+    group: Group,
+    limits: LimitNotes,
     *,
     own_home: bool,
 ) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
-    weaker = dict(WEAKER)
+    weaker = {} if is_own_and_empty(workspace) else dict(WEAKER)
     notes: list[str] = []
-    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
+    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes.", *limits.facts()]
     if os.geteuid() == 0:
-        weaker["limit_processes"] = (
-            "advisory",
-            "the kernel does not count root's processes",
-            "run as an ordinary user",
-        )
+        if "processes" not in group.kept and (limits.limits.processes is not None or not can_keep("processes")):
+            weaker["limit_processes"] = (
+                "advisory",
+                "the kernel does not count root's processes, and no cgroup can be made here that does",
+                "run as an ordinary user",
+            )
         facts.append("Commands run as root without any capability, and see /proc read-only.")
     if os.stat(workspace).st_uid != os.geteuid():
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
