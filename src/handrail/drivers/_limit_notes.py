@@ -35,12 +35,12 @@ class LimitNotes:
             return
         most = size_text(self.limits.memory)
         if self.memory_by != WATCH:
-            yield f"Memory is limited to {most} by {self.memory_by}, for commands and files in /tmp together."
+            yield f"The limit on memory (here {most}) is kept by {self.memory_by}; files in /tmp and HOME count too."
             return
         yield (
-            f"Memory is limited to {most} by {WATCH}, within one tick of 10 to 100 ms: a fast command may use more for "
-            "as long, and is then killed; files in /tmp, /dev/shm and HOME count as limits.tmp instead. No process "
-            "may reserve more at once, and memfd_create is refused, because the watch does not see its memory."
+            f"The limit on memory (here {most}) is kept by {WATCH}, within one tick of 10 to 100 ms: a command may "
+            "use more for as long, and is then killed. Files in /tmp, /dev/shm and HOME count for limits.tmp instead. "
+            "No process may reserve more at once; memfd_create is refused, because the watch does not see its memory."
         )
 
     def killed_for_memory(self) -> Explanation:

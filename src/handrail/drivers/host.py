@@ -11,7 +11,7 @@ from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
 from handrail.drivers._home import GitIdentity, make_home
-from handrail.drivers._limit_notes import UNLIMITED
+from handrail.drivers._limit_notes import UNLIMITED, LimitNotes
 from handrail.drivers._options import check_mounts, check_network, check_virtual_env, check_workspace, fixed_env
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
@@ -24,7 +24,7 @@ WEAKER: Final[NotEnforced] = {
     "process_isolation": ("absent", "commands see and can signal this user's other processes", USE_JAIL),
     "network_isolation": ("absent", "commands use this machine's network", USE_JAIL),
     "no_privileges": ("advisory", "capabilities are dropped, but no system call is filtered", USE_JAIL),
-    "limit_memory": ("absent", "needs a cgroup"),
+    "limit_memory": ("advisory", "the guard's watch keeps it, and commands on this machine can evade it", USE_JAIL),
     "limit_processes": ("absent", "the kernel counts all of this user's processes together", USE_JAIL),
     "limit_tmp": ("absent", "temporary files are on this machine's own disk", USE_JAIL),
     "limit_workspace": ("absent", "the workspace is an ordinary directory"),
@@ -72,6 +72,7 @@ async def open_host(
         program=str(PROGRAM),
         env=fixed_env(top, scratch, env or {}, home=home, venv=venv, bin_dirs=[str(Path(sys.executable).parent)]),
         on_close=release,
+        limits=LimitNotes(replace(limits, tmp=None)),
     )
 
 

@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -24,7 +25,7 @@
 
 #define KEPT (ST_NOSUID | ST_NODEV | ST_NOEXEC | ST_NOATIME | ST_NODIRATIME)
 
-enum { PAGE = 4096, FEWEST_FILES = 16, MOUNTS_ROOM = 256 << 10 };
+enum { PAGE = 4096, FEWEST_FILES = 16 };
 
 struct device {
 	const char *name;
@@ -120,28 +121,21 @@ static void unescape(char *text)
 /* Every writable tmpfs, wherever the client let bubblewrap make one: temporary files, HOME, a workspace. */
 static bool bound_all_files(void)
 {
-	static char text[MOUNTS_ROOM];
-	char path[PAGE], options[3];
-	size_t size = 0;
-	ssize_t done;
-	int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char path[PAGE], options[3], *line = NULL;
+	size_t room = 0;
+	bool done = mounts != NULL;
 
-	while (fd >= 0 && size < sizeof text - 1 && (done = read(fd, text + size, sizeof text - 1 - size)) > 0)
-		size += (size_t)done;
-	if (fd < 0 || size == sizeof text - 1) {
-		close(fd);
-		return false;
-	}
-	close(fd);
-	text[size] = 0;
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+	while (done && getline(&line, &room, mounts) > 0)
 		if (strstr(line, " - tmpfs ") && sscanf(line, "%*s %*s %*s %*s %4095s %2s", path, options) == 2
 		    && strcmp(options, "rw") == 0) {
 			unescape(path);
-			if (!bound_files(path))
-				return false;
+			done = bound_files(path);
 		}
-	return true;
+	free(line);
+	if (mounts)
+		fclose(mounts);
+	return done;
 }
 
 /* Segments and queues of System V belong to no process, and outlive their makers: so there are few of them. The
