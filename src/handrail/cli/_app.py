@@ -10,16 +10,17 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from handrail.cli._inside import Env, Mounts, inside
 from handrail.cli._installed import as_installed, version_line
+from handrail.cli._limit_options import OPTIONS, Cpu, Memory, Processes, WorkspaceSize, memory_for_model, read_limits
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.lazy import Lazy
@@ -140,6 +141,10 @@ class Options:
     verbose: Verbose = False
     mount: Mounts = None
     env: Env = None
+    memory: Memory = None
+    processes: Processes = None
+    workspace_size: WorkspaceSize = None
+    cpu: Cpu = None
 
     def for_sandbox(self) -> dict[str, Any]:
         """The arguments of `open_sandbox`. Raises HandrailError, saying what to type."""
@@ -149,7 +154,12 @@ class Options:
             "network": self.network,
             "allow_weaker": self.allow_weaker,
             **inside(self.workspace, self.mount, self.env),
+            **read_limits({name: getattr(self, name) for name in OPTIONS}),
         }
+
+    def for_model(self) -> Self:
+        """The same where a model works: its commands may not use all of this machine's memory."""
+        return replace(self, memory=memory_for_model(self.memory, self.driver))
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -67,7 +67,7 @@ async def open_talk(
     """
     shared: dict[str, Any] = {"policy": wish.settings.policy(options.mode), "approver": approver}
     shared["budget"] = Budget(calls=wish.calls)
-    async with open_sandbox(**options.for_sandbox()) as sandbox:
+    async with open_sandbox(**options.for_model().for_sandbox()) as sandbox:
         shared["sandbox"] = sandbox
         async with AsyncExitStack() as stack:
             for entry in wish.settings.servers.values():

@@ -7,7 +7,7 @@ from typing import Final
 
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import Explanation
-from handrail.drivers.limit_table import size_text
+from handrail.drivers.limit_table import machine_memory, size_text
 
 UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 WATCH: Final = "the guard's watch"
@@ -42,6 +42,19 @@ class LimitNotes:
             "use more for as long, and is then killed. Files in /tmp, /dev/shm and HOME count for limits.tmp instead. "
             "No process may reserve more at once; memfd_create is refused, because the watch does not see its memory."
         )
+
+    def warnings(self) -> Iterator[str]:
+        """What a limit that was set does not do here, for the report."""
+        if self.limits.workspace is not None and not self.sized_workspace:
+            yield (
+                f"limits.workspace ({size_text(self.limits.workspace)}) is not kept: the workspace is an ordinary "
+                "directory of this machine."
+            )
+        if self.limits.memory is not None and self.limits.memory > (machine := machine_memory()):
+            yield (
+                f"limits.memory ({size_text(self.limits.memory)}) is more than this machine has "
+                f"({size_text(machine)}): its memory runs out first."
+            )
 
     def killed_for_memory(self) -> Explanation:
         """A command was killed, or something that it started."""

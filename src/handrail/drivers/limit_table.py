@@ -5,7 +5,10 @@ frame, the self-test, the kit, the broken drivers and the command line read the 
 """
 
 import math
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from handrail.contract.driver import Feature
@@ -101,6 +104,15 @@ def number_of(limits: Limits, name: str) -> int | None:
     """One limit as a whole number that every system call takes; None for no limit."""
     value = getattr(limits, name)
     return None if value is None else min(math.ceil(value), MAX_NUMBER)
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this machine has, or the container that it is."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # neither file, or the word max
+            whole = min(whole, int(Path(path).read_text()))
+    return whole
 
 
 def size_text(size: int) -> str:

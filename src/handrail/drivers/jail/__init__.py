@@ -214,7 +214,7 @@ def _report(
 ) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
     weaker = {} if is_own_and_empty(workspace) else dict(WEAKER)
-    notes: list[str] = []
+    notes = [*limits.warnings()]
     facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes.", *limits.facts()]
     if os.geteuid() == 0:
         if "processes" not in group.kept and (limits.limits.processes is not None or not can_keep("processes")):
