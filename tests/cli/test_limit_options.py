@@ -1,4 +1,4 @@
-"""Limits are typed with units or set in handrail.toml; a file that is not accepted lowers them, and never raises them."""
+"""Limits are typed with units or set in handrail.toml; a file that is not accepted lowers them and never raises one."""
 
 from pathlib import Path
 

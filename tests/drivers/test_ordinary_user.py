@@ -16,7 +16,8 @@ USER = 61234
 SUITE = (
     "test_trees.py", "test_files.py", "test_jail.py", "test_jail_isolation.py", "test_jail_bad_input.py",
     "test_jail_project.py", "test_jail_view.py", "test_selftest.py", "test_guard.py", "test_jail_propagation.py",
-    "test_limits.py", "test_limits_crossed.py", "test_cgroup.py", "test_closing.py", "test_home.py", "test_jail_project_python.py", "test_jailed_alone.py",
+    "test_limits.py", "test_limits_crossed.py", "test_cgroup.py",
+    "test_closing.py", "test_home.py", "test_jail_project_python.py", "test_jailed_alone.py",
 )  # fmt: skip
 LESS_CONCERNED = (
     "drivers/test_commands.py",

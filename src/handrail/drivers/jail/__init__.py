@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from handrail.contract.driver import Mount, Report
+from handrail.contract.driver import Feature, Mount, Report, Standing
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers._cgroup import Group, can_keep, sandbox_group
-from handrail.drivers._explain import explainer
-from handrail.drivers._guarded import GuardedDriver, NotEnforced, claim
+from handrail.drivers._explain import Explain, explainer
+from handrail.drivers._guarded import GuardedDriver, claim
 from handrail.drivers._home import GitIdentity, check_git_identity, git_configuration, make_home
-from handrail.drivers._limit_notes import LimitNotes
 from handrail.drivers._options import (
     VENV,
     ResolvedMount,
@@ -26,12 +24,11 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
-from handrail.drivers._reaper import reap
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._alone import jailed_alone
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
+from handrail.drivers.jail._limited import Limited, starting
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
-from handrail.drivers.jail._start import Starting
 from handrail.drivers.jail._view import (
     DEFAULT_TMP,
     GUARD_INSIDE,
@@ -47,8 +44,7 @@ from handrail.drivers.jail._view import (
     private,
     view_arguments,
 )
-from handrail.drivers.limit_table import size_text
-from handrail.drivers.scratch import is_own_and_empty, remove_scratch
+from handrail.drivers.scratch import remove_scratch
 
 __all__ = ["DEFAULT_TMP", "find_bubblewrap", "interpreter_dirs", "jailed_alone", "open_jail"]
 
@@ -57,15 +53,6 @@ _NOT_SHOWN: Final = (
     "The workspace's .venv says that it was made with the Python in {named!r}, which is not shown: {reason}. Make the "
     "environment again with a Python that can be shown."
 )
-WEAKER: Final[NotEnforced] = {
-    "limit_workspace": (
-        "advisory",
-        "the workspace is an ordinary directory of this machine",
-        "leave the workspace out, and the sandbox makes one with a size",
-    ),
-}
-MIN_MEMORY: Final = 16 << 20
-"""Bytes of memory without which no usual command starts."""
 
 
 async def open_jail(
@@ -81,70 +68,52 @@ async def open_jail(
     top = check_jail_workspace(workspace)
     check_network(network)
     venv = check_virtual_env(virtual_env)
-    mounts = [*mounts, *_shown(venv, top)]
-    check_sources(mounts, top)
-    resolved = check_targets(check_mounts(mounts), top)
+    resolved = _resolved([*mounts, *_shown(venv, top)], top)
     bwrap = find_bubblewrap(bubblewrap)
-    chosen = env or {}
-    size = limits.workspace if is_own_and_empty(top) else None
-    check_memory(limits)
-    reap()
+    chosen, inside = env or {}, home_inside(top, resolved)
     with (
-        sandbox_group(limits) as group,
-        Starting(bwrap, group.events) as starting,
+        starting(bwrap, limits, top) as (begun, kept),
         _home(top, resolved, chosen, git_identity, limits.tmp) as (home, release),
     ):
-        group.add(starting.guard.pid)
         found = _find_python(top, resolved, venv)
         base = found if isinstance(found, ProjectPython) else None
-        view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base, size=size)
-        starting.show(view, network=network)
-        guard = starting.guard
-        notes = LimitNotes(limits, group.memory_by, size is not None)
-        visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
+        view = view_arguments(
+            top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base, size=kept.size
+        )
+        begun.show(view, network=network)
         driver = GuardedDriver(
-            guard,
-            report=_report(network, top, found, resolved, group, notes, own_home=home is not None),
+            begun.guard,
+            report=_report(network, top, found, resolved, kept, own_home=home is not None),
             workspace=top,
             tmp=TMP,
             program=GUARD_INSIDE,
-            explain=explainer(visible if base is None else [*visible, base.prefix]),
-            env=fixed_env(
-                top, TMP, chosen, home=home_inside(top, resolved), venv=venv, bin_dirs=[os.path.dirname(sys.executable)]
-            ),
-            on_close=release_all(release, group.remove),
-            limits=notes,
+            explain=_explainer(top, resolved, base),
+            env=fixed_env(top, TMP, chosen, home=inside, venv=venv, bin_dirs=[os.path.dirname(sys.executable)]),
+            on_close=kept.releasing(release),
+            limits=kept.notes,
         )
-        driver.spaces = _spaces(top if size is not None else None, home, home_inside(top, resolved), limits)
-        await _greet(guard, replace(limits, memory=None) if "memory" in group.kept else limits, mounted=bool(resolved))
-        if git_identity is not None and "home" in driver.spaces:
-            await driver.write(f"{driver.spaces['home']}/.gitconfig", git_configuration(git_identity).encode())
+        driver.spaces = kept.spaces(home, inside)
+        await _greet(begun.guard, kept.for_guard(), mounted=bool(resolved))
+        await _set_identity(driver, git_identity)
     return driver
 
 
-def check_memory(limits: Limits) -> None:
-    """Raises HandrailError for a limit below which nothing starts."""
-    if limits.memory is not None and limits.memory < MIN_MEMORY:
-        raise HandrailError(
-            f"limits.memory is {size_text(limits.memory)}, and no command starts with less than "
-            f"{size_text(MIN_MEMORY)}: give more, or None for no limit"
-        )
+def _explainer(workspace: str, mounts: Sequence[ResolvedMount], base: ProjectPython | None) -> Explain:
+    """Explain programs that are not in what the jail shows."""
+    visible = [*SYSTEM, *interpreter_dirs(), workspace, *(mount.target for mount in mounts)]
+    return explainer(visible if base is None else [*visible, base.prefix])
 
 
-def _spaces(workspace: str | None, home: Sequence[str] | None, inside: str, limits: Limits) -> dict[str, str]:
-    """The directories inside that have a size, by what they are."""
-    sized_home = {"home": inside} if home is not None and limits.tmp is not None else {}
-    return sized_home | ({} if workspace is None else {"workspace": workspace})
+async def _set_identity(driver: GuardedDriver, identity: GitIdentity | None) -> None:
+    """Write the identity into a HOME that has a size: there is no such directory outside."""
+    if identity is not None and "home" in driver.spaces:
+        await driver.write(f"{driver.spaces['home']}/.gitconfig", git_configuration(identity).encode())
 
 
-def release_all(*releases: Callable[[], None]) -> Callable[[], None]:
-    """Call each of these in turn."""
-
-    def release() -> None:
-        for each in releases:
-            each()
-
-    return release
+def _resolved(mounts: Sequence[Mount], workspace: str) -> list[ResolvedMount]:
+    """The mounts, checked. Raises FileNotFoundError and HandrailError."""
+    check_sources(mounts, workspace)
+    return check_targets(check_mounts(mounts), workspace)
 
 
 def _shown(venv: str | None, workspace: str) -> list[Mount]:
@@ -207,22 +176,15 @@ def _report(
     workspace: str,
     base: ProjectPython | Hidden | None,
     mounts: Sequence[ResolvedMount],
-    group: Group,
-    limits: LimitNotes,
+    kept: Limited,
     *,
     own_home: bool,
 ) -> Report:
     """What it claims; whatever needs a cgroup, or an ordinary user, is named."""
-    weaker = {} if is_own_and_empty(workspace) else dict(WEAKER)
-    notes = [*limits.warnings()]
-    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes.", *limits.facts()]
+    weaker: dict[Feature, tuple[Standing, str, str]] = kept.weaker()
+    notes = [*kept.notes.warnings()]
+    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes.", *kept.notes.facts()]
     if os.geteuid() == 0:
-        if "processes" not in group.kept and (limits.limits.processes is not None or not can_keep("processes")):
-            weaker["limit_processes"] = (
-                "advisory",
-                "the kernel does not count root's processes, and no cgroup can be made here that does",
-                "run as an ordinary user",
-            )
         facts.append("Commands run as root without any capability, and see /proc read-only.")
     if os.stat(workspace).st_uid != os.geteuid():
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")
