@@ -69,10 +69,9 @@ async def open_jail(
     check_network(network)
     venv = check_virtual_env(virtual_env)
     resolved = _resolved([*mounts, *_shown(venv, top)], top)
-    bwrap = find_bubblewrap(bubblewrap)
     chosen, inside = env or {}, home_inside(top, resolved)
     with (
-        starting(bwrap, limits, top) as (begun, kept),
+        starting(find_bubblewrap(bubblewrap), limits, top) as (begun, kept),
         _home(top, resolved, chosen, git_identity, limits.tmp) as (home, release),
     ):
         found = _find_python(top, resolved, venv)
@@ -84,14 +83,12 @@ async def open_jail(
         driver = GuardedDriver(
             begun.guard,
             report=_report(network, top, found, resolved, kept, own_home=home is not None),
-            workspace=top,
-            tmp=TMP,
-            program=GUARD_INSIDE,
+            workspace=top, tmp=TMP, program=GUARD_INSIDE,
             explain=_explainer(top, resolved, base),
             env=fixed_env(top, TMP, chosen, home=inside, venv=venv, bin_dirs=[os.path.dirname(sys.executable)]),
             on_close=kept.releasing(release),
             limits=kept.notes,
-        )
+        )  # fmt: skip
         driver.spaces = kept.spaces(home, inside)
         await _greet(begun.guard, kept.for_guard(), mounted=bool(resolved))
         await _set_identity(driver, git_identity)
