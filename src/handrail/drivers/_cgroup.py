@@ -140,12 +140,14 @@ def can_keep(limit: str) -> bool:
 def _made(hierarchy: Hierarchy, name: str, limit: str, number: int) -> Path:
     """A cgroup with one limit set. Raises OSError, and leaves nothing then."""
     path = _parent(hierarchy, _CONTROLLERS[limit]) / name
+    new = not path.exists()  # in version 2 one cgroup has both limits
     path.mkdir(exist_ok=True)
     first, *others = _FILES[limit, hierarchy.version]
     try:
         (path / first).write_text(_value(limit, number))
     except OSError:
-        path.rmdir()
+        if new:
+            path.rmdir()
         raise
     for other in others:  # a machine without swap accounting has no such file
         with suppress(OSError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from handrail.contract.driver import Feature
+from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 
 Unit = Literal["bytes", "count", "seconds"]
@@ -40,6 +41,8 @@ class LimitRow:
     """The place of the limit in the guard's first frame, counted from 0."""
     alone: bool = False
     """Whether its attack is killed with all around it: it is then a command of its own, below a low limit."""
+    least: int = 0
+    """The number below which nothing works: a jail with such a limit is refused."""
     option: str = ""
     """The option of the command line, and its key in handrail.toml with underscores; empty for none."""
 
@@ -49,13 +52,13 @@ LIMIT_TABLE: Final = (
         "memory", "limit_memory", "bytes", "RLIMIT_DATA and the guard's watch, or a cgroup",
         (("memory", "{memory}", "use more memory than the limit"),),
         "a command cannot use more memory than the limit", "forgets the limit on memory", 4,
-        alone=True, option="memory",
+        alone=True, least=16 << 20, option="memory",
     ),
     LimitRow(
         "processes", "limit_processes", "count", "RLIMIT_NPROC, or a cgroup for root",
         (("processes", "{processes}", "start more processes than the limit"),),
         "a storm of processes is stopped and its sandbox works on", "forgets the limit on processes", 0,
-        option="processes",
+        least=8, option="processes",
     ),
     LimitRow(
         "cpu", "limit_cpu", "seconds", "RLIMIT_CPU",
@@ -81,6 +84,7 @@ LIMIT_TABLE: Final = (
             ("space", "{home}:{tmp}", "put more into HOME than the limit"),
         ),
         "a command cannot put more into /tmp than the limit", "forgets the size of private directories",
+        least=64 << 10,
     ),
     LimitRow(
         "workspace", "limit_workspace", "bytes", "size and number of files of a tmpfs",
@@ -104,6 +108,17 @@ def number_of(limits: Limits, name: str) -> int | None:
     """One limit as a whole number that every system call takes; None for no limit."""
     value = getattr(limits, name)
     return None if value is None else min(math.ceil(value), MAX_NUMBER)
+
+
+def check_least(limits: Limits) -> None:
+    """Raises HandrailError for a limit below which nothing works."""
+    for row in LIMIT_TABLE:
+        number = number_of(limits, row.name)
+        if number is not None and number < row.least:
+            given, least = (size_text(each) if row.unit == "bytes" else str(each) for each in (number, row.least))
+            raise HandrailError(
+                f"limits.{row.name} is {given}, and nothing works with less than {least}: give more, or None"
+            )
 
 
 def machine_memory() -> int:

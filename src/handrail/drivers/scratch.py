@@ -58,7 +58,9 @@ def is_dead(name: str) -> bool:
 def is_own_and_empty(path: str) -> bool:
     """Whether this process made the directory for itself, and nothing is in it yet."""
     try:
-        return path in map(os.path.realpath, _locked) and not os.listdir(path)
+        inode = os.stat(path).st_ino
+        own = [each for each, (_, known) in _locked.items() if known == inode]
+        return any(os.path.samefile(path, each) for each in own) and not os.listdir(path)
     except OSError:
         return False
 

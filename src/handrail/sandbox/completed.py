@@ -57,7 +57,7 @@ class Completed(Answer):
     advice: tuple[str, ...] = ()
     """What a person could change about the sandbox, where that is why it failed. The model is not told."""
     limit: str | None = None
-    """The limit of the sandbox for which the command, or a part of it, was killed: `memory`."""
+    """The limit for which the command, a part of it, or something beside it in the sandbox was killed: `memory`."""
 
     def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""

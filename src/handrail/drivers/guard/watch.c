@@ -15,7 +15,7 @@
 
 /* In ms. Memory cannot grow faster than pages are cleared: about 4 MiB in a ms for the two processors measured. So the
    nearer the limit, the sooner the next look. A look that takes long is repeated later: at most a fifth of the time. */
-enum { SOONEST = 10, LATEST = 100, FASTEST_GROWTH = 4 << 20, REST = 4, KILL_WAIT = 1000 };
+enum { SOONEST = 10, LATEST = 100, FASTEST_GROWTH = 4 << 20, REST = 4, KILL_WAIT = 200 };
 enum { TEXT = 4096 };
 
 struct sum {
@@ -24,7 +24,7 @@ struct sum {
 };
 
 static int64_t next_look;       /* 0 while nothing is watched */
-static int64_t patience;        /* until when the killed command may take to release its memory */
+static int64_t patience;        /* until when a killed command may take to release its memory */
 
 static size_t read_text(const char *path, char *text)
 {
@@ -93,14 +93,16 @@ static uint64_t used(const struct work *work, bool closely)
 	return closely ? sum.proportional : sum.resident;
 }
 
-static uint64_t used_by_all(bool closely, struct work **largest)
+static uint64_t used_by_all(bool closely, struct work **largest, bool *dying)
 {
 	uint64_t all = 0, most = 0;
 
+	*dying = false;
 	for (struct work *work = first; work; work = work->next) {
 		uint64_t each = runs(work) ? used(work, closely) : 0;
 
 		all += each;
+		*dying = *dying || (runs(work) && work->out_of_memory);
 		if (each > most && !work->out_of_memory)
 			most = each, *largest = work;
 	}
@@ -112,12 +114,13 @@ static int64_t look(int64_t now)
 {
 	uint64_t limit = settings.limits[LIMIT_MEMORY], all;
 	struct work *largest = NULL;
+	bool dying;
 	int64_t wait;
 
-	all = used_by_all(false, &largest);
+	all = used_by_all(false, &largest, &dying);
 	if (all > limit)
-		all = used_by_all(true, &largest);
-	if (all > limit && largest && now >= patience) {
+		all = used_by_all(true, &largest, &dying);
+	if (all > limit && largest && (!dying || now >= patience)) {
 		largest->out_of_memory = true;
 		work_kill(largest);
 		patience = now + KILL_WAIT;

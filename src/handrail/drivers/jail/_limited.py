@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from handrail.contract.driver import Feature, Standing
-from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._cgroup import Group, can_keep, sandbox_group
 from handrail.drivers._limit_notes import LimitNotes
 from handrail.drivers._reaper import reap
 from handrail.drivers.jail._start import Starting
-from handrail.drivers.limit_table import size_text
+from handrail.drivers.limit_table import check_least
 from handrail.drivers.scratch import is_own_and_empty
 
 Weaker = dict[Feature, tuple[Standing, str, str]]
 """By feature: how it stands, why, and what helps."""
-MIN_MEMORY: Final = 16 << 20
-"""Bytes of memory without which no usual command starts."""
 _ORDINARY_WORKSPACE: Final[Weaker] = {
     "limit_workspace": (
         "advisory",
@@ -84,13 +81,9 @@ class Limited:
 def starting(bwrap: str, limits: Limits, workspace: str) -> Iterator[tuple[Starting, Limited]]:
     """Start bubblewrap, and move it into its cgroups while it waits to be told what to show.
 
-    Raises HandrailError for a limit below which nothing starts, and Unavailable.
+    Raises HandrailError for a limit below which nothing works, and Unavailable.
     """
-    if limits.memory is not None and limits.memory < MIN_MEMORY:
-        raise HandrailError(
-            f"limits.memory is {size_text(limits.memory)}, and no command starts with less than "
-            f"{size_text(MIN_MEMORY)}: give more, or None for no limit"
-        )
+    check_least(limits)
     reap()
     own = is_own_and_empty(workspace)
     with sandbox_group(limits) as group, Starting(bwrap, group.events) as begun:
