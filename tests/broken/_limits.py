@@ -5,10 +5,12 @@ from typing import Any, Final
 
 from handrail.contract.limits import Limits
 from handrail.drivers.limit_table import LIMIT_TABLE
-from tests.broken._guards import with_bubblewrap
+from tests.broken._guards import with_bubblewrap, with_guard
 from tests.broken.altered import Broken, Shelf
 
 LIMITS: Final[list[Broken]] = []
+UNWATCHED: Final = "does not watch memory"
+"""It breaks nothing where a cgroup keeps the limit instead."""
 FORGETS_SIZES: Final = """
 while "--size" in words:
     at = words.index("--size")
@@ -28,6 +30,9 @@ for _row in LIMIT_TABLE:
         _shelf = Shelf(_row.feature)
         _shelf.opening(_row.broken, _without(_row.name))
         LIMITS.extend(_shelf)
+_memory: Final = Shelf("limit_memory")
+_memory.opening(UNWATCHED, with_guard(("watch.c", "if (all > limit && largest", "if (0 && largest")))
+LIMITS.extend(_memory)
 _tmp: Final = Shelf("limit_tmp")
 _tmp.opening("forgets the size of private directories", with_bubblewrap(FORGETS_SIZES))
 LIMITS.extend(_tmp)

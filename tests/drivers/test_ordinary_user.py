@@ -34,6 +34,7 @@ BESIDES = (
     "testing/test_conformance.py",
     f"{BROKEN}[forgets the limit on processes]",  # for root, and for memory too, a cgroup keeps it
     f"{BROKEN}[forgets the limit on memory]",
+    f"{BROKEN}[does not watch memory]",
     f"{BROKEN}[lets commands write to /usr]",  # these two let a command do what this user may do
     f"{BROKEN}[runs programs of the workspace beside itself]",
 )

@@ -14,6 +14,7 @@ from handrail.drivers.open import known_drivers
 from handrail.drivers.posix import open_posix
 from handrail.testing.conformance import CHECKS, DriverVerdict, Opener, conform
 from tests.broken import BROKEN, Altered, Broken
+from tests.broken._limits import UNWATCHED
 from tests.broken.altered import Shelf
 from tests.testing.refusals import Refusals
 
@@ -75,6 +76,7 @@ MEETS = [
     it
     for it in BROKEN
     if (os.geteuid() != 0 or it.feature not in ORDINARY_USER_ONLY)
+    and (it.name != UNWATCHED or not can_keep("memory"))
     and (it.name != SHOWS_TMP or tempfile.gettempdir() == "/tmp")
 ]
 
