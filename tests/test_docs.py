@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -305,7 +306,7 @@ async def of_calls() -> tuple[Event, ...]:
 
 async def of_approvals() -> tuple[Event, ...]:
     async def asked(request: ApprovalRequest) -> Decision:
-        answers = [Decision.remember(), Decision.edit({"n": 2}), Decision.defer()]
+        answers = [replace(Decision.remember(), by="terminal"), Decision.edit({"n": 2}), Decision.defer()]
         return answers[count.pop()]
 
     async def asks(n: int) -> None:
@@ -359,7 +360,15 @@ async def of_runs() -> tuple[Event, ...]:
     await agent.run("Two.")
     typed = Agent(testing.ScriptedModel(["", Turn(calls=(Call("c1", "answer", {"n": 1}),))]), output=Number)
     await typed.run("One.")
-    return *agent.session.trace, *typed.session.trace
+    asking = Turn(calls=(Call("c1", "ask_user", {"question": "Which?", "choices": ["a"]}),))
+    asks = Agent(
+        testing.ScriptedModel([asking]), tools=[each for each in builtin_tools("all") if each.name == "ask_user"]
+    )
+    await asks.run("Go.")
+    question = asks.question()
+    assert question is not None
+    assert asks.answered(question["id"], "a", by="terminal")
+    return *agent.session.trace, *typed.session.trace, *asks.session.trace
 
 
 async def of_long_runs() -> tuple[Event, ...]:

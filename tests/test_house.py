@@ -159,7 +159,8 @@ def test_import_linter_catches_planted_imports(copied_house: Path, files: dict[s
 
 
 PUBLIC = [
-    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "BadEnvelope", "BadSchema", "Behaviour",
+    "Agent", "ApprovalRequest", "Approver", "ArtifactRef", "Artifacts", "Attached", "BadEnvelope", "BadSchema",
+    "Behaviour", "HeldApprovals", "first_of",
     "Blobs",
     "BrokenDriver", "Budget", "Call", "CallDelta", "Caps", "Chunk", "Clock", "CodeResult", "Command",
     "CommandStream", "Completed", "Context", "Decision", "Driver", "Event", "Truncated", "Failure", "Feature",

@@ -14,8 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from handrail import Call, Session, builtin_tools, open_sandbox
-from handrail.cli._which_model import KEYS
-from handrail.models.open import FORMS
+from handrail.models.open import DEFAULTS, FORMS
 from tests.documents import ROOT, defined, used
 from tests.test_house import blocks, read
 
@@ -65,7 +64,7 @@ def test_the_first_page_has_the_line_that_installs() -> None:
 def test_the_page_about_models_names_every_form_of_a_name_and_every_variable_with_a_key() -> None:
     text = read("docs/models.md")
     assert [form for form in FORMS if f"| `{form}` |" not in text] == []
-    assert [variable for variable in KEYS if f"`{variable}`" not in text] == []
+    assert [variable for variable in DEFAULTS if f"`{variable}`" not in text] == []
 
 
 def section(title: str) -> str:

@@ -58,6 +58,8 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.contract.result import read_envelope as read_envelope
     from handrail.contract.truncated import Truncated as Truncated
     from handrail.drivers.open import open_sandbox as open_sandbox
+    from handrail.policy.approvers import HeldApprovals as HeldApprovals
+    from handrail.policy.approvers import first_of as first_of
     from handrail.policy.policy import Policy as Policy
     from handrail.policy.rule import Rule as Rule
     from handrail.sandbox.completed import CodeResult as CodeResult
@@ -72,6 +74,7 @@ if TYPE_CHECKING:  # the public surface: type checkers read these lines, and so 
     from handrail.session.pending import Pending as Pending
     from handrail.session.session import Session as Session
     from handrail.session.standard import STANDARD as STANDARD
+    from handrail.store.attached import Attached as Attached
     from handrail.store.check import SessionCheck as SessionCheck
     from handrail.store.store import Store as Store
     from handrail.store.summary import Summary as Summary

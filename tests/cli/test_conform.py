@@ -9,7 +9,12 @@ import pytest
 from handrail.testing.conformance import CHECKS
 from tests.cli.terminal import plain, terminal
 
-BROKEN = """
+BROKEN = (
+    f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2])!r})  # the broken drivers are in tests/, which is not installed
+"""
+    + """
 import time
 import anyio.to_thread
 from handrail import HandrailError, Unavailable
@@ -75,6 +80,7 @@ class Blocks(MemoryDriver):
 async def open_blocking(*, workspace):
     return Blocks(workspace=workspace)
 """
+)
 
 
 def conform(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":

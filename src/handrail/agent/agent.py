@@ -1,6 +1,6 @@
 """An Agent: a model and a session; each run is one turn of a conversation."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Unpack
@@ -147,6 +147,21 @@ class Agent:
         if (tracing := self._core.tracing) is not None:
             return await tracing.run(self, prompt, partial(run.run, prompt, images))
         return await run.run(prompt, images)
+
+    def question(self) -> Mapping[str, Any] | None:
+        """The question of `ask_user` that waits for its answer: id, question and choices; None if none does."""
+        for event in reversed(self._core.transcript.since(0)):
+            if event.parent is None and event.type in ("user", "question_answered", "question_asked"):
+                return event.data if event.type == "question_asked" else None
+        return None
+
+    def answered(self, question_id: str, text: str, *, by: str = "user") -> bool:
+        """Note the answer to a question, which the next run begins with. Whether the question still waited."""
+        waits = self.question()
+        if waits is None or waits["id"] != question_id or self._core.run is not None:
+            return False
+        self._core.emit("question_answered", data={"id": question_id, "text": text, "by": by})
+        return True
 
     def stream(self, prompt: str, *, images: Sequence[Image] = ()) -> AsyncIterator[Event]:
         """Run, and yield the events as they happen; the last one is `run_ended`. Leaving early ends the run."""

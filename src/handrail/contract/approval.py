@@ -69,6 +69,8 @@ class Decision:
     verdict: Answer
     arguments: Mapping[str, Any] | None = None
     message: str = ""
+    by: str = ""
+    """The door that the answer came through: terminal, web, attached; for the transcript."""
 
     def __post_init__(self) -> None:
         if self.verdict not in get_args(Answer):

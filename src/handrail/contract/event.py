@@ -16,9 +16,12 @@ EventType = Literal[
     "call_ended",  # tool, status, kind, arguments_hash, duration_ms, origin, result (the envelope), repairs, traceback,
     # and: images (where in the result, and their refs), memory (what a tool changed of what it keeps for the session)
     "call_late",  # outcome: what came of work that outlived its answer; tool, where a thread did it; traceback
-    "approval_asked",  # id, tool, risk, arguments_hash, text, repairs, reason, suggested_rule, sandbox, expires_at
-    "approval_settled",  # id, decision; rule where one was remembered, arguments after an edit, traceback,
-    # and if it was deferred: tool, arguments_hash
+    "approval_asked",  # id, tool, risk, effects, arguments, arguments_hash, text, described (head, lines, notes),
+    # repairs, reason, suggested_rule, sandbox, expires_at
+    "approval_settled",  # id, decision, by: terminal, web, attached, …; rule where one was remembered, arguments after
+    # an edit, traceback, and if it was deferred: tool, arguments_hash
+    "question_asked",  # id, question, choices: the model asks the user, and its run ends
+    "question_answered",  # id, text, by: which begins the next run with the text
     "job_started",  # job: its id, pid, command: the line, or a list; its call is the one that started it
     "job_ended",  # job, exit_code, ended_by, as in Completed; where nobody knows them both are None, and error says why
     "run_started",  # model, rounds, agent: its name; a new user turn
@@ -43,6 +46,8 @@ EVENT_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {each: {} for each in ge
     "call_ended": {"tool": str, "result": dict},
     "approval_asked": {"id": str},
     "approval_settled": {"id": str, "decision": str},
+    "question_asked": {"id": str, "question": str, "choices": list},
+    "question_answered": {"id": str, "text": str, "by": str},
     "job_started": {"job": str},
     "job_ended": {"job": str},
     "tools_loaded": {"tools": list},

@@ -1,7 +1,6 @@
 """Run a call only if the policy or a person allows it."""
 
 from dataclasses import replace
-from inspect import isawaitable
 from time import time
 from typing import Any, Final, get_args
 
@@ -16,12 +15,12 @@ from handrail.contract.wire import to_wire
 from handrail.gates.record import unstored
 from handrail.misuse import shown
 from handrail.policy.approval import event_data, request_for, visible
-from handrail.policy.approvers import wait_of
+from handrail.policy.approvers import ask, wait_of
+from handrail.policy.described import described
 from handrail.policy.judge import ALLOWED, DOUBT, Verdict, by_mode, doubtful, judge
 from handrail.policy.rule import Rule
 from handrail.schema.parse import arguments_hash
 from handrail.schema.prepare import prepare
-from handrail.threads import Work, is_async
 from handrail.toolkit.context import session_of
 from handrail.toolkit.gate import Next, SessionState, Step
 from handrail.toolkit.hosted import HostedTool, refusal
@@ -180,7 +179,8 @@ async def _ask(step: Step, verdict: Verdict, approver: Approver) -> Failure | No
             step.call.id, step.tool, step.arguments,
             repairs=step.repairs, sandbox=step.shared.sandbox, reason=verdict.reason, wait=wait,
         )  # fmt: skip
-        step.emit("approval_asked", event_data(request))
+        told = (await described(request, step.shared.sandbox)).as_data()
+        step.emit("approval_asked", {**event_data(request), "described": told})
         if (refused := await unstored(step)) is not None:  # nobody is shown what the store does not have
             step.emit("approval_settled", {"id": request.id, "decision": "unavailable"})
             return refused
@@ -213,7 +213,7 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
     try:
         with step.clock.pause(), anyio.move_on_after(wait) as scope:
             step.watch(scope)
-            decision = await _answer(approver, request)
+            decision = await ask(approver, request)
         await checkpoint_if_cancelled()
         if cancels() > before and not scope.cancel_called:  # the approver swallowed it
             raise anyio.get_cancelled_exc_class()
@@ -237,18 +237,14 @@ async def _decision(step: Step, request: ApprovalRequest, approver: Approver, wa
         step.emit("approval_settled", settled)
 
 
-async def _answer(approver: Approver, request: ApprovalRequest) -> object:
-    """A plain function answers in a thread: the event loop goes on, and a call that ends leaves it behind."""
-    if is_async(approver):
-        answer: object = approver(request)
-    else:
-        answer = await Work(lambda: approver(request)).wait()
-    return await answer if isawaitable(answer) else answer
-
-
 def _settlement(request: ApprovalRequest, answer: Decision | Failure) -> dict[str, Any]:
     if isinstance(answer, Failure):
         return {"decision": answer.kind}
+    by = {"by": answer.by} if answer.by else {}
+    return {**_settled(request, answer), **by}
+
+
+def _settled(request: ApprovalRequest, answer: Decision) -> dict[str, Any]:
     if answer.verdict == "remember" and request.suggested_rule:
         return {"decision": "remember", "rule": request.suggested_rule}
     if answer.verdict == "edit":

@@ -9,6 +9,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from handrail.contract.approval import ApprovalRequest
+from handrail.contract.wire import to_wire
 from handrail.policy._match import PathRoots, first_property, is_path, matches, named_property, text_of
 from handrail.policy.rule import Rule, ToolTraits
 from handrail.schema.artifact_refs import references
@@ -90,7 +91,8 @@ async def request_for(
 
 def event_data(request: ApprovalRequest) -> dict[str, Any]:
     """The request as the transcript keeps it."""
-    return {name: getattr(request, name) for name in EVENT_FIELDS}
+    kept = {name: getattr(request, name) for name in EVENT_FIELDS}
+    return {**kept, "effects": sorted(request.effects), "arguments": to_wire(request.arguments)}
 
 
 async def suggest_rule(tool: ToolTraits, arguments: Mapping[str, Any], sandbox: "Sandbox | None") -> str:

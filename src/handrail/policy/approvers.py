@@ -1,14 +1,17 @@
 """Approvers that any program can use: fixed answers, and answers that come later from elsewhere."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from inspect import isawaitable
 from time import time
 from typing import Any
 
 import anyio
 
 from handrail.contract.approval import ApprovalRequest, Approver, Decision
+from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import APPROVAL_WAIT
 from handrail.misuse import expect, expect_number, refuse
+from handrail.threads import Work, is_async
 
 
 def wait_of(approver: object) -> float:
@@ -23,6 +26,72 @@ def checked_wait(what: str, wait: Any, default: float) -> float:
         refuse(what, wait, write)
     expect_number(what, wait, write, least=0, above=True, whole=False)
     return float(wait)
+
+
+async def ask(approver: Approver, request: ApprovalRequest) -> object:
+    """The approver's answer, whatever it is.
+
+    A plain function answers in a thread: the event loop goes on, and a call that ends leaves the thread behind.
+    """
+    if is_async(approver):
+        answer: object = approver(request)
+    else:
+        answer = await Work(lambda: approver(request)).wait()
+    return await answer if isawaitable(answer) else answer
+
+
+def first_of(*approvers: Approver) -> Approver:
+    """Ask all of these at once; the first answer counts, and the others are no longer asked.
+
+    An approver that cannot ask anybody (it raises Unavailable) leaves the question to the rest.
+
+    Example:
+        ```python
+        @tool(risk="high", effects=["executes"])
+        def act() -> str:
+            "Act."
+            return "acted"
+
+        approver = first_of(never_answers.within(60), approve_all)
+        async with Session([act], policy=Policy(mode="ask"), approver=approver) as session:
+            print((await session.call("act")).value)
+        #> acted
+        ```
+    """
+    if not approvers:
+        raise HandrailError("first_of() was given no approver; write first_of(ask, held)")
+    return _FirstOf(approvers)
+
+
+class _FirstOf:
+    """Several approvers as one; `wait` is the longest of theirs."""
+
+    def __init__(self, approvers: Sequence[Approver]) -> None:
+        self._approvers = approvers
+        self.wait = max(wait_of(each) for each in approvers)
+
+    async def __call__(self, request: ApprovalRequest) -> Decision:
+        answers: list[object] = []
+        failed: list[Exception] = []
+        settled = anyio.Event()
+
+        async def put_to(approver: Approver) -> None:
+            try:
+                answers.append(await ask(approver, request))
+                settled.set()
+            except Exception as error:  # noqa: BLE001 - one approver may fail while another answers
+                failed.append(error)
+                if len(failed) == len(self._approvers):
+                    settled.set()
+
+        async with anyio.create_task_group() as tasks:
+            for each in self._approvers:
+                tasks.start_soon(put_to, each)
+            await settled.wait()
+            tasks.cancel_scope.cancel()
+        if not answers:
+            raise next((error for error in failed if not isinstance(error, Unavailable)), failed[0])
+        return answers[0]  # type: ignore[return-value]  # the gate checks that it is a Decision
 
 
 async def approve_all(request: ApprovalRequest) -> Decision:
@@ -169,6 +238,10 @@ class HeldApprovals:
         self._answers[id] = decision
         self._woken[id].set()
         return True
+
+    def cancel(self, id: str) -> bool:
+        """Withdraw a request: it counts as skipped. Whether it was still pending."""
+        return self.answer(id, Decision.skip())
 
     async def next(self) -> ApprovalRequest:
         """The oldest pending request, as soon as there is one."""

@@ -43,6 +43,10 @@ class Described:
         """The lines without their kinds."""
         return "\n".join(text for _, text in self.lines)
 
+    def as_data(self) -> dict[str, Any]:
+        """The description as the transcript keeps it, for readers in other processes."""
+        return {"head": self.head, "lines": [list(line) for line in self.lines], "notes": list(self.notes)}
+
 
 async def described(request: "ApprovalRequest", sandbox: "Sandbox | None") -> Described:
     """Describe a request; files that the call would change are read from the sandbox, if there is one."""

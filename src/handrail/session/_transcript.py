@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_UNWRITTEN: Final = 256
 """Events that wait for the next write at most, where nobody looks at them."""
+UNWRITTEN_SECONDS: Final = 0.2
+"""Seconds that an event waits for the next write at most, so that other processes see it."""
 PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
 """By how many those that print live output of a call are more after an event."""
 STORED_AT_ONCE: Final = frozenset(
@@ -55,9 +57,8 @@ class Transcript:
         clean: CleanEvents | None = None,
     ) -> None:
         self.events: dict[int, Event] = {event.seq: event for event in events}
-        """By number. What was forgotten is not among them."""
-        self.count = len(self.events)
-        """How many events there were, which is the number of the next one."""
+        """Retained events by sequence number."""
+        self.count = len(self.events)  # of all that there were: the number of the next one
         self._forgets: _ForgottenCalls | None = None
         self._opening = None if self.events else opening
         """Called before the first event is written: the data of `session_started`."""
@@ -74,8 +75,7 @@ class Transcript:
         self._changed: list[Event] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called with each event, in order, in the writer's thread; a listener must not block or raise."""
-        self.lock = threading.RLock()
-        """Held while anything is written."""
+        self.lock = threading.RLock()  # held while anything is written
         self.waiting_output: dict[str, LiveOutput] = {}
         """By call: live output that waits for its next event."""
         self._printing = Counter[str | None]()
@@ -85,8 +85,9 @@ class Transcript:
         """The number of the next event for the listeners."""
         self._delivering = False
         self._delivers_on: Any = None
-        """The event loop that will deliver what waits for its next turn."""
-        self._waiting: list[tuple[Any, anyio.Event]] = []
+        self._flushes_on: Any = None
+        """Event loops that will deliver, and write, what waits: at the next turn, and if nothing else does before."""
+        self._waiting: dict[anyio.Event, Any] = {}  # wake-up calls of followers, and the event loop of each
 
     def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event:
         with self.lock:
@@ -107,6 +108,8 @@ class Transcript:
                 self._unwritten.append(event)
                 if type in STORED_AT_ONCE or len(self._unwritten) >= MAX_UNWRITTEN:
                     self.flush()
+                else:
+                    self._flush_later()
             if self.listeners:
                 self._deliver(soon=type in PIECES)
         if self._waiting:
@@ -291,11 +294,14 @@ class Transcript:
                     if (event := self.events.get(seq)) is not None:
                         yield event
             woken = anyio.Event()
-            self._waiting.append((running_loop(), woken))
-            if start == self.count:
-                if self.closed:
-                    return
-                await woken.wait()
+            self._waiting[woken] = running_loop()
+            try:
+                if start == self.count:
+                    if self.closed:
+                        return
+                    await woken.wait()
+            finally:
+                self._waiting.pop(woken, None)  # a follower that leaves while nothing happens is forgotten
 
     def _storing(self) -> int:
         """Store every event before it is shown. Returns how many there are; a warning among them says if it failed."""
@@ -321,6 +327,22 @@ class Transcript:
                         listener(event)
         self._delivering = False
 
+    def _flush_later(self) -> None:
+        """Have what waits written within UNWRITTEN_SECONDS: other processes read the store.
+
+        One timer serves all events of that time; without an event loop, the next write does it.
+        """
+        if self._flushes_on is not None and self._flushes_on.is_running():
+            return
+        if (loop := loop_here()) is not None:
+            self._flushes_on = loop
+            loop.call_later(UNWRITTEN_SECONDS, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flushes_on = None
+        if not self.closed:
+            self.flush()
+
     def _deliver_later(self) -> bool:
         """Whether there is an event loop that will deliver what waits."""
         loop = loop_here()
@@ -337,8 +359,8 @@ class Transcript:
             self._deliver()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for loop, woken in waiting:
+        waiting, self._waiting = self._waiting, {}
+        for woken, loop in waiting.items():
             call_on(loop, woken.set)
 
 

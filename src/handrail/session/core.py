@@ -37,6 +37,7 @@ from handrail.toolkit.tracing import Tracing
 
 if TYPE_CHECKING:
     from handrail.scrub import Scrubber
+    from handrail.session._door import Door
 
 CALLS_PER_TURN: Final = 64
 """Calls after which other tasks on the event loop get a turn."""
@@ -72,6 +73,8 @@ class SessionCore:
     """Id of the task that a child session works on: parent of its events, and beginning of its calls' ids."""
     depth: int = 0
     """How many tasks the session is inside of."""
+    door: "Door | None" = None
+    """Lets other processes in; None without one."""
     opened_by: dict[str, Any] = field(default_factory=dict)
     """Facts for the first event from the program around the session: the model's name, the system text."""
 

@@ -1,12 +1,14 @@
 """The Host of a call: what a tool may ask of the program around its session, and of the run that it is in."""
 
 from collections.abc import Mapping, Sequence
+from os import urandom
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from handrail.aio import OwnLoop, on_own_loop
 from handrail.contract.call import Call
 from handrail.contract.errors import ToolFailed
 from handrail.contract.result import Failure, Result
+from handrail.toolkit.context import PassedOn
 
 if TYPE_CHECKING:
     from handrail.session.core import SessionCore
@@ -45,8 +47,9 @@ class SessionHost:
         if self._core.run is None:
             raise _unavailable("ask a person")
         self._core.run.ended = ("asked_user", question + "".join(f"\n- {choice}" for choice in choices))
-        message = "The question was passed to the user, who answers with the next message."
-        raise ToolFailed(Failure("unavailable", message, retryable=False))
+        asked = {"id": urandom(6).hex(), "question": question, "choices": list(choices)}
+        self._core.emit("question_asked", self._call.id, None, asked)
+        return PassedOn("The question was passed to the user, who answers with the next message.")
 
     @on_own_loop
     async def spawn(

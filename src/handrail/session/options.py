@@ -32,3 +32,4 @@ class SessionOptions(TypedDict, total=False):
     tracing: Tracing | None
     secrets: Sequence[str]
     call_timeout: float | None
+    door: bool

@@ -25,6 +25,7 @@ from handrail.policy.policy import Policy
 from handrail.sandbox.sandbox import Sandbox
 from handrail.session import _checks
 from handrail.session._commands import report_late_to, sandbox_id
+from handrail.session._door import open_door
 from handrail.session._ids import CallIds
 from handrail.session._readers import ReaderQueue
 from handrail.session._resume import ResumedSession, ids_in, restore
@@ -66,6 +67,7 @@ class Session(AsyncWith):
         secrets: texts that no event, result, artifact, log or span may contain; `[secret]` takes their place.
         call_timeout: seconds after which any call is ended, also of a tool that keeps its own clock.
         id: the session's own, which artifacts and a store know it by; a random one if None.
+        door: whether other processes of this user may watch, answer and end the session (`Store.attach`).
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Session(AsyncWith):
         artifacts: Artifacts | Scope | None = None, readers: Sequence[Reader] = (), state: Any = None,
         host: Host | None = None, gates: Sequence[Gate] | None = None, tracing: Tracing | None = None,
         store: "Store | ResumedSession | None" = None, secrets: Sequence[str] = (), call_timeout: float | None = None,
-        id: str | None = None,
+        id: str | None = None, door: bool = False,
     ) -> None:  # fmt: skip
         refuse_other_loops("A Session")
         _checks.check_options(sandbox, policy, approver, budget, caps, host, call_timeout, id)
@@ -95,8 +97,8 @@ class Session(AsyncWith):
         self._core = core = SessionCore(
             id=id, toolbox=toolbox, shared=shared, transcript=transcript, artifacts=self._scoped(id, kept, scrubber),
             ids=CallIds(ids_in(past), scrubber), walk=fold([*traced, *walked], STANDARD), own_loop=OwnLoop(),
-            running={},
-            state=state, person=host, scrubber=scrubber, tracing=tracing, is_budgeted=budget_gate in known,
+            running={}, state=state, person=host, scrubber=scrubber, tracing=tracing,
+            is_budgeted=budget_gate in known, door=open_door(door, transcript, stored, shared, self.terminate),
         )  # fmt: skip
         self._pending = PendingCalls(core.own_loop, core.running, transcript.flush if record in walked else None)
         self._readers = [ReaderQueue(each, self._warn) for each in read]
@@ -178,6 +180,10 @@ class Session(AsyncWith):
         self._open.push_async_callback(finish, self._pending.end)
         for reader in self._readers:
             reader.begin()
+        if (door := self._core.door) is not None:
+            self._open.push_async_callback(finish, door.close)
+            if why := await door.open():
+                self._warn(why)
         return self
 
     async def __aexit__(

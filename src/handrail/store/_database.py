@@ -140,6 +140,12 @@ class Database:
                 return found, str(error)
         return found, ""
 
+    def version(self) -> tuple[int, int, int]:
+        """A value that differs after any commit: of another connection, of this one, or to another file."""
+        with self.use() as connection:
+            others = connection.execute("PRAGMA data_version").fetchone()[0]  # it tells nothing of our own commits
+            return self.opened, others, connection.total_changes
+
     def problems(self) -> list[str]:
         """Problems that SQLite finds in the file, read as a whole."""
         with self.use() as connection:

@@ -13,7 +13,7 @@ from time import sleep
 from typing import Final
 from zlib import crc32
 
-from handrail.store._claim import SOON, file_name
+from handrail.store.claim import SOON, file_name
 
 MAX_READS_COUNT: Final = 20
 """Reads of an end mark, a millisecond apart, before it counts as unreadable: its writer may be writing it."""

@@ -1,27 +1,29 @@
 """A Store: sessions in one SQLite database, with their artifacts beside it."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, urandom
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
-from handrail.artifacts.store import Artifacts, Incoming
+from handrail.artifacts.store import Artifacts
 from handrail.contract.blobs import Blobs
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.event import Event
 from handrail.misuse import is_session_id, shown
+from handrail.store._arriving import ArrivingArtifacts
 from handrail.store._chain import digest_of
-from handrail.store._claim import Claim, file_name, is_claimed
 from handrail.store._database import Database
 from handrail.store._end_mark import End, EndMark, read_mark
 from handrail.store._lines import Part, export_lines, read_lines
 from handrail.store._rows import PAGE, Rows
+from handrail.store.attached import Attached
 from handrail.store.check import DamagedSession, MarkState, SessionCheck
+from handrail.store.claim import Claim, file_name, is_claimed
 from handrail.store.ends import open_ends
 from handrail.store.stored import StoredSession
 from handrail.store.summary import Digest, Summary
@@ -57,6 +59,7 @@ class Store:
         self._claims = self.path.with_name(f"{self.path.name}.claims")
         self._ends = self.path.with_name(f"{self.path.name}.ends")
         self.artifacts = Artifacts(str(self.path.with_name(f"{self.path.name}.artifacts")), blobs=blobs)
+        self._changes, self._seen = 0, (0, 0, 0, 0)
 
     def sessions(self) -> list[Summary]:
         """All sessions, the one that changed last first. One that has lost events is `damaged`."""
@@ -75,6 +78,39 @@ class Store:
     def events(self, id: str, start: int = 0) -> Iterator[Event]:
         """The events of a session from number `start`. Raises HandrailError behind the last good one."""
         return self._rows(id).read(start)
+
+    def lines(self, id: str, start: int = 0, limit: int | None = None) -> Iterator[str]:
+        """The events from number `start`, at most `limit`, each as the JSON text `[seq,time,type,call,parent,data]`."""
+        return self._rows(id).lines(start, limit)
+
+    def summary(self, id: str) -> Summary:
+        """One session, as `sessions` lists it. Raises HandrailError if there is none of this id."""
+        if self._find(id) is None:
+            self._rows(id)  # says that there is none, or that its events are lost
+        with self._database.use() as connection:
+            query = "SELECT no, id, folded, summary, digest FROM sessions WHERE id = ?"
+            row = connection.execute(query, (id,)).fetchone()
+        found = None if row is None else self._summary(*row)
+        if found is None:
+            raise HandrailError(f"there is no session {id!r} in {self.path}")
+        return found
+
+    def changed(self) -> int:
+        """A number that rises when any session changes, begins or ends, in this process or another one."""
+        if self.path.exists():
+            self._open()
+            with suppress(FileNotFoundError):
+                seen = (*self._database.version(), os.stat(self._claims).st_mtime_ns)
+                self._changes += seen != self._seen
+                self._seen = seen
+        return self._changes
+
+    def attach(self, id: str) -> Attached:
+        """Follow, answer, prompt or end a session that another process of this user runs; use it with `async with`.
+
+        Of a session that nobody runs there are the events, and its state is "ended".
+        """
+        return Attached(self, self._claims, id)
 
     def check(self, id: str) -> SessionCheck:
         """Read a whole session, and compare it with its digests, its end mark and its artifacts."""
@@ -295,7 +331,7 @@ class Store:
     def _add(self, made: StoredSession, parts: Iterable[Part]) -> None:
         """Add events and artifacts to a new session, some at a time."""
         events: list[Event] = []
-        arriving = _Arriving(self.artifacts, made.id)
+        arriving = ArrivingArtifacts(self.artifacts, made.id)
         try:
             for part in parts:
                 if not isinstance(part, Event):
@@ -322,31 +358,6 @@ class Store:
         if number is not None:
             self._database.patiently(lambda: self._database.remove_session(number))
         self._database.patiently(lambda: self._database.delete_removed(PAGE))
-
-
-class _Arriving:
-    """The artifacts of an export: each comes as a description, then its bytes in pieces."""
-
-    def __init__(self, artifacts: Artifacts, session: str) -> None:
-        self._artifacts, self._session = artifacts, session
-        self._last: Incoming | None = None
-
-    def read(self, part: str | bytes | Mapping[str, Any]) -> None:
-        if isinstance(part, Mapping):
-            self.finish()
-            self._last = self._artifacts.incoming(self._session, **part)
-        elif self._last is None:
-            raise HandrailError("the export has bytes that belong to no artifact")
-        elif isinstance(part, bytes):
-            self._last.add(part)
-
-    def finish(self) -> None:
-        if self._last is not None:
-            self._last.finish()
-
-    def abandon(self) -> None:
-        if self._last is not None:
-            self._last.abandon()
 
 
 def _check_place(path: Path) -> None:

@@ -7,10 +7,10 @@ from types import TracebackType
 from handrail.contract.errors import HandrailError
 from handrail.contract.event import Event
 from handrail.store._chain import DIGEST_BYTES, MAY_CHANGE, digest_of, first_link, row_digest
-from handrail.store._claim import Claim
 from handrail.store._database import Database, Value
 from handrail.store._end_mark import End, EndMark
 from handrail.store._lines import encode
+from handrail.store.claim import Claim
 
 
 class StoredSession:
@@ -82,6 +82,11 @@ class StoredSession:
     def number(self) -> int | None:
         """The session's number in the database; None before its first event."""
         return self._number
+
+    @property
+    def claim(self) -> Claim:
+        """The session's claim, beside which its door is."""
+        return self._claim
 
     def close(self) -> None:
         """Let others write the session. May be called twice."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from handrail.contract.event import Event
 from handrail.contract.model import Usage
+from handrail.store.activity import Activity, ActivityName
 
 MAX_TITLE: Final = 80
 
@@ -40,7 +41,9 @@ class Summary:
     sandbox: str
     """Name of the sandbox's driver; empty without a sandbox."""
     forked: bool = False
-    """Whether the session is a copy of another one that nobody has gone on with."""
+    """Whether it is a copy of another session that nobody has gone on with."""
+    activity: ActivityName = "ended"
+    """Whether the session works, waits for a person or is idle in a living process; otherwise it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,15 @@ class Digest:
     workspace: str = ""
     sandbox: str = ""
     forked: bool = False
+    activity: Activity = field(default=Activity())
 
     @classmethod
     def from_json(cls, text: str) -> "Digest":
         """Read what `to_json` wrote; fields that are missing have their default."""
         stored = json.loads(text)
         known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
-        return cls(**{**known, "usage": Usage(**known.get("usage", {}))})
+        made = {"usage": Usage(**known.get("usage", {})), "activity": Activity(**known.get("activity", {}))}
+        return cls(**{**known, **made})
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -72,7 +77,8 @@ class Digest:
         """The digest after these events too."""
         digest = self
         for event in events:
-            digest = replace(digest, created=digest.created or event.time, updated=event.time)
+            activity = digest.activity.after(event)
+            digest = replace(digest, created=digest.created or event.time, updated=event.time, activity=activity)
             if event.parent is None:
                 digest = digest._after_own(event)
             elif event.type == "model_answered":  # of a task
@@ -85,6 +91,7 @@ class Digest:
         return Summary(
             id, self.title, self.created, self.updated, state,
             self.model, self.calls, self.usage, self.workspace, self.sandbox, self.forked,
+            self.activity.name if running else "ended",
         )  # fmt: skip
 
     def _after_own(self, event: Event) -> "Digest":

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 State = TypeVar("State", default=Any)
 
 
+class PassedOn(str):
+    """An answer of a Host that only passed the question on: the person's answer comes with the next message."""
+
+
 class Host(Protocol):
     """The program that runs a session, such as an agent loop. An ability it lacks raises ToolFailed(unavailable).
 

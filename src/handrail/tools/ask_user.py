@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from handrail.toolkit.context import Context
+from handrail.toolkit.context import Context, PassedOn
 from handrail.toolkit.tool import tool
 
 
@@ -21,4 +21,5 @@ async def ask_user(
         choices: Suggested answers; the user may give another.
     """
     with context.clock.pause():
-        return {"answer": await context.host.ask(question, choices)}
+        answer = await context.host.ask(question, choices)
+    return {"passed_on": str(answer)} if isinstance(answer, PassedOn) else {"answer": answer}

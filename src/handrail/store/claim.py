@@ -13,6 +13,8 @@ from typing import Final
 
 from handrail.contract.errors import HandrailError
 
+DOOR_ENDING: Final = ".door"
+"""End of the file name of a door, which begins with its claim's and is new each time."""
 SOON: Final = 1e-3
 """Seconds after which nobody looks any more who looked before."""
 
@@ -29,11 +31,27 @@ class Claim:
         except OSError as error:
             raise HandrailError(f"session {session} cannot be claimed: {error.strerror}: {self._path}") from error
         # flock ends with the process, however it dies; a file with a process id would have to be judged stale.
+        self._file = file
         with suppress(OSError):  # a full disk: the lock holds, and only its holder's name is missing
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+            self.name_door("")
         self.release = weakref.finalize(self, _release, file, self._path, os.getpid())
         """End the claim. May be called twice."""
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the claims and the doors, which only this user can enter."""
+        return self._path.parent
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of the session's files here."""
+        return self._path.stem
+
+    def name_door(self, name: str) -> None:
+        """Write the holder's name, and the file name of the session's door; empty for none. Raises OSError."""
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), **({"door": name} if name else {})}
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, json.dumps(holder).encode(), 0)
 
     def _lock(self, session: str) -> int:
         while True:
@@ -73,6 +91,38 @@ def is_claimed(directory: Path, session: str) -> bool:
         return False
     try:
         return not _try(file, fcntl.LOCK_SH)
+    finally:
+        os.close(file)
+
+
+def door_of(directory: Path, session: str) -> tuple[str, bool]:
+    """The file name of a session's door, as its claim says, and whether a living process holds the claim."""
+    try:
+        file = os.open(_path(directory, session), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return "", False
+    try:
+        door = str(json.loads(os.pread(file, 4096, 0)).get("door", ""))
+        return (door if "/" not in door else ""), not _try(file, fcntl.LOCK_SH)
+    except (ValueError, AttributeError, OSError):
+        return "", not _try(file, fcntl.LOCK_SH)
+    finally:
+        os.close(file)
+
+
+def sweep_doors(directory: Path) -> None:
+    """Remove the doors that killed processes left: those whose claim nobody holds, or names another door."""
+    for door in directory.glob(f"*{DOOR_ENDING}"):
+        with suppress(OSError, ValueError, AttributeError):
+            claim = directory / f"{door.name.partition('-')[0]}.lock"
+            if not claim.exists() or _is_stale(claim, door.name):
+                door.unlink()
+
+
+def _is_stale(claim: Path, door: str) -> bool:
+    file = os.open(claim, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _try(file, fcntl.LOCK_SH) or json.loads(os.pread(file, 4096, 0)).get("door") not in ("", None, door)
     finally:
         os.close(file)
 
