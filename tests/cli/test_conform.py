@@ -14,7 +14,7 @@ BROKEN = (
 import sys
 sys.path.append({str(Path(__file__).parents[2])!r})  # the broken drivers are in tests/, which is not installed
 """
-    + """
+    """
 import time
 import anyio.to_thread
 from handrail import HandrailError, Unavailable

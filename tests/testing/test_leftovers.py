@@ -16,7 +16,7 @@ CARELESS = (
 import sys
 sys.path.append({str(Path(__file__).parents[2])!r})  # the broken drivers are in tests/, which is not installed
 """
-    + """
+    """
 import subprocess
 import anyio
 from handrail import Chunk

@@ -38,6 +38,18 @@ class Agent:
 
     Use it with `async with` to close the session that it made; a session that it was given stays open.
 
+    Example:
+        ```python
+        def add(a: int, b: int) -> int:
+            "Add two numbers."
+            return a + b
+
+        model = ScriptedModel([Turn(calls=(Call("1", "add", {"a": 40, "b": 2}),)), "It is 42."])
+        async with Agent(model, tools=[add]) as agent:
+            print((await agent.run("How much is 40 + 2?")).text)
+        #> It is 42.
+        ```
+
     Args:
         model: anything with `ask`.
         tools: for the agent's own session, as are sandbox, policy, approver, budget, store and secrets.
@@ -129,7 +141,7 @@ class Agent:
 
     @property
     def usage(self) -> Usage:
-        """What all requests of this agent took."""
+        """Tokens and cost of all requests of this agent."""
         self.session.flush()
         return self._requests.usage
 

@@ -133,7 +133,7 @@ def _fitting(text: str, most: int) -> str:
 
 
 def _newest(items: Sequence[str], most: int) -> str:
-    """As many of the last items as fit, one under the other."""
+    """Join the last items that fit, one under the other."""
     kept: list[str] = []
     for item in reversed(items):
         most -= len(item) + 1
@@ -173,7 +173,7 @@ def _envelope(tool: str, result: Result) -> str:
 
 
 def _whole(tool: str, result: Result) -> tuple[str, str]:
-    """What is kept of a result: the text of a file, or the envelope."""
+    """The part of a result that is kept: the text of a file, or the envelope."""
     if result.ok and isinstance(result.value, dict) and result.value.get("kind") in ("file", "artifact"):
         return str(result.value.get("text", "")), "text/plain; charset=utf-8"
     return json.dumps(result.to_envelope(tool), ensure_ascii=False, indent=1, default=str), "application/json"

@@ -96,7 +96,7 @@ class Conversation:
         self._before = 0
         """Pieces that are not in the list any more; a summary takes the place of the last of them."""
         self._results_at: dict[str, tuple[int, int]] = {}
-        """By call in the list: the number of the piece with its result, counted from the first ever, and which of the
+        """Place of each call's result, by call: the number of the piece, counted from the first ever, and which of the
         piece's results it is."""
         self._large: dict[str, LargeResult] = {}
         """Results that can be collapsed, the oldest first."""
@@ -144,7 +144,7 @@ class Conversation:
 
     @property
     def state(self) -> TaskState:
-        """What the last result was."""
+        """The kind of the last result."""
         if self._position < self._log.count:
             self.catch_up()
         return self._state
@@ -195,7 +195,7 @@ class Conversation:
         return self._before + count
 
     def large_results(self, *, newest: bool) -> list["LargeResult"]:
-        """What can be collapsed, the oldest first; with `newest` also what the model has not seen yet."""
+        """Results that can be collapsed, the oldest first; with `newest` also those that the model has not seen."""
         seen = len(self._pieces)
         while seen > 0 and self._pieces[seen - 1][0].role != "assistant":  # what an answer follows has been read
             seen -= 1
@@ -218,7 +218,7 @@ class Conversation:
         return [message for message, _ in self._pieces[:count]]
 
     def prompts_before(self, count: int) -> list[str]:
-        """What the user asked in the first `count` pieces that there ever were."""
+        """The user's prompts in the first `count` pieces that there ever were."""
         return [text for at, text in self._prompts if at < count]
 
     def _take(self, event: Event) -> None:

@@ -29,7 +29,16 @@ DoTask = Callable[[str, int, str, str, Sequence[str] | None, str | None], Awaita
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `text` is the model's last answer, its question to the user, or the error."""
+    """How a run ended. `text` is the model's last answer, its question to the user, or the error.
+
+    Example:
+        ```python
+        async with Agent(ScriptedModel(["Hello."])) as agent:
+            outcome: Outcome = await agent.run("Say hello.")
+            print(outcome.reason, outcome.text)
+        #> done Hello.
+        ```
+    """
 
     reason: Reason
     text: str

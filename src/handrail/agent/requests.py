@@ -198,7 +198,7 @@ class ModelRequests:
         return PIECE_BYTES + (len(whole) if whole.isascii() else _bytes(whole))
 
     def _cut_off(self, text: str, *, usage: Usage = Usage()) -> Turn:
-        """What was written of an answer that is too long, as if the model had reached its limit of tokens."""
+        """The written part of an answer that is too long, as if the model had reached its limit of tokens."""
         self._core.emit("warning", data={"message": f"{TOO_LONG}; the rest was left out."})
         while _bytes(text) > MAX_ANSWER_BYTES:
             text = text[: len(text) * MAX_ANSWER_BYTES // _bytes(text)]

@@ -1,4 +1,4 @@
-"""What a task has come to after a round, and what the loop tells the model about it."""
+"""The state of a task after a round, and the loop's advice to the model about it."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +19,16 @@ MAX_COMPARED_CHARS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """What the last result was, its path, and the paths of the last listing.
+    """The kind of the last result, its path, and the paths of the last listing.
 
     The path is the one that the result itself has, such as a listing's; where it has none, the one its call named.
+
+    Example:
+        ```python
+        state = TaskState().after(Call("1", "read", {"path": "x"}), Failure("not_found", "There is no x."))
+        print(state.last, state.path)
+        #> not_found x
+        ```
     """
 
     last: Last = "nothing"
@@ -79,7 +86,7 @@ def _texts(found: Iterable[Any] | None) -> tuple[str, ...]:
 
 
 def _path_of(call: Call) -> str:
-    """What the call gave as its path."""
+    """The path among a call's arguments."""
     arguments: Any = call.arguments
     if type(arguments) is str:
         if "path" not in arguments and "\\" not in arguments:  # most calls name none, and need not be parsed

@@ -33,7 +33,7 @@ def has_store() -> bool:
 
 
 def lost_store() -> list[str]:
-    """What to say where there is no store, and was one."""
+    """Lines for a person whose store is gone."""
     try:
         return open_store().problems()
     except HandrailError:

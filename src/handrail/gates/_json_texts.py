@@ -242,7 +242,7 @@ def look_at(
 
 
 def _below(level: list[Any], most: float, names: set[Any]) -> list[Any] | None:
-    """What is in the lists and objects of a level, and the names in them; None if that is more than `most`."""
+    """The contents of the lists and objects of a level, and the names in them; None if there are more than `most`."""
     inner: list[Any] = []
     for value in level:
         kind = type(value)

@@ -49,7 +49,7 @@ class LongValue:
         """Characters above which every answer is cut."""
         self._turn_ends = monotonic() + MAX_TURN_SECONDS
         self._fault: Exception | None = None
-        """What reading the value raised."""
+        """Error that reading the value raised."""
 
     @property
     def odd(self) -> Odd:

@@ -37,7 +37,7 @@ class OverflowStore:
         return await self.stored(self.artifacts.put(text, media_type=JSON, name=name, incomplete=lacks))
 
     async def whole(self, part: Truncated, name: str) -> ArtifactRef | None:
-        """Where the whole of an excerpt can be read from now on. None when that is nowhere."""
+        """Store the whole of a truncated text, and return its reference; None if the whole is nowhere."""
         whole = part.whole
         if isinstance(whole, ArtifactRef):
             return whole if self.artifacts.show(whole) else None

@@ -11,7 +11,7 @@ from handrail.contract.wire import SCALARS, to_wire
 from handrail.gates._overflow import OverflowStore
 
 LISTS: Final = {"listing": "entries", "matches": "matches", "paths": "paths"}
-"""By the kind of a value: the field with its entries, which is also the name of their cap."""
+"""Field with the entries of a value, by the value's kind; the field is also the name of the cap."""
 TEXTS: Final = frozenset({"file", "artifact", "output"})
 """The kinds of a value whose `text` has the cap `file`."""
 SMALL_FIELD: Final = 200
@@ -96,7 +96,7 @@ def _replaced(value: Any, settled: dict[int, Truncated]) -> Any:
 async def _shorten_list(
     value: dict[str, Any], key: str, size: int, caps: Caps, overflow: OverflowStore
 ) -> dict[str, Any]:
-    """As many entries as fit both the count and the characters; the very object when all do."""
+    """Keep the entries that fit both the count and the characters; return the very object when all do."""
     entries, kept = value[key], value.get("full")
     shown = first_entries(entries, key, size, caps)
     if len(shown) == len(entries):
@@ -108,7 +108,7 @@ async def _shorten_list(
 
 
 def first_entries(entries: list[Any], key: str, size: int, caps: Caps) -> list[Any]:
-    """As many entries as an answer of `size` characters may show."""
+    """Take the first entries that an answer of `size` characters may show."""
     shown = entries[: getattr(caps, key)]
     room = caps.other * 9 // 10
     return shown[: _fitting(shown, room)] if size > room else shown

@@ -50,7 +50,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self.failures: dict[str, dict[str, tuple[str, int]]] = {}
-        """By tool, then by arguments: how a call last failed, and how many times in a row."""
+        """Last failure and the number of its repetitions, by tool, then by arguments."""
         self.begin(None, {})
 
     def begin(self, tool: Tool | None, arguments: Mapping[str, Any]) -> None:

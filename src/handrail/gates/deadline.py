@@ -42,7 +42,7 @@ async def _within(step: Step, proceed: Next, most: float) -> Result:
 
 
 def _told(step: Step, result: Result, most: float) -> Result:
-    """What the tool told of the end, which it took for the end of the run."""
+    """The tool's own message about its end, which it took for the end of the run."""
     data = {**result.data, "ended_by": "timeout"} if "ended_by" in result.data else result.data
     return replace(_ended(step, most), data=data, warnings=result.warnings)
 

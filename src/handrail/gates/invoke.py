@@ -248,7 +248,7 @@ def _notes_on(tool: Tool, value: Any) -> tuple[str, ...]:
 
 
 def _from_envelope(tool: Tool, value: Any) -> Result:
-    """What a body returned that answers with envelopes; those of other systems lack a kind, or the key `result`."""
+    """Read an envelope that a body returned; those of other systems lack a kind, or the key `result`."""
     try:
         envelope = json.loads(value) if isinstance(value, str) and value.lstrip()[:1] == "{" else value
         if isinstance(envelope, str):

@@ -42,7 +42,7 @@ class Approvals:
         self.used: set[tuple[str, str]] = set()
         """Tools and hashes of arguments that were let through because a person had approved them before the call."""
         self.covered: dict[Step | None, frozenset[str]] = {}
-        """By running script: the tools that its approval covers."""
+        """Tools that an approval covers, by running script."""
 
 
 def approvals_of(shared: SessionState) -> Approvals:

@@ -107,7 +107,7 @@ def _as(form: Form, path: Path, data: bytes, info: Any) -> Any:
 
 
 def wanted(checks: Validator, path: Path) -> Form:
-    """What the schema takes at a path: text for a string, bytes for a binary string, otherwise JSON."""
+    """The form that the schema takes at a path: text for a string, bytes for a binary string, otherwise JSON."""
     locations: list[Location] = [ROOT]
     for name in path:
         locations = [inner for location in _branches(checks, locations) if (inner := _inside(checks, location, name))]

@@ -153,7 +153,7 @@ async def _with_refs(step: Step, value: Any) -> Any:
 
 
 def _warnings(messages: list[str]) -> tuple[str, ...]:
-    """As many as can be read."""
+    """Keep only as many warnings as a model reads."""
     more = len(messages) - MAX_WARNINGS_COUNT
     shown = [cut(text, MAX_WARNING_CHARS) for text in messages[:MAX_WARNINGS_COUNT]]
     return (*shown, f"and {more} more warnings") if more > 0 else tuple(shown)
@@ -244,7 +244,7 @@ def _without(value: Any, lost: set[str]) -> Any:
 
 
 def collapsed(value: Any) -> str | None:
-    """What is left of an old listing when room is needed: its count and its path. None for anything else."""
+    """The line in place of an old listing when room is needed: its count and its path. None for anything else."""
     if not isinstance(value, dict) or value.get("kind") != "listing":
         return None
     entries = value.get("entries")

@@ -1,4 +1,4 @@
-"""What a sandbox reports of its commands, as events of the session: jobs, late outcomes, advice."""
+"""Events of a session about its sandbox's commands: jobs, late outcomes, advice."""
 
 import weakref
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a session says of itself in its first event, so that a later reader knows with what it began."""
+"""The facts in a session's first event, so that a later reader knows with which tools and rules it began."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -22,7 +22,7 @@ class CallIds:
         self._clean = clean
         """Removes secrets. An id with one in it is not used."""
         self._prefix = prefix
-        """What every id begins with, in the session of a task."""
+        """Beginning of every id, in the session of a task."""
         self._numbers = count(len(self._used) + 1)
 
     def __contains__(self, id: str) -> bool:

@@ -5,17 +5,19 @@ newest text of each call; older events keep their number and lose their text.
 """
 
 from collections import deque
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from handrail.aio import OwnLoop, call_on
 from handrail.contract.call import Call
+from handrail.contract.event import Event, EventType
 
 if TYPE_CHECKING:
     from handrail.scrub import Stream
     from handrail.session._secrets import CleanEvents
-    from handrail.session._transcript import Transcript
 
 EVENT_INTERVAL: Final = 1 / 16
 """Seconds between two events of one call. With up to three more at its end, it has fewer than 20 a second."""
@@ -25,16 +27,30 @@ TRANSCRIPT_TEXT_LIMIT: Final = 64 << 10
 """Bytes of text that the transcript keeps for one call."""
 
 
+class Written(Protocol):
+    """The part of a transcript that live output uses."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]: ...
+
+    clean: "CleanEvents | None"
+    waiting_output: "dict[str, LiveOutput]"
+    closed: bool
+
+    def write(self, type: EventType, call_id: str | None, parent: str | None, data: Mapping[str, Any]) -> Event: ...
+    def drop_text(self, seq: int, size: int) -> None: ...
+
+
 class LiveOutput:
     """One for each call with live output. It may be used from any thread, and by a job after its call has ended."""
 
-    def __init__(self, transcript: "Transcript", call: Call, own_loop: OwnLoop) -> None:
+    def __init__(self, transcript: "Written", call: Call, own_loop: OwnLoop) -> None:
         self._transcript = transcript
         self._call = call
         self._own_loop = own_loop
         self._waiting: dict[str, _Joined] = {}
         self._held: dict[str, Stream] = {}
-        """Where the session has secrets: by stream, what may be the beginning of one."""
+        """Text that may begin a secret, by stream; only in a session with secrets."""
         self._kept: deque[tuple[int, int]] = deque()
         self._kept_size = 0
         self._last = -inf

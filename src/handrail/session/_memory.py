@@ -1,4 +1,4 @@
-"""What tools keep for the rest of a session. What lasts is recorded with the calls that changed it."""
+"""Dictionaries that tools keep for the rest of a session. Lasting ones are recorded with the calls that change them."""
 
 from collections import UserDict
 from collections.abc import Mapping, MutableMapping
@@ -35,7 +35,7 @@ class Memory:
         return self._passing.setdefault(tool, {})
 
     def changes(self) -> dict[str, dict[str, Any]]:
-        """What changed in the lasting dictionaries since the last call: by tool, then key; None where it is gone."""
+        """Changes of the lasting dictionaries since the last call, by tool, then key; None where a key is gone."""
         changes: dict[str, dict[str, Any]] = {}
         if not self._lasting:
             return changes

@@ -98,7 +98,7 @@ def _own_calls(past: tuple[Event, ...]) -> int:
 
 
 def _latest(past: tuple[Event, ...]) -> Mapping[str, Any]:
-    """What the session said of itself when it was opened the last time."""
+    """The session's facts when it was opened the last time."""
     found = (event.data for event in reversed(past) if event.type in ("session_started", "session_resumed"))
     return next(found, {})
 

@@ -39,7 +39,7 @@ def with_secrets(gates: Sequence[Gate], scrubber: "Scrubber | None") -> Sequence
 
 
 class CleanEvents:
-    """What is written of an event. Pieces of the model's answer that may begin a secret wait for the next piece."""
+    """Removes secrets from events. Pieces of the model's answer that may begin a secret wait for the next piece."""
 
     def __init__(self, scrubber: "Scrubber") -> None:
         self.scrubber = scrubber

@@ -32,7 +32,7 @@ MAX_UNWRITTEN: Final = 256
 UNWRITTEN_SECONDS: Final = 0.2
 """Seconds that an event waits for the next write at most, so that other processes see it."""
 PRINTING: Final = {"call_started": 1, "job_started": 1, "call_ended": -1, "job_ended": -1}
-"""By how many those that print live output of a call are more after an event."""
+"""Change in the number of a call's printers, by type of event."""
 STORED_AT_ONCE: Final = frozenset(
     {
         "session_started", "session_resumed",  # a list of sessions shows it; Session.resume returns
@@ -77,9 +77,9 @@ class Transcript:
         """Called with each event, in order, in the writer's thread; a listener must not block or raise."""
         self.lock = threading.RLock()  # held while anything is written
         self.waiting_output: dict[str, LiveOutput] = {}
-        """By call: live output that waits for its next event."""
+        """Live output that waits for its next event, by call."""
         self._printing = Counter[str | None]()
-        """By call, where there are secrets: the call and its jobs that still run, and may print the rest of one."""
+        """Number of running printers (the call and its jobs), by call; only in a session with secrets."""
         self.closed = False
         self._delivered = self.count
         """The number of the next event for the listeners."""
@@ -374,7 +374,7 @@ class _ForgottenCalls:
     def __init__(self, events: dict[int, Event], most: int) -> None:
         self._events, self._most = events, most
         self._numbers: dict[str, list[int]] = {}
-        """By call: the numbers of its events."""
+        """Numbers of the events, by call."""
         self._ended: deque[str] = deque()
 
     def add(self, call_id: str, event: Event) -> None:

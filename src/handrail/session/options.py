@@ -16,7 +16,7 @@ from handrail.toolkit.tracing import Tracing
 
 
 class SessionOptions(TypedDict, total=False):
-    """What they mean is said at Session."""
+    """Options of a session; Session explains them."""
 
     tools: Tools
     sandbox: Sandbox | None

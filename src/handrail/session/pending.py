@@ -66,6 +66,21 @@ class Pending:
     """One call that `Session.begin` started. It runs once, whoever waits for it and however often.
 
     Its methods may be used in any thread and on any event loop.
+
+    Example:
+        ```python
+        @tool(risk="high", effects=["executes"])
+        def act() -> str:
+            "Act."
+            return "acted"
+
+        async with Session([act], policy=Policy(mode="ask")) as session:
+            pending: Pending = session.begin("act")
+            request = await pending.next()
+            pending.answer(request.id, Decision.approve())
+            print((await pending.next()).value)
+        #> acted
+        ```
     """
 
     def __init__(self, step: Step, running: Mapping[str, Step], wait: float, loop: Any) -> None:
@@ -79,7 +94,7 @@ class Pending:
         self._asked: dict[str, _Asked] = {}
         self._result: Result | None = None
         self._waiting: dict[anyio.Event, Any] = {}
-        """What wakes those who wait, and the event loop of each."""
+        """Wake-up calls of waiting tasks, and the event loop of each."""
         self._loop = loop
         self._task: Task | None = None
         self._began = self._cancelled = False

@@ -50,6 +50,17 @@ if TYPE_CHECKING:
 class Session(AsyncWith):
     """Tools, their sandbox and their rules for one task. Use it with `async with`.
 
+    Example:
+        ```python
+        def add(a: int, b: int) -> int:
+            "Add two numbers."
+            return a + b
+
+        async with Session([add]) as session:
+            print((await session.call("add", {"a": "40", "b": 2})).value)
+        #> 42
+        ```
+
     Args:
         tools: functions, Tools, or a Toolbox that sessions may share; or a registry with `get` and `all`.
         sandbox: an open one, for tools that need files or commands.

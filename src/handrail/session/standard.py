@@ -17,5 +17,13 @@ from handrail.toolkit.gate import Gate
 STANDARD: Final[tuple[Gate, ...]] = (
     record, shape, budget, breaker, preflight, permit, lane, references, deadline, invoke,
 )  # fmt: skip
+"""The gates of every call, outermost first.
+
+Example:
+    ```python
+    print(len(STANDARD), STANDARD[0].__name__, STANDARD[-1].__name__)
+    #> 10 record invoke
+    ```
+"""
 
 __all__ = ["STANDARD", "admit"]

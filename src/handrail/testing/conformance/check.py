@@ -3,14 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from handrail.contract.driver import Feature
+from handrail.testing.conformance.fixture import NotTried as NotTried
+from handrail.testing.conformance.fixture import Open
 
-if TYPE_CHECKING:
-    from handrail.testing.conformance.fixture import Open
-
-Run = Callable[["Open"], Awaitable["Seen"]]
+Run = Callable[[Open], Awaitable["Seen"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +25,6 @@ class Seen:
     @property
     def kept(self) -> bool:
         return self.started and self.expected == self.got
-
-
-class NotTried(Exception):
-    """A check cannot be made here, for a reason that says nothing about the driver; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +73,6 @@ def _sentence(run: Run) -> str:
 
 
 def _applied(
-    run: Callable[..., Awaitable[Seen]], args: tuple[object, ...], options: dict[str, object], open: "Open"
+    run: Callable[..., Awaitable[Seen]], args: tuple[object, ...], options: dict[str, object], open: Open
 ) -> Awaitable[Seen]:
     return run(open, *args, **options)

@@ -21,7 +21,6 @@ from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.sandbox.report import check_driver
 from handrail.sandbox.sandbox import WORKSPACE, Sandbox
 from handrail.testing.conformance._leftovers import kill_leftovers
-from handrail.testing.conformance.check import NotTried
 
 Opener = Callable[..., Awaitable[Driver]]
 T = TypeVar("T")
@@ -37,6 +36,10 @@ LOOK: Final = 0.01
 """Seconds between the first two looks while waiting for a condition."""
 LATER_LOOK: Final = 0.1
 """Greatest pause between two looks, in seconds."""
+
+
+class NotTried(Exception):
+    """A check cannot be made here, for a reason that says nothing about the driver; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
