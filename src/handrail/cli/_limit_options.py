@@ -13,7 +13,7 @@ from handrail.drivers.limit_table import LIMIT_TABLE, Unit, machine_memory
 
 NONE: Final = "none"
 OPTIONS: Final = {row.option.replace("-", "_"): row for row in LIMIT_TABLE if row.option}
-"""By the name of the option, with underscores as in handrail.toml: the limit."""
+"""Rows of the limits that have an option, by the option's name with underscores, as in handrail.toml."""
 WRITE: Final[Mapping[Unit, str]] = {
     "bytes": "a size with a unit, such as 512M or 2G, or none",
     "count": "a whole number above 0, such as 256, or none",

@@ -38,9 +38,9 @@ _FILES: Final = {
     ("processes", 1): ("pids.max",),
     ("processes", 2): ("pids.max",),
 }
-"""By limit and version: the file that is written first, and those that only some kernels have."""
+"""Files of a cgroup, by limit and version: the one written first, then those that only some kernels have."""
 _EVENTS: Final = {1: "memory.oom_control", 2: "memory.events"}
-"""By version: the file that counts the processes which the kernel killed for memory."""
+"""Names of the file that counts processes killed for memory, by version."""
 _numbers: Final = count(1)
 
 
@@ -58,7 +58,7 @@ class Group:
     """The cgroups of one sandbox."""
 
     kept: dict[str, Path] = field(default_factory=dict)
-    """By the name of a limit: the cgroup that keeps it."""
+    """Cgroups that keep a limit, by the limit's name."""
     version: int = 1
     undo: Callable[[], object] = lambda: None
     """Stops the removal at the end of the event loop."""
@@ -67,7 +67,7 @@ class Group:
 
     @property
     def memory_by(self) -> str:
-        """What keeps the limit on memory, in words."""
+        """The mechanism that keeps the limit on memory, in words."""
         return f"a cgroup of version {self.version}" if "memory" in self.kept else WATCH
 
     def add(self, pid: int) -> None:
@@ -162,7 +162,7 @@ def _value(limit: str, number: int) -> str:
 
 
 def _parent(hierarchy: Hierarchy, controller: str) -> Path:
-    """Where a cgroup can be made: below our own, so that a limit of ours holds too; in version 2 often beside it.
+    """Find where a cgroup can be made: below our own, whose limits then hold too; in version 2 often beside it.
 
     There a cgroup with processes cannot share its controllers out. Raises PermissionError where neither is possible.
     """
@@ -184,7 +184,7 @@ def _words(path: Path) -> list[str]:
 
 
 def hierarchies() -> dict[str, Hierarchy]:
-    """By controller, where this process is; a controller that is not mounted is missing."""
+    """Locate this process in each mounted hierarchy, by controller."""
     try:
         return _located(_mounts(), Path("/proc/self/cgroup").read_text())
     except OSError:
@@ -218,7 +218,7 @@ def _located(mounts: str, own: str) -> dict[str, Hierarchy]:
 
 
 def _own_places(text: str) -> Iterator[tuple[str, str]]:
-    """By controller, the cgroup of this process; version 2 has the name ''."""
+    """Yield each controller and the cgroup of this process; version 2 has the name ''."""
     for line in text.splitlines():
         _, _, rest = line.partition(":")
         names, _, path = rest.partition(":")

@@ -25,7 +25,7 @@ class LimitNotes:
 
     limits: Limits = UNLIMITED
     memory_by: str = WATCH
-    """What keeps the limit on memory: the guard's watch, or a cgroup."""
+    """The mechanism that keeps the limit on memory: the guard's watch, or a cgroup."""
     sized_workspace: bool = False
     """Whether the workspace is of the sandbox's own, with a size."""
 
@@ -44,7 +44,7 @@ class LimitNotes:
         )
 
     def warnings(self) -> Iterator[str]:
-        """What a limit that was set does not do here, for the report."""
+        """Yield, for the report, which limits that were set are not kept here."""
         if self.limits.workspace is not None and not self.sized_workspace:
             yield (
                 f"limits.workspace ({size_text(self.limits.workspace)}) is not kept: the workspace is an ordinary "
@@ -70,7 +70,7 @@ class LimitNotes:
         )
 
     def explanations(self, exit_code: int, stderr: bytes) -> Iterator[Explanation]:
-        """What is known of a command that printed this at the end of its standard error."""
+        """Explain a command that failed with this at the end of its standard error."""
         if exit_code == 0:
             return
         memory = self.limits.memory

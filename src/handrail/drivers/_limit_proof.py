@@ -15,7 +15,7 @@ from handrail.drivers.attempts import NotAttempted
 from handrail.drivers.limit_table import LIMIT_TABLE, ROWS, LimitRow
 
 LOW: Final = {"memory": 32 << 20, "processes": 24}
-"""By limit: low enough to be reached in a moment, in bytes and in processes."""
+"""Low limits that are reached in a moment: memory in bytes, processes as a count."""
 UNTRIED: Final = "{}: no such limit is set, so it was not attacked."
 
 
@@ -52,7 +52,7 @@ async def broken_limits(
 
 
 async def _exceeded(proof: Driver, row: LimitRow) -> list[str]:
-    """What a command could do that the limit should refuse. A command that was killed whole could do nothing."""
+    """List what a command could do beyond the limit. A command that was killed whole could do nothing."""
     program = str(getattr(proof, "program", ""))
     reached = []
     for name, _, meaning in row.attempts:

@@ -21,7 +21,7 @@ def _reap_scratch() -> None:
 
 REAPERS: Final[tuple[Callable[[], object], ...]] = (_reap_scratch, reap_cgroups)
 _reaping: dict[int, threading.Thread] = {}
-"""By process: a forked child reaps for itself."""
+"""Reaping threads by process id, because a forked child reaps for itself."""
 
 
 def reap() -> None:

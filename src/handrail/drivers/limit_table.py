@@ -30,7 +30,7 @@ class LimitRow:
     feature: Feature
     unit: Unit
     mechanism: str
-    """What keeps the limit in the jail, in a few words."""
+    """The mechanism that keeps the limit in the jail, in a few words."""
     attempts: tuple[tuple[str, str, str], ...]
     """Attacks of the self-test: the name in the guard's program, its argument, and what success means."""
     check: str

@@ -16,7 +16,7 @@ from handrail.drivers.limit_table import check_least
 from handrail.drivers.scratch import is_own_and_empty
 
 Weaker = dict[Feature, tuple[Standing, str, str]]
-"""By feature: how it stands, why, and what helps."""
+"""Standing, reason and remedy of each feature that is not enforced."""
 _ORDINARY_WORKSPACE: Final[Weaker] = {
     "limit_workspace": (
         "advisory",
