@@ -9,7 +9,7 @@ from typing import Final
 from tests.broken._contents import ATOMIC, RANGES
 from tests.broken._exec import EXEC
 from tests.broken._files import FILES
-from tests.broken._limits import LIMITS, bounded
+from tests.broken._limits import LIMITS
 from tests.broken._links import LINKS
 from tests.broken._streams import OUTPUT, STDIN
 from tests.broken._trees import GROUPS, TREES
@@ -21,4 +21,4 @@ BROKEN: Final[tuple[Broken, ...]] = (
     *NETWORK_WALL, *PRIVILEGES, *LIMITS,
 )  # fmt: skip
 
-__all__ = ["BROKEN", "Altered", "AlteredProcess", "Broken", "bounded"]
+__all__ = ["BROKEN", "Altered", "AlteredProcess", "Broken"]

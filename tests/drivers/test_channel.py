@@ -113,7 +113,7 @@ COMMANDS = {
     "a number that no process has": number(frames.STARTED, 1 << 23) + EXITED,
     "a start without a number": frames.frame(frames.STARTED, 1) + EXITED,
     "an exit code that no process has": STARTED + pair(frames.EXITED, 256, 0),
-    "unknown flags": STARTED + pair(frames.EXITED, 0, 8),
+    "unknown flags": STARTED + pair(frames.EXITED, 0, 16),
     "an exit that ends too early": STARTED + frames.frame(frames.EXITED, 1, b"\0\0"),
     "a failure nowhere": pair(frames.FAILED, errno.ENOENT, 4),
     "an errno that there is not": pair(frames.FAILED, 5000, 1),

@@ -1,4 +1,4 @@
-"""HOME is a directory on disk of the sandbox's own: private, with an identity for commits, and gone with it."""
+"""HOME is of the sandbox's own: private, with a size in the jail, with an identity for commits, and gone with it."""
 
 import os
 import stat
@@ -11,6 +11,7 @@ import pytest
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
+from handrail.contract.limits import Limits
 from handrail.drivers import _home
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers.jail._view import HOME
@@ -20,6 +21,7 @@ from tests.drivers.conftest import Open
 from tests.drivers.watching import PATIENCE, run
 
 pytestmark = pytest.mark.anyio
+NO_SIZE = Limits(tmp=None)
 ADA = ("Ada Lovelace", "ada@example.org")
 
 
@@ -45,9 +47,9 @@ async def test_home_is_the_same_path_in_every_jail(opened: Open) -> None:
     assert await home_of(await opened("jail")) == HOME == "/home/sandbox"
 
 
-async def test_home_is_on_disk_and_not_in_memory(kind: str, opened: Open) -> None:
+async def test_home_without_a_limit_is_on_disk_and_not_in_memory(kind: str, opened: Open) -> None:
     before = homes()
-    driver = await opened(kind)
+    driver = await opened(kind, limits=NO_SIZE)
     (home,) = homes() - before
     assert not home.startswith("/dev/shm")
     assert os.stat(home).st_dev == os.stat("/var/tmp").st_dev
@@ -56,12 +58,19 @@ async def test_home_is_on_disk_and_not_in_memory(kind: str, opened: Open) -> Non
 
 async def test_home_goes_with_its_sandbox_whatever_is_in_it(kind: str, opened: Open) -> None:
     before = homes()
-    driver = await opened(kind)
+    driver = await opened(kind, limits=NO_SIZE)
     assert len(homes() - before) == 1, "the control: it has one"
     await run(driver, "mkdir -p ~/a/b && touch ~/a/b/c && ln -s / ~/link && chmod 0 ~/a/b ~/a")
     await driver.close()
     assert homes() == before
     assert os.path.isdir("/usr")
+
+
+async def test_home_has_a_size_and_is_nothing_of_the_machine(opened: Open) -> None:
+    before = homes()
+    driver = await opened("jail", limits=Limits(tmp=4 << 20))
+    assert homes() == before
+    assert (await run(driver, "stat -f -c '%T %b %S' ~")).stdout.split() == [b"tmpfs", b"1024", b"4096"]
 
 
 async def test_two_sandboxes_have_two_homes(kind: str, opened: Open) -> None:
@@ -82,10 +91,11 @@ DIES = """
 import anyio, os, signal, sys
 from handrail.drivers.jail import open_jail
 from handrail.contract.driver import Command
+from handrail.contract.limits import Limits
 from handrail.drivers import _home
 
 async def main():
-    driver = await open_jail(workspace=sys.argv[1])
+    driver = await open_jail(workspace=sys.argv[1], limits=Limits(tmp=None))
     await (await driver.start(Command(line="mkdir ~/deep && touch ~/deep/file && chmod 0 ~/deep"))).wait()
     print(*(parent for parent, _ in _home._parents.values()), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -19,6 +19,7 @@ import anyio
 import pytest
 
 from handrail.contract.driver import Command, Mount
+from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._explain import NO_MORE_PROCESSES
 from handrail.drivers._guarded import GuardedDriver
@@ -408,9 +409,13 @@ async def test_a_storm_of_processes_disturbs_nobody_else_and_its_own_next_comman
         job = await stormy.start([sys.executable, "-c", STORM])
         assert await anyio.to_thread.run_sync(eventually, lambda: "STARTED" in job.tail(5))
         assert (await calm.run("for i in 1 2 3 4 5; do true | true; done; echo calm")).stdout == "calm\n"
-        hindered = await stormy.run_code("import os\nfor _ in range(70):\n    os.fork() or os._exit(0)\n")
-        assert hindered.exit_code != 0
-        assert NO_MORE_PROCESSES in hindered.notes
+        if os.geteuid() == 0:  # a cgroup counts the guard's processes too: not even a file can be looked at
+            with pytest.raises(Unavailable, match="temporarily unavailable"):
+                await stormy.run_code("print()")
+        else:
+            hindered = await stormy.run_code("import os\nfor _ in range(70):\n    os.fork() or os._exit(0)\n")
+            assert hindered.exit_code != 0
+            assert NO_MORE_PROCESSES in hindered.notes
         assert await stormy.terminate(job.id)
         assert (await stormy.run("true | true; echo calm")).stdout == "calm\n"
 

@@ -12,7 +12,7 @@ from handrail.drivers.guard import frames
 from handrail.drivers.guard.build import PROGRAM
 from tests.drivers.watching import MARK, PATIENCE, alive, eventually, new_mark
 
-HELLO = frames.hello(False, [frames.NO_LIMIT] * 4, [b"/tmp"])
+HELLO = frames.hello(False, [frames.NO_LIMIT] * 5, [b"/tmp"])
 
 
 class Raw:

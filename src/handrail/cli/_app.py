@@ -9,15 +9,16 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from handrail.cli._installed import EXTRA, install_command
+from handrail.cli._limit_options import OPTIONS, Cpu, Memory, Processes, WorkspaceSize, memory_for_model, read_limits
 from handrail.cli._sandbox_options import Env, Mounts, inside
 from handrail.cli._signals import run_loop
 from handrail.contract.errors import HandrailError, MissingExtra, Unavailable, WeakerThanAsked
@@ -116,6 +117,10 @@ class Options:
     mount: Mounts = None
     env: Env = None
     full: Full = False
+    memory: Memory = None
+    processes: Processes = None
+    workspace_size: WorkspaceSize = None
+    cpu: Cpu = None
 
     def for_sandbox(self) -> dict[str, Any]:
         """The arguments of `open_sandbox`. Raises HandrailError, saying what to type."""
@@ -125,7 +130,12 @@ class Options:
             "network": self.network,
             "allow_weaker": self.allow_weaker,
             **inside(self.workspace, self.mount, self.env),
+            **read_limits({name: getattr(self, name) for name in OPTIONS}),
         }
+
+    def for_model(self) -> Self:
+        """The same where a model works: its commands may not use all of this machine's memory."""
+        return replace(self, memory=memory_for_model(self.memory, self.driver))
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -61,7 +61,7 @@ async def open_chat_session(
 ) -> AsyncIterator["ChatSession"]:
     """Open a session, and an agent in it. `show`, `say` and `ask` are those of `open_session`."""
     stored = Stored(wanted.store, wanted.resume, wanted.calls)
-    opening = open_session(options, wanted.settings, tools, approver, show, stored=stored, say=say, ask=ask)
+    opening = open_session(options.for_model(), wanted.settings, tools, approver, show, stored=stored, say=say, ask=ask)
     async with opening as following:
         system = await system_text(following.sandbox)
         yield ChatSession(Agent(model, session=following.session, rounds=wanted.rounds, system=system), following)

@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -22,6 +23,7 @@ from handrail.cli._config import (
     read_file,
     servers_of,
 )
+from handrail.cli._limit_options import OPTIONS, lowers, read_limit
 from handrail.contract.errors import HandrailError
 from handrail.misuse import nearest, shown
 from handrail.policy.policy import Mode, Policy
@@ -47,6 +49,10 @@ SANDBOX: Final[Mapping[str, tuple[type, str]]] = {
     "allow_weaker": (bool, "true or false"),
     "mounts": (list, 'a list such as ["~/data", "~/cache:/cache:rw"]'),
     "env": (list, 'a list such as ["NAME", "NAME=VALUE"]'),
+    "memory": (str, 'a size such as "2G", or "none"'),
+    "processes": (int, "a whole number, such as 256"),
+    "workspace_size": (str, 'a size such as "1G", or "none"'),
+    "cpu": (Real, "a number of seconds, such as 60"),
 }
 TEMPLATE: Final = """\
 # How `handrail chat`, `run`, `call` and `shell` work here. Options on the command line come first.
@@ -67,6 +73,10 @@ TEMPLATE: Final = """\
 # allow_weaker = false                  # true: run without isolation where no jail can be made
 # mounts = ["~/data", "~/cache:/cache:rw"]
 # env = ["LANG", "NAME=VALUE"]
+# memory = "2G"                         # what all commands together may use
+# processes = 256                       # how many may run at once
+# workspace_size = "1G"                 # what fits into a workspace of the sandbox's own
+# cpu = 60                              # seconds for which each process may compute
 
 # [mcp.servers.NAME]                    # tools of an MCP server
 # command = "npx"
@@ -89,13 +99,17 @@ class Configured:
     allow_weaker: bool | None = None
     mounts: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    memory: str | None = None
+    processes: str | None = None
+    workspace_size: str | None = None
+    cpu: str | None = None
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """Lines about settings that were left out, with what to type to have them."""
 
     def applied(self, options: Options, typed: frozenset[str]) -> Options:
         """The options with what is set here, except for those that the person has typed."""
-        names = ("mode", "driver", "network", "allow_weaker")
+        names = ("mode", "driver", "network", "allow_weaker", *OPTIONS)
         changed = {name: value for name in names if name not in typed and (value := getattr(self, name)) is not None}
         mount, env = [*self.mounts, *(options.mount or ())], [*self.env, *(options.env or ())]
         return replace(options, **changed, mount=mount or None, env=env or None)
@@ -188,6 +202,9 @@ def _checked(tables: Mapping[str, Any], path: Path, content: bytes) -> Configure
     lists: dict[str, Any] = {key: tuple(policy.get(key, ())) for key in ("allow", "ask", "deny")}
     lists |= {key: tuple(sandbox.get(key, ())) for key in ("mounts", "env")}
     one = {key: sandbox.get(key) for key in ("driver", "network", "allow_weaker")}
+    for key in OPTIONS.keys() & sandbox.keys():
+        read_limit(key, str(sandbox[key]), f"{path}, line {line_of(text, joined(prefix, 'sandbox'), key)}: {key}")
+        one[key] = str(sandbox[key])
     return Configured(
         tables.get("model"), tables.get("base_url"), policy.get("mode"), **lists, **one, servers=servers
     )  # fmt: skip
@@ -211,7 +228,7 @@ def _added(before: Configured, found: Configured) -> Configured:
     if twice:
         raise HandrailError(f"the server {twice[0]} is in {own_file()} too; rename one of them")
     values: dict[str, Any] = {}
-    for name in ("model", "base_url", "mode", "driver", "network", "allow_weaker"):
+    for name in ("model", "base_url", "mode", "driver", "network", "allow_weaker", *OPTIONS):
         later = getattr(found, name)
         values[name] = getattr(before, name) if later is None else later
     for name in ("allow", "ask", "deny", "mounts", "env", "notes"):
@@ -226,12 +243,16 @@ def _narrowed(before: Configured, found: Configured, path: Path) -> Configured:
     kept = replace(before, ask=(*before.ask, *found.ask), deny=(*before.deny, *found.deny))
     kept = replace(kept, mode=found.mode) if stricter else kept
     kept = replace(kept, network="none") if found.network == "none" else kept
+    set_here = {name: text for name in OPTIONS if (text := getattr(found, name)) is not None}
+    lower = {name: text for name, text in set_here.items() if lowers(name, text, getattr(kept, name))}
+    kept = replace(kept, **lower)
     left = [
         name
         for name in ("model", "base_url", "allow", "driver", "allow_weaker", "mounts", "env")
         if getattr(found, name) not in (None, ())
     ]
     left += ["mode"] if found.mode is not None and not stricter and found.mode != now else []
+    left += sorted(set_here.keys() - lower.keys())
     left += ["network"] if found.network not in (None, "none") else []
     left += [f"mcp.servers.{name}" for name in found.servers]
     if not left:

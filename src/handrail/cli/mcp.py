@@ -14,6 +14,7 @@ import typer
 
 from handrail.cli import _servers
 from handrail.cli._app import AllowWeaker, Driver, Mode, Network, Options, Workspace, new_app, run
+from handrail.cli._limit_options import Cpu, Memory, Processes, WorkspaceSize
 from handrail.cli._sandbox_options import Env, Mounts
 from handrail.cli._stderr import Log, say
 from handrail.contract.errors import HandrailError, MissingExtra
@@ -78,6 +79,10 @@ def mcp(
     mode: Mode = "contained",
     mount: Mounts = None,
     env: Env = None,
+    memory: Memory = None,
+    processes: Processes = None,
+    workspace_size: WorkspaceSize = None,
+    cpu: Cpu = None,
 ) -> None:
     """Serve the built-in tools to a client of the Model Context Protocol.
 
@@ -90,8 +95,11 @@ def mcp(
     handrail mcp --http 127.0.0.1:8765 --token-file ~/.handrail-token
     """
     if context.invoked_subcommand is None:
-        options = Options(workspace, driver, allow_weaker, network, mode, mount=mount, env=env)
-        run(partial(serve, options, http, token_file, handles, tools))
+        options = Options(
+            workspace, driver, allow_weaker, network, mode, mount=mount, env=env, memory=memory, processes=processes,
+            workspace_size=workspace_size, cpu=cpu,
+        )  # fmt: skip
+        run(partial(serve, options.for_model(), http, token_file, handles, tools))
 
 
 async def serve(options: Options, http: str | None, token_file: str | None, handles: bool, tools: str) -> int:

@@ -15,6 +15,7 @@ from handrail.contract.errors import Unavailable
 from handrail.contract.limits import GUARD_SILENCE
 from handrail.drivers._command import command_error, encode_command, file_error
 from handrail.drivers._explain import Explain, Explanation, explanations, no_explanation
+from handrail.drivers._limit_notes import NO_LIMITS, LimitNotes
 from handrail.drivers.guard import frames
 from handrail.drivers.guard.channel import Channel, Exchange
 from handrail.drivers.guard.spawn import Guard
@@ -38,10 +39,13 @@ _SIGNALS: Final[Mapping[SignalName, bytes]] = {"TERM": b"\x0f", "KILL": b"\x09"}
 class GuardedProcess:
     """A command under its guard."""
 
-    def __init__(self, channel: Channel, exchange: Exchange, explain: Explain = no_explanation) -> None:
+    def __init__(
+        self, channel: Channel, exchange: Exchange, explain: Explain = no_explanation, limits: LimitNotes = NO_LIMITS
+    ) -> None:
         self.id = str(exchange.id)
         self.pid = exchange.pid
         self._explain = explain
+        self._limits = limits
         self._stderr_end = b""
         self._channel = channel
         self._exchange = exchange
@@ -52,8 +56,7 @@ class GuardedProcess:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes about the end of the command; complete when `wait` has returned."""
-        flags = self._exchange.exited[1] if self._exchange.exited else 0
-        left = (LEFT_RUNNING_NOTE,) if flags & frames.LEFT_RUNNING else ()
+        left = (LEFT_RUNNING_NOTE,) if self._flags & frames.LEFT_RUNNING else ()
         return (*left, *(each.note for each in self._explanations()))
 
     @property
@@ -61,9 +64,22 @@ class GuardedProcess:
         """Changes to the sandbox that a person could make, if the lack of them made the command fail."""
         return tuple(each.advice for each in self._explanations() if each.advice)
 
+    @property
+    def limit(self) -> str | None:
+        """The limit for which the command, or a part of it, was killed."""
+        return "memory" if self._flags & frames.OUT_OF_MEMORY else None
+
+    @property
+    def _flags(self) -> int:
+        return self._exchange.exited[1] if self._exchange.exited else 0
+
     def _explanations(self) -> Iterator[Explanation]:
         code = self._exchange.exited[0] if self._exchange.exited else 0
-        return explanations(code, self._stderr_end, self._explain)
+        if self.limit is not None:
+            yield self._limits.killed_for_memory()
+        else:
+            yield from self._limits.explanations(code, self._stderr_end)
+        yield from explanations(code, self._stderr_end, self._explain)
 
     async def output(self) -> AsyncIterator[Chunk]:
         """Each chunk is given once. Without a reader the command is blocked after about a megabyte."""
@@ -130,6 +146,7 @@ class GuardedDriver:
     def __init__(
         self, guard: Guard, *, report: Report, workspace: str, env: Mapping[str, str] | None, tmp: str,
         program: str, explain: Explain = no_explanation, on_close: Callable[[], None] = lambda: None,
+        limits: LimitNotes = NO_LIMITS,
     ) -> None:  # fmt: skip
         self.name = report.driver
         self.report = report
@@ -144,8 +161,11 @@ class GuardedDriver:
         """The directory for temporary files, inside."""
         self.env = None if env is None else dict(env)
         """The environment of every command; None for the guard's own."""
+        self.spaces: Mapping[str, str] = {}
+        """Directories inside that have a size of their own: `home`, and `workspace`."""
         self.silence = GUARD_SILENCE
         self._explain = explain
+        self._limits = limits
         self._on_close = on_close
         self._releasing = threading.RLock()
         self._channel = guard.channel
@@ -184,7 +204,7 @@ class GuardedDriver:
             raise
         if exchange.failed is not None:
             raise command_error(command, *exchange.failed, cwd=command.cwd or self.workspace, explain=self._explain)
-        return GuardedProcess(self._channel, exchange, self._explain)
+        return GuardedProcess(self._channel, exchange, self._explain, self._limits)
 
     async def read(self, path: str, *, start: int = 0, length: int | None = None) -> bytes:
         """Read a regular file, or a part of it. Raises OSError (EFBIG) if that is more than 512 MiB."""

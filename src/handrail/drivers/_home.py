@@ -28,9 +28,14 @@ def make_home(writable: Sequence[str], git_identity: GitIdentity | None = None) 
     os.mkdir(home, 0o700)
     remove_at_loop_end(home)
     if git_identity is not None:
-        name, email = map(_quoted, git_identity)
-        Path(home, ".gitconfig").write_text(f"[user]\n\tname = {name}\n\temail = {email}\n", encoding="utf-8")
+        Path(home, ".gitconfig").write_text(git_configuration(git_identity), encoding="utf-8")
     return home
+
+
+def git_configuration(identity: GitIdentity) -> str:
+    """The text of a .gitconfig with this identity."""
+    name, email = map(_quoted, identity)
+    return f"[user]\n\tname = {name}\n\temail = {email}\n"
 
 
 def _quoted(text: str) -> str:

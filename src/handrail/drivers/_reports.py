@@ -39,7 +39,11 @@ def host_report() -> Report:
         **{feature: ("absent", reason, USE_JAIL) for feature, reason in _OPEN.items()},
         "limit_processes": ("absent", "the kernel counts all of this user's processes together", USE_JAIL),
         "no_privileges": ("advisory", "capabilities are dropped, but no system call is filtered", USE_JAIL),
-        "limit_memory": ("absent", "needs a cgroup"),
+        "limit_memory": (
+            "advisory",
+            "the guard's watch keeps it, and commands on this machine can evade it",
+            USE_JAIL,
+        ),
         "limit_workspace": _WORKSPACE,
     }
     notes = (

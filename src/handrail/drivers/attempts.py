@@ -11,6 +11,7 @@ from typing import Final
 
 from handrail.contract.driver import Feature
 from handrail.drivers.guard.sealed import runnable
+from handrail.drivers.limit_table import TRIED_TOGETHER
 from handrail.drivers.scratch import directory_outside, make_scratch, remove_scratch
 
 METADATA: Final = "169.254.169.254"
@@ -63,13 +64,7 @@ ATTEMPTS: Final = (
     Attempt("no_privileges", "terminal", "-", "type into a terminal", control=False),
     Attempt("no_privileges", "bpf", "-", "load something into the kernel", control=False),
     Attempt("no_privileges", "setting", SETTING, "change a setting of the kernel", control=False),
-    Attempt("limit_processes", "processes", "{processes}", "start more processes than the limit", control=False),
-    Attempt("limit_open_files", "open-files", "{open_files}", "open more files than the limit", control=False),
-    Attempt("limit_file_size", "file-size", "{inside}:{file_size}", "make a larger file than the limit", control=False),
-    Attempt("limit_cpu", "cpu", "{cpu}", "raise the limit on cpu time", control=False),
-    Attempt("limit_tmp", "space", "/tmp:{tmp}", "put more into /tmp than the limit", control=False),
-    Attempt("limit_tmp", "space", "/var/tmp:{tmp}", "put more into /var/tmp than the limit", control=False),
-    Attempt("limit_tmp", "space", "/dev/shm:{tmp}", "put more into /dev/shm than the limit", control=False),
+    *(Attempt(row.feature, *attempt, control=False) for row in TRIED_TOGETHER for attempt in row.attempts),
 )
 
 

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from handrail.contract.driver import Mount
 from handrail.contract.errors import HandrailError
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver
 from handrail.drivers._home import make_home
+from handrail.drivers._limit_notes import UNLIMITED, LimitNotes
 from handrail.drivers._options import (
     GitIdentity,
     check_mounts,
@@ -24,8 +24,6 @@ from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.sealed import runnable
 from handrail.drivers.guard.spawn import spawn
 from handrail.drivers.scratch import make_scratch, remove_scratch
-
-UNLIMITED: Final = Limits(None, None, None, None, None, None, None)
 
 
 async def open_host(
@@ -65,6 +63,7 @@ async def open_host(
         program=str(PROGRAM),
         env=fixed_env(top, scratch, env or {}, home=home, venv=venv, bin_dirs=[str(Path(sys.executable).parent)]),
         on_close=release,
+        limits=LimitNotes(replace(limits, tmp=None)),
     )
 
 

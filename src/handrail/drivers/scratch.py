@@ -37,13 +37,34 @@ def make_scratch(parent: str | None = None, *, outlives_loop: bool = False) -> s
     """
     for directory in dict.fromkeys((parent or tempfile.gettempdir(), *temporary_directories())):
         sweep_scratch(directory)
-    path = tempfile.mkdtemp(prefix=f"handrail-{os.getpid()}-{_started(os.getpid())}-", dir=parent)
+    path = tempfile.mkdtemp(prefix=f"{process_tag()}-", dir=parent)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(fd, fcntl.LOCK_SH)
     _locked[path] = fd, os.fstat(fd).st_ino
     if not outlives_loop:
         remove_at_loop_end(path)
     return path
+
+
+def process_tag() -> str:
+    """The beginning of the name of whatever this process makes outside of itself."""
+    return f"handrail-{os.getpid()}-{_started(os.getpid())}"
+
+
+def is_dead(name: str) -> bool:
+    """Whether a name has the tag of a process that does not live any more."""
+    match = _NAME.match(name)
+    return match is not None and not _lives(int(match[1]), int(match[2]))
+
+
+def is_own_and_empty(path: str) -> bool:
+    """Whether this process made the directory for itself, and nothing is in it yet."""
+    try:
+        inode = os.stat(path).st_ino
+        own = [each for each, (_, known) in _locked.items() if known == inode]
+        return any(os.path.samefile(path, each) for each in own) and not os.listdir(path)
+    except OSError:
+        return False
 
 
 def remove_at_loop_end(path: str) -> None:

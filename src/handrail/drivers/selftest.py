@@ -1,5 +1,6 @@
 """Find the features that a driver really enforces here, by attacking it once per process and configuration."""
 
+import inspect
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from handrail.contract.driver import Command, Driver, Feature, Guarantee, Mount,
 from handrail.contract.errors import Unavailable
 from handrail.contract.limits import Limits
 from handrail.drivers._guarded import GuardedDriver, GuardedProcess
+from handrail.drivers._limit_proof import broken_limits, cannot_be_tried, needs_proof, untried
 from handrail.drivers.attempts import (
     ATTEMPTS,
     VARIABLE,
@@ -26,6 +28,7 @@ from handrail.drivers.attempts import (
     try_outside,
 )
 from handrail.drivers.jail import DEFAULT_TMP
+from handrail.drivers.limit_table import LIMIT_TABLE, number_of
 from handrail.drivers.scratch import make_scratch, remove_scratch
 from handrail.threads import in_thread
 
@@ -40,6 +43,8 @@ UNPROVED: Final = "the self-test proves nothing here, because this fails outside
 _SAME: Final = ("workspace", "env", "mounts", "git_identity", "virtual_env")
 """Options that do not change the findings of a self-test."""
 Key = tuple[object, ...]
+EVERY: Final = Limits(memory=256 << 20, cpu=60.0, file_size=1 << 30, workspace=64 << 20)
+"""Limits of which none is None, so that a self-test attacks each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +69,24 @@ async def tested(name: str, opener: Callable[..., Awaitable[Driver]], options: M
     if not isinstance(driver, GuardedDriver):
         return driver
     try:
-        findings = await _findings(_key(name, options), driver, options)
+        findings = await _findings(_key(name, options), driver, opener, options)
     except BaseException:
         await driver.close()
         raise
-    _apply(driver, findings)
+    _apply(driver, findings, untried(driver, options.get("limits") or Limits()))
     return driver
 
 
 @asynccontextmanager
 async def tested_alone(name: str, opener: Callable[..., Awaitable[Driver]]) -> AsyncIterator[Driver]:
-    """Open the driver on an empty directory, as `tested` does; close it and remove the directory at the end."""
+    """Open the driver on an empty directory, as `tested` does; close it and remove the directory at the end.
+
+    Every limit is set, so that each is attacked.
+    """
     workspace = make_scratch()
     try:
-        driver = await tested(name, opener, {"workspace": workspace})
+        takes_limits = "limits" in inspect.signature(opener).parameters
+        driver = await tested(name, opener, {"workspace": workspace} | ({"limits": EVERY} if takes_limits else {}))
         try:
             yield driver
         finally:
@@ -93,27 +102,31 @@ def _key(name: str, options: Mapping[str, Any]) -> Key:
     return (name, os.geteuid(), kinds, tuple(_covered(options)), *rest)
 
 
-async def _findings(key: Key, driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[Finding, ...]:
+async def _findings(
+    key: Key, driver: GuardedDriver, opener: Callable[..., Awaitable[Driver]], options: Mapping[str, Any]
+) -> tuple[Finding, ...]:
     busy = _busy.get({})
     _busy.set(busy)
     async with busy.setdefault(key, anyio.Lock()):
         if key not in _found:
-            _found[key] = await _examine(driver, options)
+            _found[key] = await _examine(driver, opener, options)
         return _found[key]
 
 
-def _apply(driver: GuardedDriver, findings: tuple[Finding, ...]) -> None:
+def _apply(driver: GuardedDriver, findings: tuple[Finding, ...], facts: tuple[str, ...]) -> None:
     by_feature = {finding.feature: finding for finding in findings}
     guarantees = []
     for guarantee in driver.report.guarantees:
         found = by_feature.get(guarantee.feature)
         guarantees.append(Guarantee(found.feature, found.standing, found.reason) if found else guarantee)
-    driver.report = replace(driver.report, guarantees=tuple(guarantees), facts=(*driver.report.facts, NOTE))
+    driver.report = replace(driver.report, guarantees=tuple(guarantees), facts=(*driver.report.facts, NOTE, *facts))
     driver.features = driver.report.features
     driver.lost = tuple(guarantee for guarantee in guarantees if guarantee.feature in by_feature)
 
 
-async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[Finding, ...]:
+async def _examine(
+    driver: GuardedDriver, opener: Callable[..., Awaitable[Driver]], options: Mapping[str, Any]
+) -> tuple[Finding, ...]:
     name = driver.name
     try:
         with anyio.fail_after(PATIENCE):
@@ -121,20 +134,25 @@ async def _examine(driver: GuardedDriver, options: Mapping[str, Any]) -> tuple[F
             tree = await _tree(driver, directory)
             atomic = await _files_and_streams(driver, directory)
             isolation = await _attempts(driver, directory, options)
+            limits = await broken_limits(driver, opener, options)
     except TimeoutError:
         raise Unavailable(f"the {name} driver does not work here: it stopped answering in its self-test") from None
     except (OSError, NotAttempted) as error:
         raise Unavailable(f"the {name} driver does not work here: {error}", retryable=False) from error
+    low = [Finding(row.feature, "absent", f"{FOUND} a command inside could {meaning}") for row, meaning in limits]
     claimed = driver.report.features
-    return tuple(finding for finding in (*tree, *atomic, *isolation) if finding.feature in claimed)
+    return tuple(finding for finding in (*tree, *atomic, *isolation, *low) if finding.feature in claimed)
 
 
 async def _attempts(driver: GuardedDriver, directory: str, options: Mapping[str, Any]) -> list[Finding]:
     """Everything that one command can attempt, inside; then the attempts that need a control, outside."""
-    attempts = [attempt for attempt in ATTEMPTS if attempt.feature in driver.report.features]
+    limits: Limits = options.get("limits") or Limits()
+    elsewhere = {row.feature for row in LIMIT_TABLE if needs_proof(row, limits)}
+    claimed = driver.report.features - elsewhere - cannot_be_tried(limits)
+    attempts = [attempt for attempt in ATTEMPTS if attempt.feature in claimed]
     controls = [attempt for attempt in attempts if attempt.control]
     with targets_outside(_visible(driver, options)) as values:
-        inside = {**values, **_limits(options), "inside": directory}
+        inside = {**values, **_limits(driver, limits), "inside": directory}
         beside = {**inside, "inside": os.path.dirname(values["secret"])}
         tried = read_tried(await _run(driver, arguments(attempts, inside)), attempts)
         outside = await in_thread(try_outside, controls, beside)
@@ -164,11 +182,11 @@ def _visible(driver: GuardedDriver, options: Mapping[str, Any]) -> list[str]:
     return [driver.workspace, *map(os.path.realpath, paths)]
 
 
-def _limits(options: Mapping[str, Any]) -> dict[str, str]:
-    limits: Limits = options.get("limits") or Limits()
-    numbers = {"processes": limits.processes, "open_files": limits.open_files, "file_size": limits.file_size}
-    numbers |= {"cpu": None if limits.cpu is None else int(limits.cpu) + 1, "tmp": limits.tmp or DEFAULT_TMP}
-    return {name: str(number or 0) for name, number in numbers.items()}
+def _limits(driver: GuardedDriver, limits: Limits) -> dict[str, str]:
+    """The limits, as the arguments of attempts, and the directories that have a size."""
+    numbers = {row.name: str(number_of(limits, row.name) or 0) for row in LIMIT_TABLE}
+    numbers |= {"tmp": str(number_of(limits, "tmp") or DEFAULT_TMP), "workspace_size": numbers["workspace"]}
+    return numbers | {"home": PRIVATE[-1]} | dict(driver.spaces)
 
 
 def weigh(inside: Mapping[Attempt, bool], outside: Mapping[Attempt, bool]) -> list[Finding]:

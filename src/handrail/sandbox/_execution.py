@@ -134,6 +134,7 @@ class Execution:
             round(1000 * (self._duration or monotonic() - self._began)), self.spec.cwd,
             self._all_notes(ended_by, exit_code, (err.text, out.text)), out.truncated or err.truncated,
             self.exit_code is None, tuple(str(each) for each in getattr(self.process, "advice", ())),
+            getattr(self.process, "limit", None),
         )  # fmt: skip
 
     def _cut(self, stream: StreamName) -> Cut:

@@ -68,6 +68,8 @@ class Completed(Answer):
     """Whether the sandbox has not confirmed that the command ended."""
     advice: tuple[str, ...] = ()
     """Changes to the sandbox that a person could make, if the lack of them made the command fail. Not for the model."""
+    limit: str | None = None
+    """The limit for which the command, a part of it, or something beside it in the sandbox was killed: `memory`."""
 
     def to_data(self, caps: Caps = DEFAULT_CAPS) -> dict[str, Any]:
         """The answer of `bash`, and of any tool whose body returns a Completed."""
@@ -78,6 +80,7 @@ class Completed(Answer):
             "cwd": self.cwd,
             "duration_ms": self.duration_ms,
             "ended_by": self.ended_by,
+            **({} if self.limit is None else {"limit": self.limit}),
         }
 
     @classmethod
@@ -87,7 +90,8 @@ class Completed(Answer):
             "exit_code": whole, "stdout": text, "stderr": text, "cwd": text, "duration_ms": whole,
             "ended_by": {"enum": list(get_args(EndedBy))},
         }  # fmt: skip
-        return {"type": "object", "properties": properties, "required": list(properties)}
+        required = list(properties)
+        return {"type": "object", "properties": properties | {"limit": text}, "required": required}
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ static void say_exited(const struct work *work)
 	uint8_t body[5];
 
 	put_number(body, work->code, 4);
-	body[4] = work->flags;
+	body[4] = (uint8_t)(work->flags | (ran_out_of_memory(work) ? OUT_OF_MEMORY : 0));
 	channel_send(OUT_EXITED, work->id, body, sizeof body);
 }
 

@@ -31,18 +31,20 @@
 #define ANY_NAMESPACE (0x7e020000u | 0x80u)
 #define SPECIAL_MODE (S_ISUID | S_ISGID)
 #define SHARED_MAX (64 << 10)           /* bytes of one segment: its memory is not counted, and outlives its maker */
+#define SCARCE_MAX (4 << 10)            /* the same where there may be 4,096 of them, and memory is watched */
 #define CREATES (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
 
 /* When a call is refused: always; when an argument has one of these bits, equals a value, differs from it, or is at
    least as large; when it creates a file with a special mode (flags, then mode); when it makes a device, or a node
    with a special mode; when a socket is of another family than the usual ones: others are outside network
-   namespaces, or rarely used parts of the kernel. */
-enum kind { ALWAYS, BITS, VALUE, OTHERS, FROM, CREATION, NODE, FAMILIES };
+   namespaces, or rarely used parts of the kernel; when it makes memory that belongs to no process, which the watch over
+   memory does not see, and there is such a watch. */
+enum kind { ALWAYS, BITS, VALUE, OTHERS, FROM, CREATION, NODE, FAMILIES, UNCOUNTED };
 struct rule {
 	int number;
 	enum kind kind;
 	unsigned argument;
-	uint32_t value;         /* the errno, for ALWAYS */
+	uint32_t value;         /* the errno, for ALWAYS; 1 for UNCOUNTED if it may be made while there are few */
 };
 #define REFUSE(number, error) {number, ALWAYS, 0, error}
 #define REFUSE_BITS(number, which, bits) {number, BITS, which, bits}
@@ -51,11 +53,13 @@ struct rule {
 #define REFUSE_FROM(number, which, value) {number, FROM, which, value}
 #define REFUSE_CREATION(number, flags) {number, CREATION, flags, 0}
 #define REFUSE_NODE(number, mode) {number, NODE, mode, 0}
+#define REFUSE_UNCOUNTED(number) {number, UNCOUNTED, 0, 0}
+#define REFUSE_QUEUES(number) {number, UNCOUNTED, 0, 1}
 #define ONLY_FAMILIES(number) {number, FAMILIES, 0, 0}
 
 /* Numbers of system calls that are missing in old headers. */
 enum { CALL_IO_URING_SETUP = 425, CALL_CLONE3 = 435, CALL_OPENAT2 = 437, CALL_PIDFD_GETFD = 438 };
-enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
+enum { CALL_MOUNT_SETATTR = 442, CALL_QUOTACTL_FD = 443, CALL_MEMFD_SECRET = 447, CALL_FCHMODAT2 = 452, CALL_OPEN_TREE_ATTR = 467 };
 
 static struct rule rules[] = {
 #if defined(__x86_64__)
@@ -132,6 +136,9 @@ static struct rule rules[] = {
 	REFUSE(__NR_nfsservctl, EPERM),
 	REFUSE(__NR_settimeofday, EPERM),
 	REFUSE(__NR_clock_settime, EPERM),
+	REFUSE_UNCOUNTED(__NR_memfd_create),
+	REFUSE_UNCOUNTED(CALL_MEMFD_SECRET),
+	REFUSE_QUEUES(__NR_msgget),
 	REFUSE(__NR_sethostname, EPERM),
 	REFUSE(__NR_setdomainname, EPERM),
 };
@@ -179,12 +186,24 @@ static void put_families(void)
 	when(BPF_JEQ, NETLINK_ROUTE, 1);
 }
 
+static bool watched(void)
+{
+	return settings.limits[LIMIT_MEMORY] != NO_LIMIT;
+}
+
+static bool scarce(void)
+{
+	return watched() && !settings.few_segments;
+}
+
 static void put_rule(const struct rule *rule)
 {
 	uint32_t refused = SECCOMP_RET_ERRNO | (rule->kind == ALWAYS ? rule->value : EPERM);
 	uint16_t test = rule->kind == VALUE ? BPF_JEQ : BPF_JSET;
 
-	if (rule->kind == FAMILIES) {
+	if (rule->kind == UNCOUNTED) {          /* as on a kernel without it: programs then use a file */
+		refused = !watched() || (rule->value && settings.few_segments) ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | ENOSYS;
+	} else if (rule->kind == FAMILIES) {
 		put_families();
 		refused = SECCOMP_RET_ERRNO | EAFNOSUPPORT;
 	} else if (rule->kind == CREATION) {
@@ -203,7 +222,7 @@ static void put_rule(const struct rule *rule)
 		load(offsetof(struct seccomp_data, args) + rule->argument * sizeof(uint64_t) + sizeof(uint32_t));
 		put(BPF_JMP | BPF_K | BPF_JEQ, 0, 0, 2);
 		load_argument(rule->argument);
-		put(BPF_JMP | BPF_K | BPF_JGE, rule->value, 0, 1);
+		put(BPF_JMP | BPF_K | BPF_JGE, scarce() ? SCARCE_MAX + 1 : rule->value, 0, 1);
 	} else if (rule->kind == OTHERS) {
 		load_argument(rule->argument);
 		when(BPF_JEQ, rule->value, 1);
@@ -237,7 +256,7 @@ static void put_rules(size_t first, size_t end)
 		put(BPF_JMP | BPF_K | BPF_JEQ, (uint32_t)number, 0, 0);
 		for (; first < end && rules[first].number == number; first++)
 			put_rule(&rules[first]);
-		if (rules[first - 1].kind != ALWAYS)
+		if (rules[first - 1].kind != ALWAYS && rules[first - 1].kind != UNCOUNTED)
 			answer(SECCOMP_RET_ALLOW);
 		program[jump].jf = (uint8_t)(size - jump - 1);
 	}

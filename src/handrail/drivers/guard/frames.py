@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from handrail.contract.driver import FileStat
 
-VERSION: Final = 3
+VERSION: Final = 4
 FRAME_MAX: Final = 4 << 20
 INPUT_MAX: Final = 64 << 10
 INPUT_WINDOW: Final = 256 << 10
@@ -19,7 +19,7 @@ LIST_MAX: Final = 256 << 20
 """Bytes of the whole answer of a LIST; the two above likewise for READ and STAT."""
 CODE_MAX: Final = 255
 ERRNO_MAX: Final = 4095
-FLAGS_MAX: Final = 7
+FLAGS_MAX: Final = 15
 PID_MAX: Final = 1 << 22
 MODE_MAX: Final = 0o7777
 SIZE_MAX: Final = (1 << 63) - 1
@@ -31,7 +31,7 @@ HELLO, START, INPUT, CLOSE, CREDIT, SIGNAL, FILE = range(1, 8)
 GREETED, STARTED, FAILED, OUTPUT, TAKEN, DEAF, EXITED, BROKEN = range(65, 73)
 READ, WRITE, STAT, LIST, MAKE_DIR, REMOVE = range(1, 7)
 AT_START, AT_CWD, AT_EXEC = 1, 2, 3
-LEFT_RUNNING, BY_SIGNAL, NO_ANSWER = 1, 2, 4
+LEFT_RUNNING, BY_SIGNAL, NO_ANSWER, OUT_OF_MEMORY = 1, 2, 4, 8
 SHELLS: Final = (None, "sh", "bash")
 
 _HEAD: Final = struct.Struct("<IBI")
@@ -72,8 +72,8 @@ def strings(texts: Iterable[bytes]) -> bytes:
 
 
 def hello(jail: bool, limits: Iterable[int], roots: Iterable[bytes]) -> bytes:
-    """The first frame; `limits` are processes, open files, file size and cpu seconds."""
-    return frame(HELLO, 0, struct.pack("<HBB4Q", VERSION, jail, 0, *limits) + strings(roots))
+    """The first frame; `limits` are processes, open files, file size, cpu seconds and memory."""
+    return frame(HELLO, 0, struct.pack("<HBB5Q", VERSION, jail, 0, *limits) + strings(roots))
 
 
 def start(

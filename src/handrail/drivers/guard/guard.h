@@ -12,7 +12,7 @@
 #include "frame.h"
 
 enum { FAILED_START = 1, FAILED_CWD, FAILED_EXEC };
-enum { LEFT_RUNNING = 1, BY_SIGNAL = 2, NO_ANSWER = 4 };
+enum { LEFT_RUNNING = 1, BY_SIGNAL = 2, NO_ANSWER = 4, OUT_OF_MEMORY = 8 };
 enum { SHELL_NONE, SHELL_SH, SHELL_BASH };
 enum { SCRIPT_FD = 9, LONG_LINE = 100 << 10 };
 
@@ -20,6 +20,8 @@ enum { SCRIPT_FD = 9, LONG_LINE = 100 << 10 };
 struct settings {
 	bool greeted, jail;
 	bool keeps_privileges;  /* for programs that this user would start without a guard just the same */
+	bool few_segments;      /* segments and queues of System V are few: the kernel took that setting */
+	int memory_events;      /* the events of the sandbox's memory cgroup; -1 without one */
 	int not_forgotten;      /* the errno with which giving up privileges failed */
 	uint64_t limits[LIMIT_COUNT];
 	char **roots;
@@ -69,6 +71,8 @@ struct work {
 	size_t left[2];         /* once ended: bytes still to be read from each pipe */
 	uint32_t code;
 	uint8_t flags;
+	bool out_of_memory;     /* killed because the sandbox used more than its limit */
+	uint64_t memory_kills;  /* by the kernel in its cgroup, when it started */
 	int *answer;            /* of a file operation: 1 + its errno, once it has one; shared with the worker */
 	int64_t kill_at;        /* when the supervisor itself is killed, in ms; 0 for never */
 	struct work *next;
@@ -84,6 +88,7 @@ void work_finish(void);
 int work_timeout(void);                                     /* in ms, -1 for none */
 bool work_is_ours(pid_t pid);
 void work_end_all(void);
+void work_kill(struct work *work);
 extern size_t work_count;
 extern bool orphans_possible;
 
@@ -112,6 +117,15 @@ const char *prepare_jail(void);                             /* NULL when it is o
 
 /* Signal all processes below this one (tree.c), except those for which `skip` is true and what is below them. */
 int tree_signal(int signal_number, bool (*skip)(pid_t pid));
+
+/* Visit all processes below one (tree.c). */
+void tree_each(pid_t root, void (*visit)(pid_t pid, void *context), void *context);
+
+/* The limit on memory (watch.c). */
+void watch_memory(void);                                    /* once in each turn */
+int watch_timeout(int timeout);                             /* the sooner of this and the next look, in ms */
+uint64_t memory_kills(void);
+bool ran_out_of_memory(const struct work *work);
 
 /* Paths (resolve.c) and file operations (files.c, change.c), in a worker. */
 struct location {

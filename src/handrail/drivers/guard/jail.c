@@ -10,6 +10,8 @@
 #include <linux/capability.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -101,6 +103,58 @@ static bool bound_files(const char *path)
 	return mount(NULL, path, NULL, MS_REMOUNT | (space.f_flag & KEPT), options) == 0 || errno == EPERM || errno == EINVAL;
 }
 
+/* A path as the kernel writes it in its list of mounts: blanks and backslashes are octal. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; to++)
+		if (from[0] == '\\' && from[1] && from[2] && from[3]) {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	*to = 0;
+}
+
+/* Every writable tmpfs, wherever the client let bubblewrap make one: temporary files, HOME, a workspace. */
+static bool bound_all_files(void)
+{
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	char path[PAGE], options[3], *line = NULL;
+	size_t room = 0;
+	bool done = mounts != NULL;
+
+	while (done && getline(&line, &room, mounts) > 0)
+		if (strstr(line, " - tmpfs ") && sscanf(line, "%*s %*s %*s %*s %4095s %2s", path, options) == 2
+		    && strcmp(options, "rw") == 0) {
+			unescape(path);
+			done = bound_files(path);
+		}
+	free(line);
+	if (mounts)
+		fclose(mounts);
+	return done;
+}
+
+/* Segments and queues of System V belong to no process, and outlive their makers: so there are few of them. The
+   kernel refuses this to most ordinary users: then the filter keeps segments small and refuses queues. */
+static bool bound_system_v(void)
+{
+	bool done = true;
+	static const char *const settings_of[] = {"/proc/sys/kernel/shmmni", "/proc/sys/kernel/msgmni"};
+
+	for (size_t i = 0; i < 2; i++) {
+		int fd = open(settings_of[i], O_WRONLY | O_CLOEXEC);
+
+		done = fd >= 0 && write(fd, "32", 2) == 2 && done;
+		if (fd >= 0)
+			close(fd);
+	}
+	return done;
+}
+
 /* Show only these of the machine's devices, then hide the rest. */
 static bool make_devices(void)
 {
@@ -141,7 +195,8 @@ const char *prepare_jail(void)
 		return "no jail: the devices cannot be shown, or the others not hidden";
 	if (!make_read_only("/", 0) || !make_read_only("/dev", 0))
 		return "no jail: the guard may not make its file system read-only";
-	if (!bound_files("/tmp") || !bound_files("/var/tmp") || !bound_files("/dev/shm"))
+	settings.few_segments = bound_system_v();
+	if (!bound_all_files())
 		return "no jail: the number of temporary files cannot be limited";
 	make_filter(&length);
 	if (!keep_capabilities((1u << CAP_SYS_ADMIN) | (1u << CAP_SETPCAP)))

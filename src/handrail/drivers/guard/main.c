@@ -186,7 +186,7 @@ static void turn(void)
 	static size_t room;
 	size_t needed = FIXED_FDS + FDS_EACH * work_count, count;
 	struct timespec wait;
-	int timeout = work_timeout();
+	int timeout = watch_timeout(work_timeout());
 
 	if (room < needed) {
 		room = needed * 2;
@@ -213,6 +213,7 @@ static void turn(void)
 			leave();
 		handle_frames();
 	}
+	watch_memory();
 	work_finish();
 	if (!channel_flush())
 		leave();
@@ -234,11 +235,14 @@ int main(int argc, char **argv)
 		return attempt_main(argc - 2, argv + 2);
 	channel.in = 0;
 	channel.out = 1;
+	settings.memory_events = -1;
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(argv[i], "--channel") == 0)
 			channel.in = channel.out = atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--client") == 0)
 			client_fd = atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--memory-events") == 0)
+			settings.memory_events = atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--privileges") == 0)
 			settings.keeps_privileges = strcmp(argv[i + 1], "kept") == 0;
 	}
@@ -247,6 +251,7 @@ int main(int argc, char **argv)
 	keep_to_itself(channel.in, O_NONBLOCK);
 	keep_to_itself(channel.out, O_NONBLOCK);
 	keep_to_itself(client_fd, 0);
+	keep_to_itself(settings.memory_events, 0);
 	for (;;)
 		turn();
 }

@@ -68,6 +68,8 @@ static int set_limits(void)
 		error = set_limit(RLIMIT_FSIZE, settings.limits[LIMIT_FILE_SIZE]);
 	if (!error)
 		error = set_limit(RLIMIT_CPU, settings.limits[LIMIT_CPU]);
+	if (!error)
+		error = set_limit(RLIMIT_DATA, settings.limits[LIMIT_MEMORY]);
 	if (!error && settings.jail)
 		error = set_limit(RLIMIT_NPROC, settings.limits[LIMIT_PROCESSES]);
 	return error;

@@ -1,6 +1,5 @@
 """Start a guard with a stream to it, exchange greetings, and end the guard with everything it started."""
 
-import math
 import os
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from handrail.drivers.guard import _pidfd, frames
 from handrail.drivers.guard.build import PROGRAM
 from handrail.drivers.guard.channel import Channel
 from handrail.drivers.guard.sealed import NOT_BUILT
+from handrail.drivers.limit_table import numbers_for_guard
 from handrail.threads import Work, in_thread
 
 _BUFFER: Final = 1 << 20
@@ -63,7 +63,7 @@ class Guard:
     async def greet(self, *, jail: bool, limits: Limits, roots: Sequence[str]) -> None:
         """Send the settings. Raises Unavailable, with the guard's own message, if the guard cannot apply them."""
         channel = self.channel
-        channel.post(frames.hello(jail, _limit_numbers(limits), map(os.fsencode, roots)))
+        channel.post(frames.hello(jail, numbers_for_guard(limits, frames.NO_LIMIT), map(os.fsencode, roots)))
         try:
             with move_on_after(GUARD_START_WAIT):
                 await channel.until(None, lambda: channel.greeting is not None)
@@ -240,9 +240,3 @@ def _start(
     finally:
         if client >= 0:
             os.close(client)
-
-
-def _limit_numbers(limits: Limits) -> list[int]:
-    cpu = None if limits.cpu is None else math.ceil(limits.cpu)
-    numbers = (limits.processes, limits.open_files, limits.file_size, cpu)
-    return [frames.NO_LIMIT if number is None else number for number in numbers]

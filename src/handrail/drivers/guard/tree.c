@@ -115,6 +115,18 @@ static int signal_member(const struct member *member, int number, pid_t self)
 	return sent;
 }
 
+void tree_each(pid_t root, void (*visit)(pid_t pid, void *context), void *context)
+{
+	struct tree tree = {NULL, 0, 0};
+
+	add_children(&tree, root);
+	for (size_t i = 0; i < tree.count; i++) {
+		visit(tree.members[i].pid, context);
+		add_children(&tree, tree.members[i].pid);
+	}
+	free(tree.members);
+}
+
 int tree_signal(int number, bool (*skip)(pid_t pid))
 {
 	struct tree tree = {NULL, 0, 0};

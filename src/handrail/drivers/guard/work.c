@@ -71,6 +71,7 @@ static struct work *begin(uint32_t id, bool command)
 	last_id = id;
 	*work = (struct work){.id = id, .command = command, .link = -1, .output = {-1, -1}, .input = -1};
 	work->credit = FIRST_CREDIT;
+	work->memory_kills = command ? memory_kills() : 0;
 	work->next = first;
 	first = work;
 	work_count++;
@@ -159,6 +160,11 @@ static void send_signal(struct work *work, uint8_t number)
 	if (number == SIGKILL && !work->kill_at)
 		work->kill_at = now_ms() + PATIENCE;
 	send(work->link, &letter, 1, MSG_NOSIGNAL);
+}
+
+void work_kill(struct work *work)
+{
+	send_signal(work, SIGKILL);
 }
 
 void work_message(const struct message *message)

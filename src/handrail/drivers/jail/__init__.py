@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from handrail.contract.driver import Mount, Report
+from handrail.contract.driver import Feature, Mount, Report, Standing
 from handrail.contract.errors import HandrailError, Unavailable
 from handrail.contract.limits import Limits
-from handrail.drivers._explain import explainer
+from handrail.drivers._explain import Explain, explainer
 from handrail.drivers._guarded import GuardedDriver
-from handrail.drivers._home import make_home
+from handrail.drivers._home import git_configuration, make_home
 from handrail.drivers._options import (
     VENV,
     GitIdentity,
     ResolvedMount,
+    check_git_identity,
     check_mounts,
     check_network,
     check_virtual_env,
@@ -25,11 +26,11 @@ from handrail.drivers._options import (
     is_below,
     may_write,
 )
-from handrail.drivers._reports import NotEnforced, claim
+from handrail.drivers._reports import claim
 from handrail.drivers.guard.spawn import Guard
 from handrail.drivers.jail._bubblewrap import BAD_TARGET, find_bubblewrap, remedy
+from handrail.drivers.jail._limited import Limited, starting
 from handrail.drivers.jail._project_python import Hidden, ProjectPython, find_python
-from handrail.drivers.jail._start import Starting
 from handrail.drivers.jail._view import (
     DEFAULT_TMP,
     GUARD_INSIDE,
@@ -42,6 +43,7 @@ from handrail.drivers.jail._view import (
     holds_temporary,
     home_inside,
     interpreter_dirs,
+    private,
     view_arguments,
 )
 from handrail.drivers.scratch import remove_scratch
@@ -53,10 +55,6 @@ _NOT_SHOWN: Final = (
     "The workspace's .venv says that it was made with the Python in {named!r}, which is not shown: {reason}. Make the "
     "environment again with a Python that can be shown."
 )
-WEAKER: Final[NotEnforced] = {
-    "limit_memory": ("absent", "needs a cgroup"),
-    "limit_workspace": ("advisory", "the workspace is an ordinary directory of this machine"),
-}
 
 
 async def open_jail(
@@ -72,32 +70,49 @@ async def open_jail(
     top = check_jail_workspace(workspace)
     check_network(network)
     venv = check_virtual_env(virtual_env)
-    mounts = [*mounts, *_shown(venv, top)]
-    check_sources(mounts, top)
-    resolved = check_targets(check_mounts(mounts), top)
-    bwrap = find_bubblewrap(bubblewrap)
-    chosen = env or {}
-    with Starting(bwrap) as starting, _home(top, resolved, chosen, git_identity) as (home, release):
+    resolved = _resolved([*mounts, *_shown(venv, top)], top)
+    chosen, inside = env or {}, home_inside(top, resolved)
+    with (
+        starting(find_bubblewrap(bubblewrap), limits, top) as (begun, kept),
+        _home(top, resolved, chosen, git_identity, limits.tmp) as (home, release),
+    ):
         found = _find_python(top, resolved, venv)
         base = found if isinstance(found, ProjectPython) else None
-        view = view_arguments(top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base)
-        starting.show(view, network=network)
-        guard = starting.guard
-        visible = [*SYSTEM, *interpreter_dirs(), top, *(mount.target for mount in resolved)]
-        driver = GuardedDriver(
-            guard,
-            report=_report(network, top, found, resolved, own_home=home is not None),
-            workspace=top,
-            tmp=TMP,
-            program=GUARD_INSIDE,
-            explain=explainer(visible if base is None else [*visible, base.prefix]),
-            env=fixed_env(
-                top, TMP, chosen, home=home_inside(top, resolved), venv=venv, bin_dirs=[os.path.dirname(sys.executable)]
-            ),
-            on_close=release,
+        view = view_arguments(
+            top, network=network, tmp=limits.tmp, mounts=resolved, home=home, base=base, size=kept.size
         )
-        await _greet(guard, limits, mounted=bool(resolved))
+        begun.show(view, network=network)
+        driver = GuardedDriver(
+            begun.guard,
+            report=_report(network, top, found, resolved, kept, own_home=home is not None),
+            workspace=top, tmp=TMP, program=GUARD_INSIDE,
+            explain=_explainer(top, resolved, base),
+            env=fixed_env(top, TMP, chosen, home=inside, venv=venv, bin_dirs=[os.path.dirname(sys.executable)]),
+            on_close=kept.releasing(release),
+            limits=kept.notes,
+        )  # fmt: skip
+        driver.spaces = kept.spaces(home, inside)
+        await _greet(begun.guard, kept.for_guard(), mounted=bool(resolved))
+        await _set_identity(driver, git_identity)
     return driver
+
+
+def _explainer(workspace: str, mounts: Sequence[ResolvedMount], base: ProjectPython | None) -> Explain:
+    """Explain programs that are not in what the jail shows."""
+    visible = [*SYSTEM, *interpreter_dirs(), workspace, *(mount.target for mount in mounts)]
+    return explainer(visible if base is None else [*visible, base.prefix])
+
+
+async def _set_identity(driver: GuardedDriver, identity: GitIdentity | None) -> None:
+    """Write the identity into a HOME that has a size: there is no such directory outside."""
+    if identity is not None and "home" in driver.spaces:
+        await driver.write(f"{driver.spaces['home']}/.gitconfig", git_configuration(identity).encode())
+
+
+def _resolved(mounts: Sequence[Mount], workspace: str) -> list[ResolvedMount]:
+    """The mounts, checked. Raises FileNotFoundError and HandrailError."""
+    check_sources(mounts, workspace)
+    return check_targets(check_mounts(mounts), workspace)
 
 
 def _shown(venv: str | None, workspace: str) -> list[Mount]:
@@ -117,20 +132,27 @@ def _find_python(workspace: str, mounts: Sequence[ResolvedMount], given: str | N
 
 @contextmanager
 def _home(
-    workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None
-) -> Iterator[tuple[str | None, Callable[[], None]]]:
-    """Make a directory for HOME; yield its path and the function that removes it. A failed jail removes it here.
+    workspace: str, mounts: Sequence[ResolvedMount], env: Mapping[str, str], git_identity: GitIdentity | None,
+    size: int | None,
+) -> Iterator[tuple[Sequence[str] | None, Callable[[], None]]]:  # fmt: skip
+    """Yield bubblewrap's arguments for HOME and the function that removes it. A failed jail removes it here.
 
-    There is none where the person chose another, by a variable or by a mount.
+    With a size in bytes it is a tmpfs, else a directory on disk. There is none where the person chose another, by a
+    variable or by a mount.
     """
     if "HOME" in env or HOME in (workspace, *(mount.target for mount in mounts)):
         if git_identity is not None:
             raise HandrailError("git_identity needs a HOME of the sandbox's own: leave HOME or git_identity out")
         yield None, lambda: None
         return
+    if size is not None:
+        if git_identity is not None:
+            check_git_identity(git_identity)
+        yield private(size), lambda: None
+        return
     home = make_home([workspace, *(mount.source for mount in mounts if mount.writable)], git_identity)
     try:
-        yield home, lambda: remove_scratch(home)
+        yield ("--bind", home), lambda: remove_scratch(home)
     except BaseException:
         remove_scratch(home)
         raise
@@ -153,19 +175,15 @@ def _report(
     workspace: str,
     base: ProjectPython | Hidden | None,
     mounts: Sequence[ResolvedMount],
+    kept: Limited,
     *,
     own_home: bool,
 ) -> Report:
-    """Return the jail's claim; features that need a cgroup or an ordinary user are listed as absent."""
-    weaker = dict(WEAKER)
-    notes: list[str] = []
-    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes."]
+    """Return the jail's claim; the limits that are not enforced here are listed with their reasons."""
+    weaker: dict[Feature, tuple[Standing, str, str]] = kept.weaker()
+    notes = [*kept.notes.warnings()]
+    facts = ["Commands of one sandbox share its loopback and its /tmp, but not their processes.", *kept.notes.facts()]
     if os.geteuid() == 0:
-        weaker["limit_processes"] = (
-            "advisory",
-            "the kernel does not count root's processes",
-            "run as an ordinary user",
-        )
         facts.append("Commands run as root without any capability, and see /proc read-only.")
     if os.stat(workspace).st_uid != os.geteuid():
         notes.append("The workspace is another user's: commands may do there only what its permissions let others do.")

@@ -25,17 +25,18 @@ class Starting:
     """A bubblewrap that waits for its arguments. A failing `with` kills it with everything it started.
 
     The last argument copies the guard's program into the jail, so a jail with half of its arguments runs nothing.
-    Raises Unavailable if bubblewrap cannot be started.
+    `events` is a descriptor of the events of its memory cgroup. Raises Unavailable if bubblewrap cannot be started.
     """
 
-    def __init__(self, bwrap: str) -> None:
+    def __init__(self, bwrap: str, events: int = -1) -> None:
         self._told, theirs = socket.socketpair()
         self._program = self._named = info = -1
         try:
             self._program = open_sealed()
             info, self._named = os.pipe()
-            words = [bwrap, "--args", str(theirs.fileno()), "--", GUARD_INSIDE]
-            fds = [self._program, self._named, theirs.fileno()]
+            counted = ["--memory-events", str(events)] if events >= 0 else []
+            words = [bwrap, "--args", str(theirs.fileno()), "--", GUARD_INSIDE, *counted]
+            fds = [self._program, self._named, theirs.fileno(), *([events] if events >= 0 else [])]
             self.guard: Final[Guard] = spawn(lambda arguments: [*words, *arguments], fds=fds, info=info)
         except BaseException:
             self._told.close()

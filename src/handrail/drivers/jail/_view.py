@@ -13,6 +13,7 @@ from handrail.contract.errors import HandrailError
 from handrail.drivers._options import ResolvedMount, check_workspace, is_below
 from handrail.drivers.jail._etc import copies, etc_copy, make_room
 from handrail.drivers.jail._project_python import ProjectPython
+from handrail.drivers.limit_table import MAX_NUMBER
 from handrail.drivers.scratch import directory_outside, temporary_directories
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
@@ -167,7 +168,7 @@ def _interpreter(workspace: str, origins: Sequence[Origin]) -> Iterator[Entry]:
 
 def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> Iterator[Entry]:
     """Return the arguments for a jail's own parts: /proc, devices, temporary files, and the name /workspace."""
-    size = str(tmp if tmp is not None else DEFAULT_TMP)
+    size = str(min(tmp if tmp is not None else DEFAULT_TMP, MAX_NUMBER))
     yield Entry("/proc", ("--proc", "/proc"))
     yield Entry("/dev", _DEV)
     yield Entry(OUTER_DEVICES, ("--dev-bind", "/dev", OUTER_DEVICES))
@@ -181,6 +182,11 @@ def _own(workspace: str, tmp: int | None, mounts: Sequence[ResolvedMount]) -> It
         yield Entry("/var/tmp", ("--symlink", "/tmp", "/var/tmp"))
     if not is_below("/workspace", [workspace]):
         yield Entry("/workspace", ("--symlink", workspace, "/workspace"))
+
+
+def private(size: int) -> tuple[str, ...]:
+    """Bubblewrap's arguments, without a path, for a tmpfs of this size that only this user may enter."""
+    return "--size", str(min(size, MAX_NUMBER)), "--perms", "0700", "--tmpfs"
 
 
 def _hidden_copies(writable: Sequence[Origin]) -> Iterator[Entry]:
@@ -229,12 +235,13 @@ def _base(base: ProjectPython, entries: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def view_arguments(
-    workspace: str, *, network: str, tmp: int | None, mounts: Sequence[ResolvedMount], home: str | None = None,
-    base: ProjectPython | None = None,
+    workspace: str, *, network: str, tmp: int | None, mounts: Sequence[ResolvedMount],
+    home: Sequence[str] | None = None, base: ProjectPython | None = None, size: int | None = None,
 ) -> list[str]:  # fmt: skip
     """Bubblewrap's arguments. Raises HandrailError for a mount that cannot appear, or has a link on the way to it.
 
-    `home` is the directory to show as HOME, and `base` the interpreter of the project's environment.
+    `home` are the arguments that make HOME, without its path, and `base` is the interpreter of the project's
+    environment. With a `size` in bytes the workspace is an empty tmpfs, and nothing of the machine.
     """
     origins = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts)]
     writable = [(workspace, workspace), *((mount.target, mount.source) for mount in mounts if mount.writable)]
@@ -244,8 +251,9 @@ def view_arguments(
     entries += [*_interpreter(workspace, origins), *_own(workspace, tmp, mounts)]
     if home is not None:
         inside = home_inside(workspace, mounts)
-        entries.append(Entry(inside, ("--bind", home, inside)))
-    entries.append(Entry(workspace, ("--bind", workspace, workspace)))
+        entries.append(Entry(inside, (*home, inside)))
+    own = ("--bind", workspace) if size is None else private(size)
+    entries.append(Entry(workspace, (*own, workspace)))
     for mount in mounts:
         if is_below(mount.target, ["/etc"]):
             make_room(copy, mount.target, is_dir=os.path.isdir(mount.source))

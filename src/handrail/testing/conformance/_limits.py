@@ -1,5 +1,6 @@
 """Checks of limits: a command above a limit fails, and works without the limit."""
 
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -7,6 +8,7 @@ import anyio
 from handrail.contract.driver import Feature
 from handrail.contract.limits import Limits
 from handrail.drivers.attempts import ATTEMPTS, Attempt, NotAttempted
+from handrail.drivers.limit_table import LIMIT_TABLE
 from handrail.testing.conformance._isolation import attempted
 from handrail.testing.conformance.check import Group, Seen
 from handrail.testing.conformance.fixture import Open, outcome, until_says
@@ -15,22 +17,25 @@ MIB: Final = 1 << 20
 CPU_WAIT: Final = 15.0
 """Seconds in which a command gets one second of CPU time on a busy machine."""
 KILLED_FROM: Final = 128
-FEATURES: Final[tuple[Feature, ...]] = (
-    "limit_memory", "limit_processes", "limit_cpu", "limit_open_files", "limit_file_size", "limit_tmp",
-    "limit_workspace",
-)  # fmt: skip
-GROUPS: Final = {feature: Group(feature) for feature in FEATURES}
+GROUPS: Final[dict[Feature, Group]] = {row.feature: Group(row.feature) for row in LIMIT_TABLE}
 VALUES: Final = {
     "processes": "64", "open_files": "100", "file_size": str(MIB), "cpu": "6", "tmp": str(MIB), "inside": "/tmp",
-    "token": "x",
+    "token": "x", "workspace_size": str(4 * MIB),
 }  # fmt: skip
 ASKED: Final = Limits(processes=64, open_files=100, file_size=MIB, cpu=5.0, tmp=MIB)
+SIZED: Final = replace(ASKED, workspace=4 * MIB)
+MEMORY: Final = Limits(memory=96 * MIB)
+PART: Final = 20_000_000
+"""Bytes that each of eight processes holds: together they are more than the limit, and each is far below it."""
 
 
 async def _attempt(open: Open, attempt: Attempt) -> Seen:
-    fixture = await open(limits=ASKED)
+    # a workspace with a size is on no disk: a driver that runs its programs outside would not find the probe there
+    fixture = await open(limits=SIZED if attempt.feature == "limit_workspace" else ASKED)
     try:
-        got = await attempted(fixture, attempt, {**VALUES, "inside": fixture.directory})
+        home = (await fixture.run('printf %s "$HOME"')).text
+        places = {"inside": fixture.directory, "home": home or "/tmp", "workspace": fixture.workspace}
+        got = await attempted(fixture, attempt, {**VALUES, **places})
     except NotAttempted as reason:
         return Seen(f"{attempt.name} {attempt.argument}", False, "refused", str(reason))
     return Seen(f"{attempt.name} {attempt.argument}", True, "refused", got)
@@ -51,13 +56,17 @@ async def _above(open: Open, limits: Limits, line: str, below: str, got_below: b
 
 
 GROUPS["limit_memory"].add(
-    "a command cannot use more memory than the limit", _above, Limits(memory=96 * MIB),
+    "a command cannot use more memory than the limit", _above, MEMORY,
     'test "$(head -c 300000000 /dev/zero | tail -c 300000000 | wc -c)" = 300000000',
     "head -c 1000000 /dev/zero | tail -c 1000000 | wc -c", b"1000000",
 )  # fmt: skip
 GROUPS["limit_workspace"].add(
     "commands cannot put more into the workspace than the limit", _above, Limits(workspace=4 * MIB),
     "head -c 9000000 /dev/zero > big", "head -c 1000 /dev/zero > small; wc -c < small", b"1000",
+)  # fmt: skip
+GROUPS["limit_workspace"].add(
+    "commands cannot make more files in the workspace than the limit has pages", _above, Limits(workspace=4 * MIB),
+    "n=0; while [ $n -lt 3000 ]; do : > file$n || exit 1; n=$((n + 1)); done", ": > file; ls file", b"file",
 )  # fmt: skip
 GROUPS["limit_file_size"].add(
     "a file cannot grow beyond the limit", _above, Limits(file_size=MIB),
@@ -67,6 +76,27 @@ GROUPS["limit_open_files"].add(
     "a command cannot keep more files open than the limit", _above, Limits(open_files=20),
     "for n in $(seq 10 40); do eval \"exec $n</dev/null\" || exit 1; done", "exec 9</dev/null; echo ok", b"ok",
 )  # fmt: skip
+
+
+@GROUPS["limit_memory"].check
+async def memory_of_all_processes_counts_together(open: Open) -> Seen:
+    fixture = await open(limits=MEMORY)
+    await fixture.needs("head", "tail", "wc", "sleep")
+    control = await fixture.run(f"head -c {PART} /dev/zero | tail -c {PART} | wc -c")
+    one = f"head -c {PART} /dev/zero | tail -c {PART} | (sleep 2; wc -c)"
+    ran = await fixture.run(f"for n in 1 2 3 4 5 6 7 8; do ({one}) & done; wait")
+    got = "stopped" if ran.text.split().count(str(PART)) < 8 else "not stopped"
+    return Seen(f"eight times: {one}", control.text.strip() == str(PART), "stopped", got)
+
+
+@GROUPS["limit_memory"].check
+async def shared_memory_counts_and_the_sandbox_works_on(open: Open) -> Seen:
+    fixture = await open(limits=MEMORY)
+    ran = await fixture.run([await fixture.probe(), "--attempt", "memory", str(MEMORY.memory)], cwd="/")
+    got = "not stopped" if b"reached" in ran.stdout else "stopped"
+    after = await fixture.run("echo usable")
+    started = ran.stdout.startswith(b"STARTED")
+    return Seen("192 MiB of shared memory", started, ("stopped", b"usable\n"), (got, after.stdout))
 
 
 @GROUPS["limit_cpu"].check
