@@ -89,7 +89,7 @@ class _Waiting(dict[object, Callable[[], object]]):
     """Functions to call when the running task first waits."""
 
     soon = False
-    """Whether the event loop will call them in its next turn."""
+    """Whether the event loop will call the waiting functions in its next turn."""
 
     def act(self) -> None:
         self.soon = False

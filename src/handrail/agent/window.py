@@ -19,7 +19,7 @@ MIN_LEARNED_TOKENS: Final = 2_000.0
 MIN_RATIO: Final = 0.4
 MAX_RATIO: Final = 3.0
 SLOWLY: Final = 0.1
-"""Share of a difference by which the ratio goes down after one count."""
+"""Share by which the ratio of counted to estimated tokens goes down when a provider counts fewer."""
 BYTES_PER_TOKEN: Final = 3.3
 """Bytes of UTF-8 in a token, wide characters apart."""
 TOKENS_PER_WIDE: Final = 0.9

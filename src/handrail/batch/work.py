@@ -173,7 +173,7 @@ class _Attempt:
         return {**task, "reward": self.reward, **(self.check or {})}
 
     def result(self) -> Done:
-        """The result. Raises Lost, with the result that it is the second time, if the sandbox ended under the agent."""
+        """Return the result. Raises Lost if the sandbox ended under the agent, with the result of a second time."""
         outcome = self.outcome
         if outcome is None:
             raise Lost("; ".join(self.errors) or "the task was not begun", kind="machine")

@@ -83,7 +83,7 @@ class _Shown:
         self._show = show
 
     def note(self, text: str, style: str = "dim") -> None:
-        """One remark."""
+        """Show one remark on a line of its own."""
         self._show(Text(visible(text, lines=False), style=style))
 
     def see(self, event: Event) -> None:

@@ -46,7 +46,7 @@ class HasPicture(Exception):
 
 
 class JsonTexts:
-    """Writes one value. Notes on it are in `odd`, in `warnings` and with the overflow."""
+    """Writes one value as pieces of JSON. `odd` and `warnings` have the notes about values that JSON lacks."""
 
     def __init__(self, overflow: OverflowStore, check: Check | None, *, refuses_pictures: bool = False) -> None:
         self.odd = Odd()

@@ -32,7 +32,7 @@ class Questions:
         self._ask = ask
         self._calls: list[_Running] = []
         self._between = _Running(None)
-        """Number of questions since the last call began, while none runs."""
+        """Counter of the questions that a server asks while no call runs."""
 
     @contextmanager
     def during(self, clock: Clock) -> Iterator[None]:

@@ -102,7 +102,7 @@ def check_tools(toolbox: Toolbox, shared: SessionState) -> None:
 
 
 def functions(option: str, given: Iterable[F], takes: int, example: str) -> list[F]:
-    """The given functions. Raises HandrailError unless each takes so many values; `example` is such a list."""
+    """Return the given functions. Raises HandrailError unless each takes `takes` values."""
     if callable(given) or isinstance(given, str) or not isinstance(given, Iterable):
         refuse(f"Session.{option}", given, f"a list, even of one: {example}")
     found = list(given)

@@ -19,7 +19,7 @@ FILES: Final = (
 DIRS: Final = ("alternatives", "crypto-policies", "fonts", "pki/ca-trust", "pki/tls/certs", "ssl/certs")
 RESOLVER: Final = "resolv.conf"
 _made: dict[tuple[str, str | None], tuple[str, int]] = {}
-"""The copies of this process: the path and the inode of each."""
+"""Copies of files that this process has made, by source: the path and the inode of each."""
 
 
 def etc_copy(network: str, parent: str | None = None) -> str:

@@ -55,7 +55,7 @@ class Group(list[Check]):
         return run
 
     def with_commands(self, run: Run) -> Run:
-        """Add a check that runs commands, in a group that can do without."""
+        """Add a check that runs commands to a group whose other checks need none."""
         self.append(Check(_sentence(run), self.feature, run, self.needs | {"exec"}))
         return run
 
